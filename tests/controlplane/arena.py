@@ -12,26 +12,6 @@ from documents import ARENA
 
 from cluster import keys
 
-_SCHEMA = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-DEFINITION: Object = {
-    "metadata": {"name": "mpijobs.kubeflow.org"},
-    "spec": {
-        "group": "kubeflow.org",
-        "names": {"kind": "MPIJob", "plural": "mpijobs"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": version,
-                "served": True,
-                "storage": version == "v2beta1",
-                "schema": {"openAPIV3Schema": _SCHEMA},
-            }
-            for version in ("v1alpha1", "v2beta1")
-        ],
-    },
-}
-"""The least of a CustomResourceDefinition with which an API server keeps such MPIJobs."""
-
 
 def submitted() -> Object:
     """Return the MPIJob that arena makes: 4 workers with one GPU each."""

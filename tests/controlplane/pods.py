@@ -54,6 +54,10 @@ class Pods:
         """Return all of them, by name."""
         return {one["metadata"]["name"]: one for one in self.api.get(self.path)["items"]}
 
+    def bound(self) -> set[str]:
+        """Return the names of those that have a node."""
+        return {name for name, pod in self.all().items() if pod["spec"].get("nodeName")}
+
 
 def a_pod(
     name: str,

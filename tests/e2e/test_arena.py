@@ -1,9 +1,7 @@
 """MPIJobs of arena and of mpi-operator on a real API server, with pods as operators create them."""
 
 import pytest
-from controlplane.api import refusal
 from controlplane.arena import (
-    DEFINITION,
     launcher_job_of,
     launcher_of,
     submitted,
@@ -11,6 +9,7 @@ from controlplane.arena import (
     worker_of,
     workers_of,
 )
+from controlplane.definitions import define
 from controlplane.gangs import (
     delete_pods,
     held,
@@ -25,7 +24,6 @@ from controlplane.process import wait_until
 
 from cluster import keys
 
-DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 JOB = "pytorch-topo-4-vgg16"
 PATIENCE = 120
 
@@ -33,9 +31,7 @@ PATIENCE = 120
 @pytest.fixture(scope="module")
 def plane(plane_of_its_own):
     """Another than that of training-operator, which defines MPIJobs of version v1."""
-    plane_of_its_own.api.create(DEFINITIONS, DEFINITION)
-    jobs = "/apis/kubeflow.org/v1alpha1/mpijobs"
-    wait_until(lambda: refusal(lambda: plane_of_its_own.api.get(jobs)) == "", "MPIJobs are served")
+    define(plane_of_its_own.api, "kubeflow.org", "MPIJob", "v1alpha1", "v2beta1")
     return plane_of_its_own
 
 

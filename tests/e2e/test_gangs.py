@@ -117,7 +117,7 @@ def test_an_unmarked_mpi_job_is_placed_as_a_whole_or_not_at_all(pods, machines):
 def test_an_unmarked_mpi_job_is_placed_as_a_whole_on_a_node_of_nvidias_plugin(pods, nodes):
     nodes({"name": "gpu", "machine": "dgx1-v100", "cpu": 96, "memory": "768Gi"})
     pods.create({keys.NVIDIA_GPU: 4}, name="other")
-    wait_until(lambda: bound(pods) == {"other"}, "kube-scheduler binds a single pod", PATIENCE)
+    wait_until(lambda: pods.bound() == {"other"}, "kube-scheduler binds a single pod", PATIENCE)
     job = unmarked_job("v1", "train", 5, 1)
     worker = job["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]
     worker["resources"]["limits"][keys.NVIDIA_GPU] = worker["resources"]["limits"].pop(
@@ -126,18 +126,14 @@ def test_an_unmarked_mpi_job_is_placed_as_a_whole_on_a_node_of_nvidias_plugin(po
     pods.api.create(jobs_of(pods.namespace), job)
 
     wait_for_phase(pods, "train", "Waiting", "4 of 5 workers fit now", members="5/5")
-    wait_until(lambda: bound(pods) == {"other", "train-launcher"}, "no worker is", PATIENCE)
+    wait_until(lambda: pods.bound() == {"other", "train-launcher"}, "no worker is", PATIENCE)
 
     delete_pods(pods, "other")
     wait_for_phase(pods, "train", "Placed", members="5/5")
     workers = {f"train-worker-{index}" for index in range(5)}
-    assert bound(pods) == {*workers, "train-launcher"}
+    assert pods.bound() == {*workers, "train-launcher"}
     record = pods.all()["train-worker-0"]["metadata"]["annotations"][keys.ALLOCATION]
     assert '"gpus":null,"count":1' in record
-
-
-def bound(pods):
-    return {name for name, pod in pods.all().items() if pod["spec"].get("nodeName")}
 
 
 @pytest.mark.usefixtures("placing", "training_operator")

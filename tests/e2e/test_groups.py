@@ -1,37 +1,26 @@
 """LeaderWorkerSet and JobSet, whose controllers are not here: their objects and what they make."""
 
 import pytest
+from controlplane.definitions import define
 from controlplane.gangs import gang_labels, wait_for_phase, wait_until_placed, where
+from controlplane.manifests import DEFINITIONS
 from controlplane.pods import container
-from controlplane.process import wait_until
 
 from cluster import keys
 
 pytestmark = [pytest.mark.usefixtures("placing"), pytest.mark.versions]
 
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LWS = ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet", "leaderworkersets")
 JOB_SET = ("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def kinds(plane):
-    for group, version, kind, plural in (LWS, JOB_SET):
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        served = {"name": version, "served": True, "storage": True}
-        spec = {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
-        }
-        plane.api.create(CRDS, {"metadata": {"name": f"{plural}.{group}"}, "spec": spec})
-    for group, version, _, plural in (LWS, JOB_SET):
-        path = f"/apis/{group}/{version}/{plural}"
-        wait_until(lambda path=path: plane.kubectl("get", "--raw", path).returncode == 0, path)
+    for group, version, kind, _ in (LWS, JOB_SET):
+        define(plane.api, group, kind, version)
     yield
     for group, _, _, plural in (LWS, JOB_SET):
-        plane.api.delete(f"{CRDS}/{plural}.{group}")
+        plane.api.delete(f"{DEFINITIONS}/{plural}.{group}")
 
 
 def made(pods, kind, spec, name):

@@ -5,7 +5,8 @@ test binds them as its scheduler does.
 """
 
 import pytest
-from controlplane.api import Object, refusal
+from controlplane.api import Object
+from controlplane.definitions import define
 from controlplane.gangs import delete_pods, make_gang, wait_for_phase
 from controlplane.plane import control_plane
 from controlplane.pods import Pods, container, gates
@@ -17,27 +18,6 @@ API = "batch.volcano.sh/v1alpha1"
 WORKERS = 5
 NODE = "gpu-0"
 PATIENCE = 120
-DEFINITION: Object = {
-    "metadata": {"name": "jobs.batch.volcano.sh"},
-    "spec": {
-        "group": "batch.volcano.sh",
-        "names": {"kind": "Job", "plural": "jobs"},
-        "scope": "Namespaced",
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
 POLICY = """
 apiVersion: linkwise.dev/v1alpha1
 kind: Policy
@@ -48,9 +28,7 @@ gangs: {kinds: [Job.batch.volcano.sh]}
 @pytest.fixture(scope="module")
 def plane(programs_without_completion, tmp_path_factory):
     with control_plane(tmp_path_factory.mktemp("plane"), programs_without_completion) as plane:
-        plane.api.create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
-        jobs = f"/apis/{API}/jobs"
-        wait_until(lambda: refusal(lambda: plane.api.get(jobs)) == "", "Jobs are served")
+        define(plane.api, "batch.volcano.sh", "Job", "v1alpha1")
         yield plane
 
 
@@ -104,10 +82,6 @@ def bind(pods: Pods, name: str) -> None:
     pods.api.create(f"{pods.path}/{name}/binding", {"metadata": {"name": name}, "target": target})
 
 
-def bound(pods: Pods) -> set[str]:
-    return {name for name, pod in pods.all().items() if pod["spec"].get("nodeName")}
-
-
 @pytest.mark.usefixtures("counted")
 def test_pods_of_volcanos_scheduler_are_left_alone_and_counted(pods, policy):
     policy(POLICY)
@@ -118,7 +92,7 @@ def test_pods_of_volcanos_scheduler_are_left_alone_and_counted(pods, policy):
 
     make_gang(pods, "ours", 4, 1, resource=keys.NVIDIA_GPU)
     wait_for_phase(pods, "ours", "Waiting", "3 of 4 workers fit now", members="4/4")
-    assert bound(pods) == {pod["metadata"]["name"] for pod in made}
+    assert pods.bound() == {pod["metadata"]["name"] for pod in made}
 
     delete_pods(pods, "train-worker-0")
     wait_for_phase(pods, "ours", "Placed", members="4/4")
@@ -144,4 +118,4 @@ def test_a_volcano_job_for_the_default_scheduler_is_placed_as_a_whole(pods, poli
     delete_pods(pods, "other-0")
     gang = wait_for_phase(pods, "train", "Placed", members="5/5")
     assert [owner["kind"] for owner in gang["metadata"]["ownerReferences"]] == ["Job"]
-    assert {f"train-worker-{index}" for index in range(WORKERS)} <= bound(pods)
+    assert {f"train-worker-{index}" for index in range(WORKERS)} <= pods.bound()

@@ -5,19 +5,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from controlplane.binaries import MissingError
 from controlplane.chart_programs import chart_binaries
 from controlplane.manifests import NAMESPACE, ROOT
 from controlplane.process import wait_until
+from controlplane.required import required
 
 
 @pytest.fixture(scope="session")
 def programs():
     """Helm and kubeconform."""
-    try:
-        return chart_binaries(print)
-    except MissingError as missing:
-        pytest.skip(str(missing))
+    return required(chart_binaries)
 
 
 @pytest.fixture(scope="module")

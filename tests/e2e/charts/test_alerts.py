@@ -4,9 +4,9 @@ import subprocess
 
 import pytest
 import yaml
-from controlplane.binaries import MissingError
 from controlplane.chart import rendered
 from controlplane.chart_programs import promtool
+from controlplane.required import required
 
 STEPS = 180
 """Of a minute each."""
@@ -154,10 +154,7 @@ def groups(programs):
 
 @pytest.fixture
 def check(groups, tmp_path):
-    try:
-        program = str(promtool(print))
-    except MissingError as missing:
-        pytest.skip(str(missing))
+    program = str(required(promtool))
     rules = [rule for group in groups for rule in group["rules"]]
 
     def run(changes, firing, labels):

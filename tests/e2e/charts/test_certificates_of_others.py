@@ -8,7 +8,6 @@ from urllib.request import urlopen
 
 import pytest
 from certificates import a_ca, a_leaf
-from controlplane.binaries import MissingError
 from controlplane.cert_manager import CERTIFICATES, renew, run_cert_manager
 from controlplane.chart import CHART, RELEASE
 from controlplane.installation import SECRETS, certs_process, new_folder, run_components
@@ -16,6 +15,7 @@ from controlplane.manifests import MUTATING, ROOT, VALIDATING
 from controlplane.other_programs import cert_manager_binaries
 from controlplane.pods import a_pod, gates
 from controlplane.process import wait_until
+from controlplane.required import required
 from controlplane.reviews import run_reviews
 from controlplane.webhook import PATIENT
 from cryptography import x509
@@ -37,10 +37,7 @@ RATE = 50
 
 @pytest.fixture(scope="module")
 def cert_manager():
-    try:
-        return cert_manager_binaries(print)
-    except MissingError as missing:
-        pytest.skip(str(missing))
+    return required(cert_manager_binaries)
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import subprocess
 
 import pytest
 import yaml
-from controlplane.binaries import MissingError
 from controlplane.chart import CHART, rendered
 from controlplane.chart_programs import promtool
 from controlplane.manifests import NAMESPACE
 from controlplane.openapi import LOCATION, VERSIONS, write_schemas
+from controlplane.required import required
 
 SCHEDULER = "--set=scheduler.enabled=true,scheduler.image.repository=kube-scheduler"
 EVERYTHING = (
@@ -91,10 +91,7 @@ def test_chart_passes_helm_lint(programs):
 
 @pytest.fixture(scope="module")
 def prometheus_tool():
-    try:
-        return str(promtool(print))
-    except MissingError as missing:
-        pytest.skip(str(missing))
+    return str(required(promtool))
 
 
 def test_rules_of_the_alerts_are_valid(programs, prometheus_tool, tmp_path):

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 from controlplane.api import refusal
-from controlplane.binaries import MissingError
 from controlplane.chart import CHART
 from controlplane.chart_programs import chart_binaries
 from controlplane.gangs import gang_labels
@@ -30,6 +29,7 @@ from controlplane.node.gpus import StandInGPUs
 from controlplane.node.machine import real_node
 from controlplane.pods import Pods, a_pod, gates
 from controlplane.process import wait_until
+from controlplane.required import required
 from nvml.standin import compiler
 from printed import blocks
 
@@ -48,10 +48,7 @@ def plane(plane_with_services):
 
 @pytest.fixture(scope="module")
 def helm():
-    try:
-        return chart_binaries(print)["helm"]
-    except MissingError as missing:
-        pytest.skip(str(missing))
+    return required(chart_binaries)["helm"]
 
 
 @pytest.fixture(scope="module")
