@@ -63,7 +63,7 @@ async def load_user_context(access: Access) -> UserContext:
     # Python 3.13 and later requires extensions that the CAs of some clusters lack.
     configuration.disable_strict_ssl_verification = True
     try:
-        context, user = await _load(access, configuration)
+        namespace, impersonation = await _load(access, configuration)
     except ConfigException as error:
         reason = " ".join(str(error).split())[:500]
         raise InputError(f"the kubeconfig does not let you in: {reason}. Try kubectl.") from None
@@ -77,18 +77,17 @@ async def load_user_context(access: Access) -> UserContext:
         ) from None
     if not str(configuration.host).startswith(("https://", "http://")):
         raise InputError("the kubeconfig names no server. See kubectl config view.")
-    headers = CIMultiDict(_impersonation(user))
+    headers = CIMultiDict(impersonation)
     token = configuration.api_key.get("BearerToken") or configuration.api_key.get("authorization")
     if token:
         headers["Authorization"] = str(token).strip()
-    namespace = access.namespace or context.get("namespace") or DEFAULT_NAMESPACE
-    return UserContext(configuration, headers, str(namespace))
+    return UserContext(configuration, headers, access.namespace or namespace or DEFAULT_NAMESPACE)
 
 
 async def _load(
     access: Access, configuration: "Configuration"
-) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Fill the configuration; return the context and the user."""
+) -> tuple[str, list[tuple[str, str]]]:
+    """Fill the configuration; return the context's namespace, and the headers of impersonation."""
     from kubernetes_asyncio.config import load_incluster_config  # noqa: PLC0415
     from kubernetes_asyncio.config.kube_config import (  # noqa: PLC0415
         KubeConfigLoader,
@@ -99,7 +98,7 @@ async def _load(
     if not any(path.is_file() for path in paths):
         if access.kubeconfig is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-            return {}, {}
+            return "", []
         raise InputError(
             f"there is no kubeconfig {paths[0]}. Name one with --kubeconfig, or set KUBECONFIG."
         )
@@ -112,7 +111,7 @@ async def _load(
         config_persister=merged.save_changes,
     )
     await loader.load_and_set(configuration)
-    return context, user
+    return str(context.get("namespace") or ""), _impersonation(user)
 
 
 def _paths(access: Access) -> list[Path]:
