@@ -10,9 +10,10 @@ SELECTED := $(if $(filter-out 1.36,$(KUBERNETES)),e2e and versions,e2e)
 # A part of them: make e2e TESTS=tests/e2e/test_gangs.py PROGRAMS=core, which builds no other programs than a control plane's
 TESTS := tests/e2e
 e2e: .venv controlplane ; $(PY) -m pytest -m "$(SELECTED)" -n 3 --dist loadfile --no-loadscope-reorder --tb=short --durations=20 $(TESTS)
-# For how long each target is fuzzed: make fuzz SECONDS=600
+# For how long each target is fuzzed, and with which inputs: make fuzz SECONDS=600 SEED=1
 SECONDS := 60
-fuzz: .venv ; FUZZ_SECONDS=$(SECONDS) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
+SEED := 0
+fuzz: .venv ; FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
 up: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.up
 SOAKED := $(addprefix tests/e2e/,test_bypass.py test_ca_rotation.py test_double_booking.py test_faults.py test_gang_chaos.py test_gang_load.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py beside/test_load.py)
 soak: .venv controlplane ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 $(SOAKED)

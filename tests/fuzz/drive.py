@@ -151,6 +151,7 @@ def main(name: str, seconds: float, found: Path) -> None:
         "-timeout=60",
         "-rss_limit_mb=2048",
         "-reload=0",
+        f"-seed={os.environ.get('FUZZ_SEED', '0')}",  # 0: another one in each run.
     )
     quiet = ("-verbosity=0", f"-artifact_prefix={found}/fail-")
     folders = (str(found), str(CORPUS / name))

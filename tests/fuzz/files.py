@@ -17,7 +17,7 @@ from manifest.value import InputError
 _RUN = frozenset({"exec", "auth-provider"})
 """Parts of a kubeconfig by which the library runs a command, or connects to a server."""
 
-_LONGEST = 8192
+_LONGEST = 2048
 
 
 def cluster(data: bytes) -> None:
