@@ -11,7 +11,7 @@ class Reason(StrEnum):
     CORDONED = "marked unschedulable"
     TAINT = "a taint that the pod does not tolerate"
     SELECTOR = "excluded by the pod's node selector or affinity"
-    MODE = "another kind of GPU resource"
+    MODE = "requested GPU resource not offered"
     UNACCOUNTED = "GPUs in use without a record"
     PREPARING = "tables of its GPU links still being computed"
     RESERVED = "reserved for the unit that waited longest"

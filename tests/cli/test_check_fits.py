@@ -78,8 +78,8 @@ comparable: it spans 1 node, this plan 2
             5,
             """\
   4 of 5 fit now
-    Needs 10 GiB of one card and 30 % of its compute; of 4 nodes: another kind of GPU resource \
-(3), no card with enough free memory and compute (1).
+    Needs 10 GiB of one card and 30 % of its compute; of 4 nodes: requested GPU resource not \
+offered (3), no card with enough free memory and compute (1).
     serve-0  share-0  GPU 0
     serve-1  share-0  GPU 1
     serve-2  share-0  GPU 2
@@ -93,8 +93,8 @@ comparable: it spans 1 node, this plan 2
             1,
             """\
   never fits, even if nothing else ran
-    Needs 9 GPUs on one node; the freest suitable node has 6; of 4 nodes: another kind of GPU \
-resource (3), too few free GPUs (1).
+    Needs 9 GPUs on one node; the freest suitable node has 6; of 4 nodes: requested GPU resource \
+not offered (3), too few free GPUs (1).
 """,
             id="too many for any node",
         ),
@@ -103,8 +103,8 @@ resource (3), too few free GPUs (1).
             1,
             """\
   does not fit now
-    Needs 8 GPUs on one node; the freest suitable node has 6; of 4 nodes: another kind of GPU \
-resource (3), too few free GPUs (1).
+    Needs 8 GPUs on one node; the freest suitable node has 6; of 4 nodes: requested GPU resource \
+not offered (3), too few free GPUs (1).
 """,
             id="too many now",
         ),

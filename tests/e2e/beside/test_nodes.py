@@ -86,7 +86,7 @@ def test_a_node_that_turns_from_shares_to_whole_gpus_takes_neither_until_its_sha
     wait_until(lambda: knows(sidecar, before, "topology"), "the scorer knows")
     pods.create(share(5), name="share")
     pods.create({keys.GPU_WHOLE: 4}, name="whole")
-    wait_for_reason(pods, "share", "another kind of GPU resource")
+    wait_for_reason(pods, "share", "requested GPU resource not offered")
     wait_for_reason(pods, "whole", UNACCOUNTED)
     pods.api.delete(f"{pods.path}/before", gracePeriodSeconds="0")
 

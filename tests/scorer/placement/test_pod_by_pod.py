@@ -57,7 +57,7 @@ def test_nodes_without_a_linked_set_are_counted_once():
 
     assert found == Refusal(
         "needs 3 GPUs on one node; 0 of 2 members would fit; of 3 nodes: "
-        "no free set connected by NVLink alone (2), another kind of GPU resource (1)"
+        "no free set connected by NVLink alone (2), requested GPU resource not offered (1)"
     )
 
 
