@@ -13,13 +13,13 @@ from pathlib import Path
 
 from controlplane.binaries import Binaries, MissingError, binaries
 from controlplane.demo import NO_KWOK, node_programs, node_with_agent
+from controlplane.installed_plane import install
 from controlplane.node.agent import Agent
 from controlplane.node.image import IMAGE
 from controlplane.node.machine import RealNode
 from controlplane.plane import control_plane
 from controlplane.pods import Pods
 from controlplane.process import wait_until
-from controlplane.trial import install
 
 from bench.figure import Figure
 from bench.rounds import Spread, rounds, spread

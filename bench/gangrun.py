@@ -10,7 +10,7 @@ from enum import Enum, auto
 import msgspec
 from controlplane.credentials import ADMIN
 from controlplane.gangs import gang_labels
-from controlplane.native import groups_of, pod_group
+from controlplane.native_gangs import groups_of, pod_group
 from controlplane.plane import ControlPlane
 from controlplane.pods import container
 from msgspec import Raw, Struct

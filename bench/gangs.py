@@ -14,7 +14,7 @@ from signal import SIGKILL
 
 from controlplane.binaries import Binaries
 from controlplane.history import History
-from controlplane.native import flags
+from controlplane.native_gangs import flags
 from controlplane.scorer import Scorer
 
 from bench.figure import Figure

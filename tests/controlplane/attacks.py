@@ -15,9 +15,9 @@ from uuid import uuid4
 from controlplane.api import Api, ApiError, Object
 from controlplane.dryruns import person
 from controlplane.gangs import gang_labels
-from controlplane.hostile import connect, post, review, send, status
 from controlplane.pods import Pods, a_pod, container
 from controlplane.process import wait_until
+from controlplane.raw_requests import connect, post, review, send, status
 from controlplane.webhook import Webhook
 
 from cluster import keys

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from controlplane.binaries import Binaries, MissingError, node_binaries
+from controlplane.installed_plane import HOME, Trial, install, place_demo
 from controlplane.manifests import NAMESPACE
 from controlplane.node.agent import Agent, agent_of
 from controlplane.node.gpus import StandInGPUs
@@ -18,7 +19,6 @@ from controlplane.node.place import Place
 from controlplane.nodes import add_nodes
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, wait_until
-from controlplane.trial import HOME, Trial, install, place_demo
 from nvml.standin import compiler
 
 from cluster import keys

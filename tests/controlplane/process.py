@@ -188,11 +188,11 @@ class Processes:
     """Processes that are stopped together, at the latest when this process ends."""
 
     running: list[Process] = field(default_factory=list)
-    _keeper: subprocess.Popen[bytes] | None = None
+    _reaper: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        script = str(Path(__file__).with_name("keeper.py"))
-        self._keeper = subprocess.Popen(
+        script = str(Path(__file__).with_name("process_reaper.py"))
+        self._reaper = subprocess.Popen(
             [sys.executable, script], stdin=subprocess.PIPE, start_new_session=True
         )
         return self
@@ -200,8 +200,8 @@ class Processes:
     def __exit__(self, *_: object) -> None:
         for process in reversed(list(self.running)):
             self.stop(process)
-        if self._keeper:
-            self._keeper.communicate()
+        if self._reaper:
+            self._reaper.communicate()
 
     def start(self, process: Process) -> None:
         """Start a process, which is stopped with the others."""
@@ -224,7 +224,7 @@ class Processes:
         self.running.remove(process)
 
     def _tell(self, sign: str, process: Process) -> None:
-        pipe = self._keeper.stdin if self._keeper else None
+        pipe = self._reaper.stdin if self._reaper else None
         if pipe:
             pipe.write(f"{sign}{process.pid}\n".encode())
             pipe.flush()

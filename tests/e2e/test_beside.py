@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 
 import pytest
-from controlplane.neighbour import run_neighbour
+from controlplane.other_webhook import run_neighbour
 from controlplane.pods import container, gates, required, variables
 
 from cluster import keys

@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from random import Random
 
 import pytest
-from controlplane.crowd import PASSING, Crowd, check
 from controlplane.history import History
+from controlplane.random_gangs import PASSING, Crowd, check
 from controlplane.relay import Relay
 from controlplane.replicas import Replicas, two_replicas
 from controlplane.soak import RUNS

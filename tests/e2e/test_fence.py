@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from controlplane.api import ApiError, refusal
 from controlplane.history import History
-from controlplane.holder import NAME
+from controlplane.lease_holder import NAME
 from controlplane.manifests import BASE, NAMESPACE, NOT_FENCE, ROOT
 from controlplane.pods import a_pod
 from controlplane.process import Process, wait_until
@@ -239,7 +239,7 @@ def holders(plane, pods, tmp_path):
 
     def start(name, *timing):
         words = (name, f"{pods}/work", *map(str, timing))
-        argv = (sys.executable, "-m", "controlplane.holder", *words)
+        argv = (sys.executable, "-m", "controlplane.lease_holder", *words)
         process = Process(name, argv, tmp_path / f"{name}.log", env=environment)
         plane.processes.start(process)
         started.append(process)

@@ -6,8 +6,8 @@
 from random import Random
 
 import pytest
-from controlplane.crowd import PASSING, Crowd, check
 from controlplane.history import History
+from controlplane.random_gangs import PASSING, Crowd, check
 from controlplane.soak import often
 
 GANGS = often(40, 200)

@@ -7,10 +7,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
-from controlplane.hostile import JSON, MIB, connect, review, send, status, verdict
 from controlplane.load import Load
 from controlplane.process import wait_until
-from controlplane.vitals import granted, memory
+from controlplane.process_limits import granted, memory
+from controlplane.raw_requests import JSON, MIB, connect, review, send, status, verdict
 
 from cluster import keys
 from runtime.http.limits import Limits

@@ -4,7 +4,7 @@ import pytest
 from controlplane.api import refusal
 from controlplane.gangs import wait_for_phase
 from controlplane.history import gpus
-from controlplane.native import SIZE_CHANGES, flags, groups_of, pod_group
+from controlplane.native_gangs import SIZE_CHANGES, flags, groups_of, pod_group
 from controlplane.nodes import add_nodes, read_nodes
 from controlplane.plane import control_plane
 from controlplane.pods import Pods, gates

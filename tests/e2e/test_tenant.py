@@ -14,13 +14,13 @@ import pytest
 from controlplane import attacks
 from controlplane.attacks import a_tenant, hostile_config_map, hostile_dry_run
 from controlplane.history import History
-from controlplane.honest import HonestGangs
 from controlplane.nodes import add_nodes, read_nodes, remove_nodes
+from controlplane.other_tenant import OtherTenantGangs
 from controlplane.pods import Pods, variables
 from controlplane.process import answers, wait_until
+from controlplane.process_limits import MIB, Limited, granted
 from controlplane.scorer import LEASE
 from controlplane.soak import long, often
-from controlplane.vitals import MIB, Limited, granted
 
 from cluster import keys
 
@@ -181,7 +181,7 @@ def test_a_tenant_hurts_only_itself(request, cluster, honest, tenant, table, att
         one.begin()
 
     with History(cluster.api) as history:
-        with HonestGangs(honest) as gangs, attack(tenant):
+        with OtherTenantGangs(honest) as gangs, attack(tenant):
             gangs.more(GANGS)
         vitals = {name: one.end() for name, one in cluster.limited.items()}
         history.catch_up()

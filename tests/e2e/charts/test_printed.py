@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from controlplane.hook import HookKubelet
 from controlplane.manifests import NAMESPACE, NAMESPACES, ROOT
 from controlplane.process import wait_until
+from controlplane.uninstall_hook import HookKubelet
 from printed import commands
 
 OPERATIONS = "docs/operations.md"

@@ -8,10 +8,10 @@ from certificates import a_ca, a_leaf
 from controlplane.api import ApiError
 from controlplane.background import Background
 from controlplane.chart import CHART, RELEASE
-from controlplane.hook import HookKubelet
 from controlplane.manifests import MUTATING, NAMESPACE, NAMESPACES, names
 from controlplane.pods import a_pod, gates
 from controlplane.process import wait_until
+from controlplane.uninstall_hook import HookKubelet
 from controlplane.webhook import register, start_replica
 
 from cluster import keys

@@ -1,6 +1,6 @@
 """Lead by the scorer's Lease, and write the term on a pod repeatedly.
 
-    python -m controlplane.holder IDENTITY POD DURATION DEADLINE RETRY
+    python -m controlplane.lease_holder IDENTITY POD DURATION DEADLINE RETRY
 
 It writes once more after it has lost the Lease, as does a process that was paused between the
 check of the Lease and the write. It prints the term and the error of each write in a line of

@@ -19,7 +19,7 @@ _PATIENCE = 20
 
 
 @dataclass(slots=True)
-class HonestGangs(Background):
+class OtherTenantGangs(Background):
     """A gang every second, deleted once all of it is bound; use it in `with`."""
 
     pods: Pods
