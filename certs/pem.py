@@ -23,6 +23,7 @@ _PARSE_ERRORS = (
     TypeError,
     UnsupportedAlgorithm,
     x509.DuplicateExtension,
+    x509.InvalidVersion,
     x509.UnsupportedGeneralNameType,
 )
 """Errors of `cryptography` for keys and certificates that it cannot parse."""

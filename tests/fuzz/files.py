@@ -17,7 +17,9 @@ from manifest.value import InputError
 _RUN = frozenset({"exec", "auth-provider"})
 """Parts of a kubeconfig by which the library runs a command, or connects to a server."""
 
-_LONGEST = 2048
+_LONGEST = 8192
+_MOST_BRACKETS = 400
+"""The library's time is quadratic in open ones."""
 
 
 def cluster(data: bytes) -> None:
@@ -28,7 +30,7 @@ def cluster(data: bytes) -> None:
 
 def kubeconfig(data: bytes) -> None:
     """A kubeconfig, but none that runs a command, or that takes the library a second to read."""
-    if len(data) > _LONGEST:
+    if len(data) > _LONGEST or data.count(b"[") + data.count(b"{") > _MOST_BRACKETS:
         return
     with suppress(yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError):
         # As the library reads it. What cannot be read has no command.
