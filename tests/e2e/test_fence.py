@@ -26,12 +26,6 @@ LATE = "the scorer that decided this is no longer the leader"
 
 
 @pytest.fixture(scope="module")
-def plane(plane_of_its_own):
-    """Another than that of modules that remove the fence: API servers then use an old Lease."""
-    return plane_of_its_own
-
-
-@pytest.fixture(scope="module")
 def leader(plane, scorer):
     """The scorer's account, with leave to try every way to write."""
     name = "fence-every-way"

@@ -98,6 +98,12 @@ def call(module, folder):
 
 
 @pytest.fixture(scope="module")
+def plane(plane_of_its_own):
+    """Another, since a printed command removes the fence: an API server then uses an old Lease."""
+    return plane_of_its_own
+
+
+@pytest.fixture(scope="module")
 def up(plane, tmp_path_factory):
     folder = tmp_path_factory.mktemp("printed") / "up"
     try:
