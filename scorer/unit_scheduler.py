@@ -31,7 +31,7 @@ from scorer.queue.starvation import StarvationGuard
 from scorer.queue.time_budget import TimeBudget
 from scorer.report.status_update import StatusUpdate
 
-_OPEN: ClosedNodes = None, frozenset()
+_OPEN = ClosedNodes()
 
 _log = structlog.get_logger()
 
@@ -93,7 +93,8 @@ class UnitScheduler:
         for unit in sorted(in_order(unplanned), key=lambda unit: self._is_last(unit, slow)):
             expired = _expires(self._time_budget.limit(unit))
             with self._state.snapshot().cache.deadline(expired):
-                self._schedule_one(cycle, unit, excluded_nodes.get(unit.key))
+                excluded = excluded_nodes.get(unit.key, frozenset())
+                self._schedule_one(cycle, unit, excluded)
             is_late = cycle.planned and loop_time() - started > self._timings.round
             if self._commit_queue.is_full or is_late:
                 is_complete = False
@@ -112,11 +113,9 @@ class UnitScheduler:
             self.reservation = cycle.reservation
             self._starvation.reserve(cycle.starving, self._clock(), self._ageing)
 
-    def _schedule_one(
-        self, cycle: SchedulingCycle, unit: Unit, excluded: frozenset[str] | None
-    ) -> None:
+    def _schedule_one(self, cycle: SchedulingCycle, unit: Unit, excluded: frozenset[str]) -> None:
         """Decide one unit within its deadline, and start what was decided."""
-        closed = excluded, cycle.reserved_nodes
+        closed = ClosedNodes(excluded, cycle.reserved_nodes)
         cached = self._pending.cached_refusal(unit, self._capacity_version, closed)
         try:
             outcome = cycle.decide(self._state.snapshot(), unit, cached)

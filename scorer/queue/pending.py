@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Set
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 from cluster.gang import GangKey
 from cluster.pod import Owner
@@ -12,11 +12,17 @@ from scorer.metrics import Stage
 from scorer.placement.result import Refusal
 from scorer.queue.fault_isolation import FaultIsolation
 
-ClosedNodes: TypeAlias = tuple[frozenset[str] | None, frozenset[str]]
-"""The nodes that are excluded for a unit, and those that are reserved for another unit."""
-
 _NEVER = -1
 """Older than every version of the capacity."""
+
+
+class ClosedNodes(NamedTuple):
+    """The nodes on which a unit is not planned now."""
+
+    excluded: frozenset[str] = frozenset()
+    """Those where pods of the unit were not bound."""
+    reserved: frozenset[str] = frozenset()
+    """Those that are reserved for another unit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +36,10 @@ class _CachedRefusal:
         """Return whether planning the unit again could only give the same refusal."""
         if self.unit is not unit or self.capacity_version < capacity_version:
             return False
-        (excluded, reserved), (excluded_now, reserved_now) = self.closed, closed
+        if self.closed.excluded != closed.excluded:
+            return False
         # If no node was reserved, reserved nodes only remove options.
-        return excluded == excluded_now and (not reserved or reserved == reserved_now)
+        return not self.closed.reserved or self.closed.reserved == closed.reserved
 
 
 class PendingUnits:

@@ -9,13 +9,13 @@ from scorer.gang.unit import Owners
 from scorer.metrics import Metrics
 from scorer.placement.result import Refusal
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.queue.pending import PendingUnits
+from scorer.queue.pending import ClosedNodes, PendingUnits
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "job"}
 LABELS = {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: "1"}
 NO = Refusal("no")
 A, B, NONE = frozenset({"a"}), frozenset({"b"}), frozenset()
-OPEN = None, NONE
+OPEN = ClosedNodes()
 
 
 class Pods:
@@ -119,8 +119,8 @@ def test_a_gang_has_another_key_once_the_owner_of_its_job_is_known(pods):
 @pytest.mark.parametrize(
     ("freed", "excluded", "holds"),
     [
-        pytest.param(0, None, True, id="same capacity"),
-        pytest.param(1, None, False, id="capacity was freed"),
+        pytest.param(0, NONE, True, id="same capacity"),
+        pytest.param(1, NONE, False, id="capacity was freed"),
         pytest.param(0, A, False, id="a node is excluded"),
     ],
 )
@@ -131,7 +131,7 @@ def test_a_cached_refusal_holds_while_nothing_changes(pods, freed, excluded, hol
     pods.pending.refuse(unit, NO, OPEN)
 
     cached = pods.pending.cached_refusal(
-        unit, pods.state.capacity_version + freed, (excluded, NONE)
+        unit, pods.state.capacity_version + freed, ClosedNodes(excluded)
     )
 
     assert (cached is NO) is holds
@@ -143,12 +143,12 @@ def test_capacity_freed_during_a_pass_counts_for_the_next_one(pods):
     (unit,) = pods.pending
     began = pods.state.capacity_version
     pods.state.capacity_version += 1
-    pods.pending.refuse(unit, NO, (A, NONE))
+    pods.pending.refuse(unit, NO, ClosedNodes(A))
     pods.state.capacity_version += 1
 
-    assert pods.pending.cached_refusal(unit, began, (A, NONE)) is NO
-    assert pods.pending.cached_refusal(unit, began, (B, NONE)) is None
-    assert pods.pending.cached_refusal(unit, pods.state.capacity_version, (A, NONE)) is None
+    assert pods.pending.cached_refusal(unit, began, ClosedNodes(A)) is NO
+    assert pods.pending.cached_refusal(unit, began, ClosedNodes(B)) is None
+    assert pods.pending.cached_refusal(unit, pods.state.capacity_version, ClosedNodes(A)) is None
 
 
 def test_only_changed_members_of_a_gang_are_read_again(pods):
@@ -181,9 +181,9 @@ def test_a_cached_refusal_holds_while_no_node_is_opened(pods, then, now, holds):
     pods.assemble()
     (unit,) = pods.pending
 
-    pods.pending.refuse(unit, NO, (None, then))
+    pods.pending.refuse(unit, NO, ClosedNodes(reserved=then))
 
-    assert (pods.pending.cached_refusal(unit, 0, (None, now)) is NO) is holds
+    assert (pods.pending.cached_refusal(unit, 0, ClosedNodes(reserved=now)) is NO) is holds
 
 
 def test_a_cached_refusal_is_dropped_with_its_unit(pods):
