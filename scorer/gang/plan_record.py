@@ -10,9 +10,9 @@ from cluster.request import Family
 from scorer.gang.crd import GangPlan, PlannedPod
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
-from scorer.placement.beside import Sibling
 from scorer.placement.member import Member
 from scorer.placement.result import JobBandwidth, Placement, Plan, value_of
+from scorer.placement.siblings import Sibling
 from scorer.placement.snapshot import Snapshot
 
 NIC_UNKNOWN = "nic unknown"

@@ -72,7 +72,7 @@ class SelectionOptions(NamedTuple):
     linked: bool = False
     """Every worker's set must be connected by NVLink alone; on one node the whole set, too."""
     multi_node: bool = False
-    beside: int = 0
+    siblings: int = 0
     """Mask of the GPUs of other members there: the best set together with these is selected."""
 
 
@@ -88,11 +88,11 @@ def select_gpus(
         sizes: GPUs of each worker.
         options: How to select them.
     """
-    beside = options.beside & ~free
+    siblings = options.siblings & ~free
     request = ChoiceRequest(
-        free | beside,
-        sum(sizes) + beside.bit_count(),
-        required=beside,
+        free | siblings,
+        sum(sizes) + siblings.bit_count(),
+        required=siblings,
         mode=options.mode,
         multi_node=options.multi_node,
         linked=options.linked and not options.multi_node,
@@ -100,7 +100,7 @@ def select_gpus(
     mask = choose_linked(table, request, sizes) if options.linked else choose(table, request)
     if mask is None:
         return None
-    bandwidth, mask = table.bandwidth(mask), mask & ~beside
+    bandwidth, mask = table.bandwidth(mask), mask & ~siblings
     left = free & ~mask
     damage = round(table.remainder(free) - table.remainder(left), 6)
     return Selection(mask, bandwidth, left.bit_count(), damage, int(table.near[mask]))

@@ -155,8 +155,8 @@ def _on_one_node(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
 
 
 def _options(snapshot: Snapshot, *, linked: bool) -> SelectionOptions:
-    beside = snapshot.beside
-    return SelectionOptions(snapshot.mode, linked, beside.multi_node, beside.mask)
+    siblings = snapshot.siblings
+    return SelectionOptions(snapshot.mode, linked, siblings.multi_node, siblings.mask)
 
 
 def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) -> Plan | None:

@@ -16,7 +16,7 @@ from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidt
 from scorer.placement.placements import new_plan
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
-from scorer.placement.snapshot import Beside, Snapshot
+from scorer.placement.snapshot import SiblingGPUs, Snapshot
 from topology.machine import mask_of
 
 EACH_MAX = 1024
@@ -59,7 +59,7 @@ class _SiblingNodes:
         return _SiblingNodes(masks, counts)
 
 
-def plan_beside(
+def plan_with_siblings(
     snapshot: Snapshot,
     members: Sequence[Member],
     siblings: Iterable[Sibling],
@@ -108,8 +108,9 @@ def _on_sibling_node(
     plans: list[Plan] = []
     refusal = None
     for node in sibling_nodes.order:
-        beside = Beside(sibling_nodes.masks[node] if is_ranked else 0, len(sibling_nodes.masks) > 1)
-        near = plan(snapshot.only(node, beside), members, link=link)
+        mask = sibling_nodes.masks[node] if is_ranked else 0
+        siblings = SiblingGPUs(mask, multi_node=len(sibling_nodes.masks) > 1)
+        near = plan(snapshot.only(node, siblings), members, link=link)
         if isinstance(near, Refusal):
             refusal = refusal or near
         elif not is_ranked:

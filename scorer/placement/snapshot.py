@@ -14,7 +14,7 @@ from topology.choice import ChoiceMode
 from topology.table import Table, table_of
 
 
-class Beside(NamedTuple):
+class SiblingGPUs(NamedTuple):
     """Other members of a gang on the only node of a snapshot: new members are planned with them."""
 
     mask: int = 0
@@ -23,7 +23,7 @@ class Beside(NamedTuple):
     """Some of its members are on other nodes."""
 
 
-_ALONE = Beside()
+_NO_SIBLINGS = SiblingGPUs()
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Snapshot:
     """By node name; nodes without GPUs have none."""
     reserved: frozenset[str] = frozenset()
     """Nodes that are reserved for another unit; nothing is planned there."""
-    beside: Beside = _ALONE
+    siblings: SiblingGPUs = _NO_SIBLINGS
     """The other members of the gang that is planned; only in a snapshot of one node."""
     cache: NodeCache = field(default_factory=NodeCache, repr=False, compare=False)
     """Values of these nodes, shared with the snapshots before and after this one."""
@@ -70,10 +70,10 @@ class Snapshot:
         vars(held)["_in_order"] = self._in_order
         return held
 
-    def only(self, node: str, beside: Beside = _ALONE) -> "Snapshot":
+    def only(self, node: str, siblings: SiblingGPUs = _NO_SIBLINGS) -> "Snapshot":
         """Return the same moment with this node alone, and members of the gang there."""
         ledger = Ledger({node: self.ledger.nodes[node]})
-        return replace(self, ledger=ledger, beside=beside, cache=self.cache.fresh())
+        return replace(self, ledger=ledger, siblings=siblings, cache=self.cache.fresh())
 
     def fork(self, is_over: Callable[[], bool] | None = None) -> "Snapshot":
         """Return the same moment with a cache of its own, for another thread.

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from cluster.gang import GangKey
 from scorer.gang.plan_record import siblings_of
 from scorer.gang.unit import Unit
-from scorer.placement.beside import plan_beside
 from scorer.placement.node_cache import DeadlineExceeded
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan
+from scorer.placement.siblings import plan_with_siblings
 from scorer.placement.snapshot import Snapshot
 
 
@@ -86,7 +86,9 @@ class SchedulingCycle:
         open_nodes = (
             replace(snapshot, reserved=self.reserved_nodes) if self.reserved_nodes else snapshot
         )
-        return plan_beside(open_nodes, unit.members, siblings_of(unit.settled), link=unit.link)
+        return plan_with_siblings(
+            open_nodes, unit.members, siblings_of(unit.settled), link=unit.link
+        )
 
     def _reserve(self, snapshot: Snapshot, unit: Unit, refusal: Refusal) -> Refusal:
         """Reserve the nodes that a refused unit could use; return the refusal with these nodes."""

@@ -19,9 +19,9 @@ from scorer.gang.plan_record import siblings_of
 from scorer.gang.pod_info import PodInfo, controller_of
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
-from scorer.placement.beside import plan_beside
 from scorer.placement.member import Member, new_member
 from scorer.placement.result import JobBandwidth, Plan, Refusal
+from scorer.placement.siblings import plan_with_siblings
 from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import Reservation
 
@@ -221,7 +221,7 @@ def _decide(
     here = replace(snapshot, reserved=reserved.nodes) if reserved and is_closed else snapshot
     key = None if unit.is_gang else (is_closed, unit.link, unit.members[0].signature)
     siblings = siblings_of(unit.settled)
-    outcome = refused.get(key) or plan_beside(here, unit.members, siblings, link=unit.link)
+    outcome = refused.get(key) or plan_with_siblings(here, unit.members, siblings, link=unit.link)
     if key and isinstance(outcome, Refusal):
         refused[key] = outcome
     return outcome

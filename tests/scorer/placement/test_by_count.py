@@ -21,10 +21,10 @@ from cluster.keys import GANG, NVIDIA_GPU
 from cluster.node import MachineSource, Node
 from cluster.node_ledger import Holding, NodeLedger
 from scorer.placement.baselines import best_possible, index_order
-from scorer.placement.beside import Sibling, plan_beside
 from scorer.placement.explain import why_these
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan
+from scorer.placement.siblings import Sibling, plan_with_siblings
 from scorer.placement.snapshot import Snapshot
 from topology.table import table_of
 
@@ -353,7 +353,9 @@ def test_nothing_is_planned_on_an_unaccounted_counted_node():
 
 
 def test_replacement_returns_to_the_counted_node_of_its_gang():
-    planned = plan_beside(counted_cluster({"a": 2, "b": 1}), gated_workers(1), [Sibling("a")])
+    planned = plan_with_siblings(
+        counted_cluster({"a": 2, "b": 1}), gated_workers(1), [Sibling("a")]
+    )
 
     assert workers_on(planned) == {"a": 1}
 

@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cluster.gang import Link
-from scorer.placement.beside import EACH_MAX, Sibling, plan_beside
 from scorer.placement.result import Plan, Refusal
+from scorer.placement.siblings import EACH_MAX, Sibling, plan_with_siblings
 from topology import catalogue
 from topology.choice import ChoiceMode
 from topology.machine import mask_of
@@ -18,7 +18,7 @@ gpus = st.sets(st.integers(0, 7), min_size=1, max_size=7)
 
 
 def placed(snapshot, members, *siblings, link=Link.BEST):
-    found = plan_beside(snapshot, members, siblings, link=link)
+    found = plan_with_siblings(snapshot, members, siblings, link=link)
     assert isinstance(found, Plan), found
     return [(placement.node, placement.gpus) for placement in found.placements]
 
@@ -78,7 +78,7 @@ def test_members_that_do_not_fit_beside_the_others_go_elsewhere_together():
 def test_a_gang_of_one_node_waits_for_that_node():
     snapshot = cluster("a", "b", a=range(8))
 
-    found = plan_beside(snapshot, workers(1), [Sibling("a", (0,))], link=Link.ONE_NODE)
+    found = plan_with_siblings(snapshot, workers(1), [Sibling("a", (0,))], link=Link.ONE_NODE)
 
     assert isinstance(found, Refusal)
     assert found.reason.startswith("its gang stays on node a: ")
@@ -108,7 +108,7 @@ def test_members_are_not_tried_one_by_one_on_too_many_nodes():
     siblings = [Sibling(node, (0,)) for node in nodes]
     snapshot = cluster(*nodes)
 
-    found = plan_beside(snapshot, workers(64), siblings)
+    found = plan_with_siblings(snapshot, workers(64), siblings)
 
     assert isinstance(found, Plan)
     assert not found.one_by_one
