@@ -77,6 +77,14 @@ def _walks(links: Weights, *, closed: bool) -> Iterator[tuple[int, ...]]:
         yield from extend((start,))
 
 
+class _SilentSolver(highspy.Highs):
+    """A solver that prints nothing: HiGHS 1.16 prints a banner while it enables callbacks."""
+
+    def enableCallbacks(self) -> None:  # noqa: N802
+        self.silent()
+        super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+
 def _maximum(columns: list[list[int]], capacity: list[int]) -> float:
     """Solve max Σx, Σ over columns through a row ≤ its capacity, x ≥ 0, with HiGHS."""
     lp = highspy.HighsLp()
@@ -90,8 +98,7 @@ def _maximum(columns: list[list[int]], capacity: list[int]) -> float:
     lp.a_matrix_.start_ = np.cumsum([0, *map(len, columns)])
     lp.a_matrix_.index_ = np.concatenate(columns)
     lp.a_matrix_.value_ = np.ones(sum(map(len, columns)))
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.silent()
+    solver = _SilentSolver()  # type: ignore[no-untyped-call]
     solver.passModel(lp)
     solver.run()
     return -float(solver.getInfo().objective_function_value)

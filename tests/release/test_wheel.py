@@ -1,5 +1,6 @@
 """Builds the wheel and installs it alone into an empty environment."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -29,11 +30,14 @@ def call(*argv, cwd="/"):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """The programs of an environment of its own, as pipx and uv make one."""
+    """The programs of an environment of its own, with the versions that every other test uses."""
     folder = tmp_path_factory.mktemp("environment")
     assert call(sys.executable, "-m", "venv", str(folder)).returncode == 0
     pip = [str(folder / "bin/pip"), "--disable-pip-version-check", "install", "--retries=1"]
-    made = call(*pip, "--quiet", "--no-compile", str(wheel))
+    pinned = (ROOT / "requirements/command.txt").read_text(encoding="utf-8")
+    constraints = folder / "constraints.txt"
+    constraints.write_text("\n".join(re.findall(r"^(\S+==.+) \\$", pinned, re.MULTILINE)))
+    made = call(*pip, "--quiet", "--no-compile", "-c", str(constraints), str(wheel))
     if made.returncode and "connection broken" in made.stderr:
         pytest.skip("the package registry cannot be reached, so nothing can be installed")
     assert made.returncode == 0, made.stderr

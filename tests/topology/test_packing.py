@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import combinations, pairwise, permutations
@@ -164,3 +166,12 @@ def test_packings_do_not_depend_on_numbering(links, random):
 
     assert pack_rings(other) == pack_rings(links)
     assert pack_chains(other) == pack_chains(links)
+
+
+def test_solver_prints_nothing() -> None:
+    code = "from topology.packing import pack_rings; pack_rings(((0, 1, 1), (1, 0, 1), (1, 1, 0)))"
+
+    argv = (sys.executable, "-c", code)
+    ran = subprocess.run(argv, capture_output=True, check=True)  # noqa: S603 - our own code
+
+    assert (ran.stdout, ran.stderr) == (b"", b"")
