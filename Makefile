@@ -15,7 +15,7 @@ SECONDS := 60
 SEED := 0
 fuzz: .venv ; FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
 up: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.up
-SOAKED := $(addprefix tests/e2e/,test_bypass.py test_ca_rotation.py test_double_booking.py test_faults.py test_gang_chaos.py test_gang_load.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py beside/test_load.py)
+SOAKED := $(addprefix tests/e2e/,test_bypass.py test_ca_rotation.py test_counted.py test_double_booking.py test_faults.py test_gang_chaos.py test_gang_load.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py beside/test_load.py)
 soak: .venv controlplane ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 $(SOAKED)
 down: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.down
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
