@@ -15,8 +15,11 @@ PIPES = "/tmp/nvidia-mps"  # noqa: S108 - the default of CUDA_MPS_PIPE_DIRECTORY
 MIB_PER_GIB = 1024
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 """[bytes]"""
-_DEVICE_LIMIT = re.compile(r"\s*([0-9]{1,4})\s*=\s*([0-9]{1,18})([KMG]?)B?\s*", re.IGNORECASE)
-_PERCENT = re.compile(r"\s*[0-9]{1,3}(\.[0-9]{1,6})?\s*")
+# Python's own white space has characters that float() refuses, such as U+001F.
+_DEVICE_LIMIT = re.compile(
+    r"\s*([0-9]{1,4})\s*=\s*([0-9]{1,18})([KMG]?)B?\s*", re.IGNORECASE | re.ASCII
+)
+_PERCENT = re.compile(r"\s*[0-9]{1,3}(\.[0-9]{1,6})?\s*", re.ASCII)
 
 
 def limits(container: ContainerRequest, cards: int) -> dict[str, str]:

@@ -37,6 +37,7 @@ def test_a_container_is_limited_to_its_part_of_each_card(memory, core, cards, va
         (ENV_MPS_THREADS, "0", False),
         (ENV_MPS_THREADS, "-1", False),
         (ENV_MPS_THREADS, "nan", False),
+        (ENV_MPS_THREADS, "0\x1f", False),
         (ENV_MPS_THREADS, "", False),
         (ENV_MPS_MEMORY, "0=2G,1=2G", True),
         (ENV_MPS_MEMORY, "0=2048M, 1=1024MB", True),
@@ -53,7 +54,7 @@ def test_a_users_limit_counts_only_when_it_is_readable_and_no_looser(name, their
     assert is_tighter(name, theirs, ours[name]) is tighter
 
 
-@given(text=st.text(max_size=12))
+@given(text=st.text(max_size=12) | st.from_regex(r"\s*[0-9.=, ]{1,6}[KMG]?\s*", fullmatch=True))
 def test_any_text_is_judged(text):
     assert is_tighter(ENV_MPS_THREADS, text, "5") in {True, False}
     assert is_tighter(ENV_MPS_MEMORY, text, "0=1M") in {True, False}
