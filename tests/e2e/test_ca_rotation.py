@@ -232,7 +232,10 @@ def test_certificates_that_have_all_expired_are_replaced(plane, linkwise):
     print(f"calls succeed {time.monotonic() - started:.1f} s after certs was started")
 
     wait_until(lambda: answers(f"{linkwise.certs.urls[0]}/readyz"), "certs is ready")
-    assert any("has expired" in each["message"] for each in events(plane, "CAIssued"))
+    wait_until(
+        lambda: any("has expired" in each["message"] for each in events(plane, "CAIssued")),
+        "an Event has the reason",
+    )
     assert 'linkwise_certs_transitions_total{action="CAIssued"} 1.0' in metrics(linkwise)
 
 
@@ -250,6 +253,7 @@ def test_certs_with_a_wrong_clock_issues_nothing(plane, linkwise, killer):
 
     assert "not found" in refusal(lambda: plane.api.get(SECRET_PATH))
     assert authorities(plane).certificates == old
+    wait_until(lambda: bool(events(plane, "ClockSkew")), "an Event reports the clock")
     assert [each["type"] for each in events(plane, "ClockSkew")] == ["Warning"]
     (skew,) = re.findall(
         r"^linkwise_certs_clock_skew_seconds (\S+)", metrics(linkwise), re.MULTILINE

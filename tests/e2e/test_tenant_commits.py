@@ -103,7 +103,10 @@ def test_a_gang_of_bare_pods_of_which_one_can_never_be_patched_gets_no_gpus_at_a
     honest.create({keys.GPU_WHOLE: 8}, name="pod")
     wait_until(lambda: is_placed(honest, "pod"), "another is placed")
 
-    assert any("pod bert-3: " in message for message in event_messages(tenant, "GangWaiting"))
+    wait_until(
+        lambda: any("pod bert-3: " in text for text in event_messages(tenant, "GangWaiting")),
+        "an event names the pod",
+    )
     assert not any(is_placed(tenant, f"bert-{i}") for i in range(4))
     assert placing.metrics["linkwise_partial_gangs"] == 0
 

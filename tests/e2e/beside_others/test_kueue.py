@@ -95,7 +95,10 @@ def test_pods_behind_kueues_gate_hold_no_gpus(pods, plane, queue):
     held = wait_for_phase(pods, "group", "Assembling", ADMISSION_GATE)
     assert {ADMISSION_GATE, keys.GANG} <= set(gates(pods.all()["group-0"]))
     assert "bandwidth" not in held["status"]
-    assert any(ADMISSION_GATE in text for text in events(pods, "GangWaiting", of="Pod"))
+    wait_until(
+        lambda: any(ADMISSION_GATE in text for text in events(pods, "GangWaiting", of="Pod")),
+        "an Event names the gate",
+    )
 
     # What does not wait in a queue takes the GPUs.
     pods.create({keys.GPU_WHOLE: 8}, name="single")
@@ -152,8 +155,10 @@ def test_an_admitted_gang_that_does_not_fit_waits_as_a_whole_with_a_reason(pods,
     assert not is_suspended(pods, "large")
     assert found["status"]["members"] == "4/4"
     assert where(pods, "large") == {}
-    wait_until(lambda: bool(events(pods, "GangWaiting", of="Job")), "its Job has an Event")
-    assert "3 of 4 workers fit now" in events(pods, "GangWaiting", of="Job")[0]
+    wait_until(
+        lambda: any("3 of 4" in text for text in events(pods, "GangWaiting", of="Job")),
+        "an Event of its Job has the reason",
+    )
 
 
 def test_a_job_that_kueue_admits_with_fewer_workers_is_a_smaller_gang(pods, queue):

@@ -60,9 +60,12 @@ def test_a_node_without_a_specification_offers_nothing_and_an_event_has_the_reas
 
     wait_for_offer(chain, 0)
 
-    assert any(
-        "nvidia-ctk cannot be started" in message
-        for message in chain.events("NoGPUsOffered", chain.node.name)
+    wait_until(
+        lambda: any(
+            "nvidia-ctk cannot be started" in message
+            for message in chain.events("NoGPUsOffered", chain.node.name)
+        ),
+        "an Event has the reason",
     )
     chain.gpus.write_spec()
     wait_for_offer(chain, 8)
