@@ -175,6 +175,8 @@ def test_a_container_without_a_valid_record_does_not_start(chain, as_scorer, mak
     record = chain.pods.all()["pod"]["metadata"]["annotations"][keys.ALLOCATION]
 
     as_scorer(chain, "pod", make(record, taken, chain.gpus.uuids))
+    # Its status comes later than its output.
+    wait_until(lambda: "running" in status(chain, "pod")["state"], "its status says that it runs")
     chain.node.kill_container(chain.pods.all()["pod"], "main")
 
     wait_until(lambda: chain.events("GPUsNotBound", "pod"), "an Event has the reason")
