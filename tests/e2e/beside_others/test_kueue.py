@@ -119,7 +119,7 @@ def test_a_job_that_kueue_evicts_frees_its_gpus_and_is_placed_again(pods, plane,
 
     set_stop_policy(plane, queue, "HoldAndDrain")
     wait_for_phase(pods, "evicted", "Suspended")
-    assert pods.all() == {}
+    wait_until(lambda: pods.all() == {}, "its pods are gone")
     pods.create({keys.GPU_WHOLE: 8}, name="single")
     wait_until(lambda: bool(pods.all()["single"]["spec"].get("nodeName")), "it has the GPUs")
 

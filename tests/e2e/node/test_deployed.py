@@ -96,14 +96,13 @@ def conditions(pod):
 
 
 def test_each_process_runs_from_the_image_and_is_ready(deployment):
-    agents = deployment.api.get(AGENT_PODS)["items"]
     wait_until(
         lambda: conditions(deployment.api.get(AGENT_PODS)["items"][0])["Ready"] == "True",
         "the agent is ready",
         120,
     )
 
-    pods = [*deployment.pods(), *agents]
+    pods = [*deployment.pods(), *deployment.api.get(AGENT_PODS)["items"]]
 
     names = Counter(each["spec"]["containers"][0]["name"] for each in pods)
     # The standby is a webhook, too.

@@ -117,6 +117,7 @@ def test_a_lost_gpu_is_published_within_five_seconds_and_its_pod_runs_on(chain, 
     wait_until(is_published, "the GPU is published as unhealthy", 30)
     assert time.monotonic() - began < 5
     wait_until(lambda: chain.allocatable(keys.GPU_WHOLE) == 7, "the node offers 7 GPUs")
+    wait_until(lambda: chain.events("GPUUnhealthy", chain.node.name), "an Event names the GPU")
     [message] = chain.events("GPUUnhealthy", chain.node.name)
     assert chain.gpus.uuids[lost] in message
     # Kubernetes counts the pod on the lost GPU against the 7.
