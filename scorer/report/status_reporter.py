@@ -72,6 +72,7 @@ class StatusReporter:
         self._namespace_slots = WeakValueDictionary[str, asyncio.Semaphore]()
         self._plan_slots = asyncio.Semaphore(_CONCURRENT_WRITES)
         """Of plans, which must not wait for the reports of any number of other gangs."""
+        self._plan_turns = WeakValueDictionary[GangKey, asyncio.Lock]()
 
     async def record_plan(self, unit: Unit, plan: GangPlan) -> None:
         """Write a gang's plan, before any of its pods is released.
@@ -82,7 +83,9 @@ class StatusReporter:
         # An update that says that the gang waits is outdated.
         self._latest.pop(unit.key, None)
         self._unwritten.pop(unit.key, None)
-        async with self._plan_slots:
+        # Each plan has the members of those before, so it must not be replaced by one of them.
+        turn = self._plan_turns.setdefault(unit.key, asyncio.Lock())
+        async with turn, self._plan_slots:
             await self._gangs.write_plan(unit, plan)
         gang = self._gangs.find(unit.key)
         if gang and gang.status.phase in PENDING:

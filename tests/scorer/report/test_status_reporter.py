@@ -566,6 +566,40 @@ async def test_a_refused_plan_is_reported_in_the_existing_gang(cluster):
     assert cluster.phase() == "Waiting"
 
 
+class Late(Cluster):
+    """Holds back the plan of bert-2, which is the first that comes after `held` is cleared."""
+
+    def __init__(self):
+        super().__init__()
+        self.held, self.go = asyncio.Event(), asyncio.Event()
+        self.held.set()
+
+    async def _answer(self, request):
+        if request.method == "PATCH" and request.path == OBJECT and not self.held.is_set():
+            self.held.set()
+            await self.go.wait()
+        return await super()._answer(request)
+
+
+async def test_plans_of_members_that_come_one_by_one_are_written_in_their_order():
+    async with Late() as cluster, leading(cluster):
+        cluster.node()
+        cluster.node("gpu-1")
+        cluster.put(f"{OWNERS}/bert", a_job(2))
+        await running(cluster)
+        cluster.put(f"{OWNERS}/bert", a_job(4))
+        cluster.held.clear()
+        cluster.pod("bert-2", 4, gang="bert")
+        await cluster.held.wait()
+        cluster.pod("bert-3", 4, gang="bert")
+        await looked(cluster)
+        cluster.go.set()
+        await until(lambda: cluster.allocated("bert-2", "bert-3"))
+
+    members = [member["pod"] for member in cluster.the_gang()["spec"]["plan"]["members"]]
+    assert members == [f"bert-{index}" for index in range(4)]
+
+
 class Held(Cluster):
     """Holds back writes to the Gangs of another namespace."""
 
