@@ -26,8 +26,15 @@ class Person:
 
     def ask(self, *pods: Object) -> Object:
         """Return the answer about pods of the namespace."""
-        wait_until(lambda: self._answer(pods) is not None, "the role is in force")
-        return self._answer(pods) or {}
+        found: list[Object] = []
+
+        def is_answered() -> bool:
+            if (answer := self._answer(pods)) is not None:
+                found.append(answer)
+            return bool(found)
+
+        wait_until(is_answered, "the role is in force")
+        return found[0]
 
     def placements(self, *pods: Object) -> list[Object]:
         """Return where each pod would go, once the scorer answers in the time it has."""

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -84,26 +85,35 @@ class Results:
 
 @dataclass
 class Client:
-    """Sends reviews until it is cancelled."""
+    """Sends reviews until it is over."""
 
     settings: Settings
     results: Results = field(default_factory=Results)
+    is_over: bool = False
     _seen: deque[tuple[float, str]] = field(default_factory=deque)
     """Values of `caBundle` and when each was seen first."""
 
     async def run(self) -> None:
-        """Read the registration, send reviews, write results."""
+        """Read the registration, send reviews, write results; return when all are answered."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch())
-            tasks.create_task(self._write())
-            while not self._seen:  # noqa: ASYNC110 - another task appends.
+            others = [tasks.create_task(self._watch()), tasks.create_task(self._write())]
+            while not (self._seen or self.is_over):  # noqa: ASYNC110 - another task appends.
                 await asyncio.sleep(POLL)
-            start, number = time.monotonic(), 0
-            while True:
-                await asyncio.sleep(max(0, start + number / self.settings.rate - time.monotonic()))
-                self.results.seconds = time.monotonic() - start
-                tasks.create_task(self._review(number))
-                number += 1
+            async with asyncio.TaskGroup() as reviews:
+                await self._send_all(reviews)
+            for other in others:
+                other.cancel()
+
+    async def _send_all(self, reviews: asyncio.TaskGroup) -> None:
+        start = due = time.monotonic()
+        for number in count():
+            await asyncio.sleep(max(0, due - time.monotonic()))
+            if self.is_over:
+                return
+            # The reviews of a longer stall would be too many connections at once.
+            due = max(due, time.monotonic() - 1) + 1 / self.settings.rate
+            self.results.seconds = time.monotonic() - start
+            reviews.create_task(self._review(number))
 
     async def _watch(self) -> None:
         context = ssl.create_default_context(cafile=self.settings.ca_file)
@@ -209,10 +219,12 @@ def run_reviews(plane: ControlPlane, port: int, rate: float, lag: float) -> Iter
 async def main(settings: Settings) -> None:
     """Send reviews until SIGTERM."""
     client = Client(settings)
-    task = asyncio.create_task(client.run())
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    with suppress(asyncio.CancelledError):
-        await task
+
+    def end() -> None:
+        client.is_over = True
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
+    await client.run()
     write(settings, client.results)
 
 

@@ -48,7 +48,7 @@ class Scorer:
     @property
     def metrics(self) -> dict[str, float]:
         """Its samples, by name and labels in the text format."""
-        with urlopen(f"{self.probes}/metrics", timeout=10) as answer:  # noqa: S310
+        with urlopen(f"{self.probes}/metrics", timeout=60) as answer:  # noqa: S310
             lines = answer.read().decode().splitlines()
         return {
             name: float(value)
@@ -57,7 +57,7 @@ class Scorer:
 
     def look(self, path: str) -> Object:
         """Return an answer of the inspection API."""
-        with urlopen(f"{self.inspection}{path}", timeout=10) as answer:  # noqa: S310
+        with urlopen(f"{self.inspection}{path}", timeout=60) as answer:  # noqa: S310
             found: Object = json.loads(answer.read())
         return found
 

@@ -23,7 +23,7 @@ AGENT = "linkwise-agent"
 FOLDER = ROOT / "manifests/agent"
 MAPS = f"{NAMESPACES}/{keys.TOPOLOGY_NAMESPACE}/configmaps"
 ACCOUNT = f"{NAMESPACES}/{AGENT}/serviceaccounts/{AGENT}/token"
-DENIED = "linkwise-agent"
+DENIED = "ValidatingAdmissionPolicy 'linkwise-agent'"
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def check(reviews, rotations):
     rate = results.answered / results.seconds
     print(f"{results.answered} reviews, {rate:.0f} a second, {len(results.leaves)} certificates")
     assert results.failures == []
-    assert results.sent - results.answered < 2 * RATE
+    assert results.sent == results.answered
     assert len(results.leaves) > rotations
     # A CA is announced and retired each time; the client may end before it sees the last change.
     assert results.bundles >= 2 * rotations
@@ -218,7 +218,7 @@ def test_deleted_secrets_fail_no_call(plane, linkwise):
     results = reviews.results
     print(f"{results.answered} reviews in {results.seconds:.0f} s")
     assert results.failures == []
-    assert results.sent - results.answered < 2 * RATE
+    assert results.sent == results.answered
 
 
 def test_certificates_that_have_all_expired_are_replaced(plane, linkwise):

@@ -16,7 +16,7 @@ from cryptography import x509
 from cluster import keys
 from runtime.process.clock import wall
 
-LASTS = 45
+LASTS = 75
 """A leaf is renewed when a third of this is left: more than what mounting and reloading take."""
 GATE = {"name": keys.GANG}
 

@@ -12,6 +12,7 @@ from controlplane.api import refusal
 from controlplane.manifests import MUTATING, NAMESPACE, ROOT
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
+from controlplane.webhook import PATIENT
 
 from cluster import keys
 
@@ -258,6 +259,8 @@ def taken(plane, shipped, tmp_path_factory):
     thread.start()
     config = {"url": taken.url, "caBundle": taken.bundle}
     steps = [{"op": "replace", "path": "/webhooks/0/clientConfig", "value": config}]
+    # The attacker answers from the process of the tests, which may stand still.
+    steps.append({"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": PATIENT})
     plane.api.patch(MUTATING, steps, "json")
     yield taken
     taken.server.shutdown()

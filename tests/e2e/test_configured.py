@@ -10,7 +10,7 @@ from builders import a_pod
 from certificates import a_ca, a_leaf
 from controlplane.manifests import install
 from controlplane.process import wait_until
-from controlplane.webhook import register, start_replica
+from controlplane.webhook import PATIENT, register, start_replica
 
 from cluster import keys
 
@@ -64,7 +64,8 @@ def webhook(configured, folder):
     replica = start_replica(configured, folder, "webhook.log", **given)
     try:
         # It returns when the API server was answered.
-        register(configured, replica.ports[0], base64.b64encode(SERVERS.cert_pem).decode())
+        bundle = base64.b64encode(SERVERS.cert_pem).decode()
+        register(configured, replica.ports[0], bundle, seconds=PATIENT)
         yield replica
     finally:
         configured.processes.stop(replica.process)

@@ -194,6 +194,8 @@ def test_restart_of_the_plugin_loses_no_pod(pods, both, plane):
     make_gang(pods, "before", 2, 2, resource=keys.NVIDIA_GPU, spec=spec)
     wait_for_phase(pods, "before", "Placed")
     offered(plane.api, "counted-0", 0)
+    path = "/v1/nodes?name=counted-0"
+    wait_until(lambda: both.look(path)["nodes"][0]["gpus_free"] == 0, "the scorer knows")
     make_gang(pods, "during", 2, 2, resource=keys.NVIDIA_GPU, spec=spec)
     wait_for_phase(pods, "during", "Waiting", reason="too few free GPUs")
 

@@ -9,7 +9,7 @@ import pytest
 from controlplane.api import ApiError, refusal
 from controlplane.manifests import BASE, MUTATING, NOT_FENCE, ROOT, install
 from controlplane.process import wait_until
-from controlplane.webhook import register, run_webhook
+from controlplane.webhook import PATIENT, register, run_webhook
 
 from cluster import keys
 
@@ -36,7 +36,8 @@ def running(plane):
 def webhook(running):
     """The webhook; what the test before took out is installed again."""
     install(running.plane)
-    register(running.plane, running.ports[0], base64.b64encode(running.ca.cert_pem).decode())
+    bundle = base64.b64encode(running.ca.cert_pem).decode()
+    register(running.plane, running.ports[0], bundle, seconds=PATIENT)
     return running
 
 

@@ -129,6 +129,7 @@ def test_after_a_restart_of_the_api_server_pods_are_decided_at_once_and_changes_
     wait_until(lambda: pods.driver() == "1.5.0", "the profile is in force")
 
     linkwise.plane.restart_api_server()
+    wait_until(lambda: bool(linkwise.cluster.ready), "the webhook is sent connections")
 
     assert pods.are_decided()
     assert pods.driver() == "1.5.0"
@@ -194,7 +195,7 @@ def test_after_etcd_was_full_all_components_continue_by_themselves(linkwise, pod
         with full_etcd(plane):
             wait_until(lambda: full in refusal(lambda: pods.create({})), "nothing can be stored")
             wait_until(lambda: not scorer.leads, "no scorer leads")
-            assert linkwise.replicas[0].ready
+            wait_until(lambda: linkwise.replicas[0].ready, "the webhook says so still")
 
         wait_until(pods.are_decided, "pods are decided")
         wait_for_leader(scorer)

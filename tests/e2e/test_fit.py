@@ -115,14 +115,15 @@ def test_the_command_says_it_to_people(webhook, machines, namespace, ann, tmp_pa
     (tmp_path / "gang.json").write_text(json.dumps(manifest(*gang(4))))
 
     asked = ("--server", webhook.dry_run, "--token-file=token", "--certificate-authority=ca.crt")
-    ran = subprocess.run(
-        [LINKWISE, "check", "gang.json", *asked, "--namespace", namespace],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    argv = [LINKWISE, "check", "gang.json", *asked, "--namespace", namespace]
+    ran = []
 
+    def is_answered_in_time():
+        ran[:] = [subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)]
+        return "scorer" not in ran[0].stderr
+
+    wait_until(is_answered_in_time, "the scorer answers in the time that the webhook has")
+    (ran,) = ran
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "  fits now on gpu-0\n    55.2 GB/s modelled all-reduce bandwidth" in ran.stdout
     assert "    left on gpu-0: 4 of 8 GPUs, of 8 that are free now\n" in ran.stdout
@@ -131,8 +132,8 @@ def test_the_command_says_it_to_people(webhook, machines, namespace, ann, tmp_pa
 # The last, since it ends the scorer.
 def test_a_leader_that_died_is_not_waited_for(placing, ann):
     placing.process.signal(signal.SIGKILL)
+    placing.process.child.wait()
 
-    answer = ann.ask(*gang(2))
-
-    assert [pod["placement"] for pod in answer["pods"]] == [None, None]
-    assert answer["notes"] == ["placement is not known: the scorer cannot be asked."]
+    unknown = ["placement is not known: the scorer cannot be asked."]
+    wait_until(lambda: ann.ask(*gang(2))["notes"] == unknown, "the answer says so")
+    assert [pod["placement"] for pod in ann.ask(*gang(2))["pods"]] == [None, None]

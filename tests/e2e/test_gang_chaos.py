@@ -64,5 +64,7 @@ def test_gangs_are_placed_whole_after_faults_of_the_leader(
         crowd.run_out()
         check(history, COMMIT_DEADLINE + replicas.without)
     assert crowd.ended == crowd.shapes.keys()
+    if each_leads:
+        replicas.leader()
     terms = replicas.terms()
     assert len(set(terms)) == len(terms) >= (times + 1 if each_leads else 1)

@@ -88,6 +88,7 @@ def test_an_mpi_job_that_scatters_without_linkwise_is_on_one_best_set_with_it(
     assert [owner["kind"] for owner in gang["metadata"]["ownerReferences"]] == ["MPIJob"]
     wait_until(lambda: bool(events(pods, "GangPlaced", of="MPIJob")), "an event says so", PATIENCE)
     assert len(events(pods, "GangPlaced", of="MPIJob")) == 1
+    wait_until(lambda: "with-launcher" in pods.all(), "the operator creates its launcher")
     launcher = pods.all()["with-launcher"]
     assert keys.ALLOCATION not in launcher["metadata"].get("annotations", {})
 
@@ -103,6 +104,7 @@ def test_an_unmarked_mpi_job_is_placed_as_a_whole_or_not_at_all(pods, machines):
     pods.api.create(jobs_of(pods.namespace), unmarked_job("v1", "train", 5, 1))
 
     wait_for_phase(pods, "train", "Waiting", "4 of 5 workers fit now", members="5/5")
+    wait_until(lambda: pods.bound() == {"other", "train-launcher"}, "no worker is", PATIENCE)
     launcher = pods.all()["train-launcher"]
     assert (gates(launcher), launcher["spec"]["nodeName"]) == ([], "gpu-0")
     assert held(pods, "train") == {}

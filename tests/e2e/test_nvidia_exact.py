@@ -89,7 +89,7 @@ def test_a_gang_that_does_not_fit_waits_as_a_whole(pods, exact):
 
 @pytest.mark.usefixtures("exact")
 def test_a_pod_that_could_bypass_linkwise_is_refused(pods):
-    assert POLICY in bare_refusal(pods)
+    wait_until(lambda: POLICY in bare_refusal(pods), "the policy knows the nodes")
     named = requirement(keys.NODE_MODE, "In", "topology", "default")
     assert POLICY in pods.refusal(GPU, spec=terms([named]))
 

@@ -12,6 +12,7 @@ from controlplane.installation import run_installation
 from controlplane.load import Load
 from controlplane.process import wait_until
 from controlplane.soak import often
+from controlplane.webhook import PATIENT
 
 from cluster import keys
 
@@ -25,7 +26,7 @@ OPEN = keys.NVIDIA_GPU
 
 @pytest.fixture(scope="module")
 def linkwise(plane):
-    with run_installation(plane, replicas=2) as running:
+    with run_installation(plane, replicas=2, seconds=PATIENT) as running:
         yield running
 
 

@@ -130,12 +130,18 @@ def test_inspection_shows_the_holder_of_each_gpu_and_why_pods_wait(
         plane.api.create(pods, worker(index))
     big = worker("big", 9, **{keys.GANG: "big", keys.GANG_SIZE: "1"})
     plane.api.create(pods, big)
-    wait_until(
-        lambda: len(report(running, "/v1/gangs", namespace)["waiting"]) == 1, "one waits", 60
-    )
-    wait_until(lambda: len(held(running)) == 4, "four have theirs", 60)
 
-    (waits,) = report(running, "/v1/gangs", namespace)["waiting"]
+    def waiting():
+        return report(running, "/v1/gangs", namespace)["waiting"]
+
+    wait_until(lambda: len(held(running)) == 4, "four have theirs", 60)
+    wait_until(
+        lambda: [(one["name"], one["reason"] == "queued") for one in waiting()] == [("big", False)],
+        "one waits, with a reason",
+        60,
+    )
+
+    (waits,) = waiting()
     assert (waits["name"], waits["gang"], waits["pods"]) == ("big", True, ["bert-big"])
     assert waits["reason"].startswith("needs 9 GPUs on one node")
     holders = held(running)

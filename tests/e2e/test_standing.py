@@ -75,6 +75,7 @@ def test_a_stateful_set_that_is_scaled_down(pods, machines):
     pods.api.patch(f"{set_path(pods)}/ranks", {"spec": {"replicas": 4}})
     now = wait_for_phase(pods, "ranks", "Placed", members="4/4")
     assert now["status"]["gpus"] == 16
+    wait_until(lambda: len(where(pods, "ranks")) == 4, "the others are gone", 120)
     assert now["status"]["nodes"] == ",".join(nodes_of(pods, "ranks"))
 
     pods.api.patch(f"{set_path(pods)}/ranks", {"spec": {"replicas": 0}})

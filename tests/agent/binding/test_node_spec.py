@@ -131,7 +131,7 @@ async def test_a_new_driver_makes_the_toolkit_write_again(node):
 async def test_without_a_specification_the_reason_has_the_remedy(node, script, reason):
     if script is not None:
         node.toolkit(script)
-    found = node.spec(timeout=0.5)
+    found = node.spec(timeout=0.5 if "within" in reason else 30)
     await found.refresh(FOUR)
 
     assert found.spec is None

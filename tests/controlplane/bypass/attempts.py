@@ -167,7 +167,7 @@ class Tenant:
     def clear(self) -> None:
         """Delete the oldest pods, so that others get GPUs."""
         for name in self.names[:-10]:
-            with suppress(ApiError):
+            with suppress(ApiError, OSError):
                 self.api.delete(self._path(name))
         del self.names[:-10]
 

@@ -30,7 +30,7 @@ done
 env | sed 's/^/env /'
 echo reported
 """
-PATIENCE = 60
+PATIENCE = 180
 """How long to wait for a container [s]."""
 
 

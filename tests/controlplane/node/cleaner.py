@@ -5,6 +5,7 @@ SIGTERM, too. It inherits the lock of the place, so that the next node starts th
 one is gone.
 """
 
+import errno
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _CGROUPS = Path("/sys/fs/cgroup")
-_SECONDS = 30
+_SECONDS = 60
 """How long processes are waited for that were killed [s]."""
 
 
@@ -53,8 +54,22 @@ def kill(cgroup: str) -> None:
     for root in hierarchies():
         folders = [path for path in (root / cgroup).rglob("*") if path.is_dir()]
         for path in (*sorted(folders, reverse=True), root / cgroup):
-            with suppress(FileNotFoundError):
-                path.rmdir()
+            _remove(path, deadline)
+
+
+def _remove(cgroup: Path, deadline: float) -> None:
+    """Remove an empty cgroup: its last process may still be on its way out."""
+    while True:
+        try:
+            cgroup.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
 
 
 def clean(folder: Path, name: str) -> None:

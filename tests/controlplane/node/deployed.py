@@ -130,7 +130,7 @@ def reachable(plane: ControlPlane, node: RealNode) -> Iterator[None]:
     """Let pods of a node reach the API server at the address of its Service."""
     address = str(next(ip_network(node.services).hosts()))
     argv = ("ip", "address", "add", f"{address}/32", "dev", node.place.name)
-    subprocess.run(argv, check=True, timeout=10)
+    subprocess.run(argv, check=True, timeout=60)
     with Relay(lambda: [plane.site.ports["kube-apiserver"]], (address, 443)):
         yield
 
@@ -176,7 +176,7 @@ def prepare(node: RealNode, gpus: StandInGPUs) -> None:
         os.mknod(gpus.root / "dev" / name, stat.S_IFCHR | 0o666, os.makedev(major, minor))
     share = 'mount --bind "$1" "$1" && mount --make-shared "$1"'
     argv = (*node.place.enter, "sh", "-c", share, "sh", str(gpus.root))
-    subprocess.run(argv, check=True, timeout=10)
+    subprocess.run(argv, check=True, timeout=60)
 
 
 def create_namespace(api: Api) -> None:

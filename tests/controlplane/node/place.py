@@ -98,7 +98,7 @@ class Place:
         holder = self._process("mounts", (*argv, str(self.folder)))
         self._holder = holder
         self.processes.start(holder)
-        holder.wait_ready((self.run / "mounted").exists, 10)
+        holder.wait_ready((self.run / "mounted").exists, 60)
 
     def stop(self) -> None:
         """Kill all that runs here. The files stay, but for those in `/run`."""
@@ -171,7 +171,7 @@ def _cleaned(place: Place, lock: int) -> Iterator[None]:
             cleaner.stdin.write(b"kept")
             cleaner.stdin.close()
         else:
-            cleaner.communicate(timeout=90)
+            cleaner.communicate(timeout=300)
             if cleaner.returncode or place.folder.exists():
                 raise NotReadyError(f"{place.folder} could not be removed")
 
@@ -195,4 +195,4 @@ def _make_bridge(place: Place) -> None:
         f"link set {place.name} up",
     ):
         argv = ("ip", *words.split())
-        subprocess.run(argv, check=True, timeout=10)
+        subprocess.run(argv, check=True, timeout=60)

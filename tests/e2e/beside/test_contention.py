@@ -30,9 +30,9 @@ def test_all_of_them_get_their_turn_and_never_share_a_gpu(nodes, pods):
         # End what is bound as a whole, so that others can have its GPUs.
         there = bound(pods, history).keys()
         for unit in [unit for unit in waiting if unit <= there]:
-            waiting.remove(unit)
-            for name in unit:
+            for name in unit & pods.all().keys():
                 pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
+            waiting.remove(unit)
         return not waiting
 
     with History(pods.api) as history, ThreadPoolExecutor(1) as clients:

@@ -5,10 +5,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from controlplane.chart import RELEASE
 from controlplane.chart_programs import chart_binaries
-from controlplane.manifests import NAMESPACE, ROOT
+from controlplane.manifests import DEFINITIONS, GANGS, NAMESPACE, NAMESPACES, ROOT, names
 from controlplane.process import wait_until
 from controlplane.required import required
+
+from cluster import keys
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +30,16 @@ def helm(plane_of_its_own, programs):
         return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=400)
 
     return run
+
+
+@pytest.fixture
+def plane(plane_of_its_own, helm):
+    """The control plane; at the end nothing of the release is left."""
+    yield plane_of_its_own
+    helm("uninstall", RELEASE, "--no-hooks", "--ignore-not-found", "--wait")
+    # `--wait` may end before a namespace or a definition does.
+    wait_until(lambda: keys.AGENT not in names(plane_of_its_own, NAMESPACES), "no agent is left")
+    wait_until(lambda: GANGS not in names(plane_of_its_own, DEFINITIONS), "the kind is gone")
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from controlplane.manifests import NAMESPACE, NAMESPACES, ROOT
-from controlplane.process import wait_until
+from controlplane.manifests import NAMESPACE, ROOT
 from controlplane.uninstall_hook import HookKubelet
 from printed import commands
 
@@ -44,8 +43,8 @@ def shell(plane_of_its_own, programs, tmp_path):
 
 
 @pytest.mark.parametrize("page", [OPERATIONS, "README.md"])
-def test_printed_commands_install_and_remove_linkwise(plane_of_its_own, shell, page):
-    api = plane_of_its_own.api
+def test_printed_commands_install_and_remove_linkwise(plane, shell, page):
+    api = plane.api
     (remove,) = [line for line in commands(OPERATIONS) if line.startswith("helm uninstall")]
     steps = [line for line in commands(page) if line.startswith(("helm ", "cat > values.yaml"))]
     for step in steps:
@@ -54,7 +53,7 @@ def test_printed_commands_install_and_remove_linkwise(plane_of_its_own, shell, p
             assert (ran.returncode, ran.stderr) == (0, ""), step
     pods = [one["spec"]["template"]["spec"] for one in api.get(DEPLOYMENTS)["items"]]
 
-    with HookKubelet(plane_of_its_own):
+    with HookKubelet(plane):
         ran = shell(f"{remove} --wait")
 
     assert {container["image"] for pod in pods for container in pod["containers"]} == {
@@ -62,10 +61,3 @@ def test_printed_commands_install_and_remove_linkwise(plane_of_its_own, shell, p
     }
     assert ran.returncode == 0, ran.stderr
     assert api.get(DEPLOYMENTS)["items"] == []
-    # --wait does not wait until a namespace has ended.
-    wait_until(
-        lambda: all(
-            one["metadata"]["name"] != "linkwise-agent" for one in api.get(NAMESPACES)["items"]
-        ),
-        "the namespace of the agent is gone",
-    )

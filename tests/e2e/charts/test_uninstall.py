@@ -8,7 +8,7 @@ from certificates import a_ca, a_leaf
 from controlplane.api import ApiError
 from controlplane.background import Background
 from controlplane.chart import CHART, RELEASE
-from controlplane.manifests import MUTATING, NAMESPACE, NAMESPACES, names
+from controlplane.manifests import MUTATING, NAMESPACE
 from controlplane.pods import a_pod, gates
 from controlplane.process import wait_until
 from controlplane.uninstall_hook import HookKubelet
@@ -36,15 +36,8 @@ ALL_KINDS_OF_PODS = (
 
 
 @pytest.fixture
-def plane(plane_of_its_own):
-    return plane_of_its_own
-
-
-@pytest.fixture
 def installed(plane, helm, tmp_path):
     """The chart, and one replica of the webhook; only its address differs from a cluster's."""
-    # As `helm uninstall --wait` does.
-    wait_until(lambda: keys.AGENT not in names(plane, NAMESPACES), "the agent's namespace is gone")
     ran = helm("install", RELEASE, str(CHART), "--create-namespace")
     assert ran.returncode == 0, ran.stderr
     ca = a_ca()
@@ -56,7 +49,6 @@ def installed(plane, helm, tmp_path):
         yield plane
     finally:
         plane.processes.stop(replica.process)
-        helm("uninstall", RELEASE, "--no-hooks")
 
 
 @dataclass(slots=True)

@@ -35,12 +35,6 @@ KINDS = (
 
 
 @pytest.fixture
-def plane(plane_of_its_own, helm):
-    yield plane_of_its_own
-    helm("uninstall", RELEASE, "--no-hooks", "--ignore-not-found", "--wait")
-
-
-@pytest.fixture
 def certs(plane, tmp_path):
     """Starts certs under its account, and waits until API servers would trust its CA."""
     started = []

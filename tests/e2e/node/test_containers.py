@@ -45,7 +45,7 @@ def test_init_and_sidecar_containers_see_gpus_of_the_record(chain):
 
 
 def test_a_container_that_is_started_again_sees_the_same_gpus(chain):
-    chain.create("pod", container(gpus(2), then="exit 1"))
+    chain.create("pod", container(gpus(2), then="sleep 4; exit 1"))
 
     first = chain.has("pod")
 

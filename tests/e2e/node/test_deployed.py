@@ -139,6 +139,8 @@ def commands_of_the_readme(plane, folder):
     workload = yaml.safe_load((ROOT / demo.relative_to(folder)).read_text())
     [main] = workload["spec"]["template"]["spec"]["containers"]
     main |= {key: container()[key] for key in ("image", "command")}
+    # Its process ignores SIGTERM.
+    workload["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 1
     demo.write_text(yaml.safe_dump(workload))
     (block,) = [text for text in blocks("README.md") if "rollout status statefulset" in text]
     folders = (Path(plane.site.binaries["kubectl"]).parent, Path(sys.executable).parent)

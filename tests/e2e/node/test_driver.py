@@ -45,8 +45,9 @@ def test_the_specification_is_generated_again_for_each_driver(chain):
     wait_for_offer(chain, 8)
     assert driver_of(chain, "generated") == {"535.161.08"}
 
-    chain.gpus.nvml.load_driver("550.54.15")
+    chain.gpus.nvml.driver = "550.54.15"
     chain.gpus.install_toolkit()
+    chain.gpus.nvml.load_driver()
     wait_until(lambda: published_driver(chain) == "550.54.15", "the new driver is published")
     wait_for_offer(chain, 8)
     assert driver_of(chain, "replaced") == {"550.54.15"}

@@ -80,4 +80,4 @@ def test_a_place_is_empty_after_its_process_was_killed(programs_of_node):
 
         owner.kill()
 
-    wait_until(lambda: has_nothing_left(Path(folder), name), "the place is empty", 30)
+    wait_until(lambda: has_nothing_left(Path(folder), name), "the place is empty", 120)
