@@ -159,7 +159,7 @@ class BindingTracker:
             self._try_to_complete(binding, progress, others, is_due=is_due)
             return []
         failure = self._failure(progress, conflicts)
-        if failure is not None and not binding.evicting:
+        if failure is not None and (is_due or not binding.evicting):
             return self._give_up(binding, progress, failure)
         tried = [pod for pod in progress.unbound if pod.was_tried]
         if tried and binding.tried_at is None:

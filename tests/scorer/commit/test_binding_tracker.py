@@ -234,6 +234,19 @@ async def test_a_pod_with_a_conflict_evicts_its_gang_immediately(cluster, clock)
     assert evicted(cluster).keys() == {"bert-0", "bert-1"}
 
 
+async def test_a_refused_eviction_from_a_deleted_node_is_retried_before_a_scheduler_looks(
+    cluster, clock
+):
+    cluster.outcomes["POST", "/api/v1/namespaces/team/pods/bert-0/eviction"].append((409, "newer"))
+    async with leading(cluster, clock=clock):
+        cluster.gang(gpus=2)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        cluster.remove(f"/api/v1/nodes/{cluster.record('bert-0')['node']}")
+        await until(lambda: not cluster["bert-1"])
+        await passed(cluster, clock, 61)
+        await until(lambda: not cluster["bert-0"])
+
+
 async def test_a_single_pod_is_evicted_too(cluster, clock):
     async with leading(cluster, clock=clock):
         cluster.pod("alone", 1, owner={**JOB, "kind": "ReplicaSet"})
