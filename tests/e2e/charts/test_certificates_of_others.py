@@ -42,8 +42,7 @@ def cert_manager():
 
 @pytest.fixture(autouse=True)
 def no_secrets(plane):
-    """Secrets outlive the release, but not their test."""
-    yield
+    """Those of certs, cert-manager or people outlive the release of the test before."""
     plane.api.delete(SECRETS)
 
 
