@@ -10,7 +10,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
-from controlplane.api import Api, ApiError, refusal
+from controlplane.api import Api, refusal
 from controlplane.binaries import (
     STAGES,
     Binaries,
@@ -327,7 +327,7 @@ def _written(
 ) -> Iterator[Callable[[str | None], None]]:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
 
-    def put(text: str | None) -> None:
+    def write(text: str | None) -> None:
         there = plane.api.get(path, fieldSelector=f"metadata.name={name}")["items"]
         if text is not None and there:
             plane.api.patch(f"{path}/{name}", {"data": {key: text}})
@@ -335,15 +335,6 @@ def _written(
             plane.api.create(path, {"metadata": {"name": name}, "data": {key: text}})
         elif there:
             plane.api.delete(f"{path}/{name}")
-
-    def write(text: str | None) -> None:
-        while True:
-            try:
-                return put(text)
-            except ApiError as error:
-                # The webhook has 2.5 s for a text; a busy machine may stand still for longer.
-                if "cannot be checked" not in error.message:
-                    raise
 
     yield write
     write(at_end)

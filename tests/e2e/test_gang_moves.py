@@ -121,7 +121,7 @@ def test_an_mpi_job_of_which_one_worker_cannot_be_bound_is_moved_as_a_whole(pods
 
     # If the neighbours go too late, the second choice fails, too, and its nodes are excluded for 3
     # minutes.
-    wait_until(lambda: homes(pods, "mpijob-moved") == others, "it is bound elsewhere", 300)
+    wait_until(lambda: homes(pods, "mpijob-moved") == others, "it is bound elsewhere", 240)
 
     # The one that was bound went with the one that could not be.
     history.catch_up()

@@ -12,7 +12,6 @@ from controlplane.installation import run_installation
 from controlplane.load import Load
 from controlplane.process import wait_until
 from controlplane.soak import often
-from controlplane.webhook import PATIENT
 
 from cluster import keys
 
@@ -26,7 +25,7 @@ OPEN = keys.NVIDIA_GPU
 
 @pytest.fixture(scope="module")
 def linkwise(plane):
-    with run_installation(plane, replicas=2, seconds=PATIENT) as running:
+    with run_installation(plane, replicas=2) as running:
         yield running
 
 

@@ -217,6 +217,5 @@ def test_half_sent_bodies_leave_others_their_connections(webhook, load):
             assert one.getresponse().read()
         # A connection that was dropped would have been opened again.
         assert [one.sock for one in others] == kept
-        # On a slow machine most are answered before: their bodies are late.
-        assert dropped(webhook, "half-sent") > before
+        assert dropped(webhook, "half-sent") >= before + 1020 - LIMITS.peer_half_sent - 50
         all_were_served(load)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 
 import pytest
 from builders import a_pod
@@ -79,11 +78,11 @@ async def test_pods_are_admitted_while_hostile_texts_are_checked(cluster, webhoo
             )
 
     attackers = asyncio.create_task(attack())
+    loop = asyncio.get_running_loop()
     while not attackers.done():
-        # A busy machine takes the processor from this process: that is nobody's attack.
-        began = time.process_time()
+        began = loop.time()
         answer = await webhook.review(a_review(a_pod({keys.GPU_WHOLE: 1})))
-        lags.append(time.process_time() - began)
+        lags.append(loop.time() - began)
         assert answer["allowed"]
         await asyncio.sleep(0.01)
 

@@ -156,7 +156,9 @@ def test_an_admitted_gang_that_does_not_fit_waits_as_a_whole_with_a_reason(pods,
     assert found["status"]["members"] == "4/4"
     assert where(pods, "large") == {}
     wait_until(
-        lambda: any("3 of 4" in text for text in events(pods, "GangWaiting", of="Job")),
+        lambda: any(
+            "3 of 4 workers fit now" in text for text in events(pods, "GangWaiting", of="Job")
+        ),
         "an Event of its Job has the reason",
     )
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from controlplane.manifests import NAMESPACE, ROOT
+from controlplane.manifests import NAMESPACE, NAMESPACES, ROOT, names
+from controlplane.process import wait_until
 from controlplane.uninstall_hook import HookKubelet
 from printed import commands
+
+from cluster import keys
 
 OPERATIONS = "docs/operations.md"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
@@ -61,3 +64,5 @@ def test_printed_commands_install_and_remove_linkwise(plane, shell, page):
     }
     assert ran.returncode == 0, ran.stderr
     assert api.get(DEPLOYMENTS)["items"] == []
+    # --wait does not wait until a namespace has ended.
+    wait_until(lambda: keys.AGENT not in names(plane, NAMESPACES), "the agent's namespace is gone")
