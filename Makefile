@@ -1,46 +1,78 @@
 PY := .venv/bin/python
 
+help: ; @awk '/^\#\# /{text = substr($$0, 4)} /^[a-z0-9]+:/{if (text) printf "%-14s %s\n", substr($$1, 1, index($$1, ":") - 1), text; text = ""}' Makefile
 .venv: requirements/dev.txt ; @echo "Setting up .venv ..." && python3 -m venv .venv && $(PY) -m pip install -q --require-hashes -r requirements/dev.txt && $(PY) -m pip install -q --no-deps --no-build-isolation -e . && touch .venv || { rm -rf .venv; exit 1; }
+## Show what Linkwise does, without a cluster
 demo: .venv ; @docs/demo/run
+## Draw the picture in README.md, with Chromium
+picture: .venv ; @docs/demo/picture
+## Run the unit tests, with coverage
 test: .venv ; $(PY) -m pytest -n 2 --cov --cov-report=term:skip-covered --no-cov-on-fail
-# The programs of a control plane and of all else that the tests run, about 15 minutes where there are none yet.
+## Build the programs that end-to-end tests run: about 15 minutes where there are none yet
 controlplane: ; @PYTHONPATH=tests python3 -m controlplane.build $(PROGRAMS)
 # Some modules also run on the next version of Kubernetes: KUBERNETES=1.37 make e2e
 SELECTED := $(if $(filter-out 1.36,$(KUBERNETES)),e2e and versions,e2e)
 # A part of them: make e2e TESTS=tests/e2e/test_gangs.py PROGRAMS=core, which builds no other programs than a control plane's
 TESTS := tests/e2e
+## Run the end-to-end tests, or those in TESTS=..., on KUBERNETES=1.36 or 1.37
 e2e: .venv controlplane ; $(PY) -m pytest -m "$(SELECTED)" -n 3 --dist loadfile --no-loadscope-reorder --tb=short --durations=20 $(TESTS)
 # For how long each target is fuzzed, and with which inputs: make fuzz SECONDS=600 SEED=1
 SECONDS := 60
 SEED := 0
+## Fuzz each reader of untrusted input for SECONDS=60
 fuzz: .venv ; FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
+## Start a control plane with Linkwise, to try it
 up: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.up
-SOAKED := $(addprefix tests/e2e/,test_bypass.py test_ca_rotation.py test_counted.py test_double_booking.py test_faults.py test_gang_chaos.py test_gang_load.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py beside/test_load.py)
+SOAKED := $(addprefix tests/e2e/,test_bypass.py test_ca_rotation.py test_counted.py test_dra.py test_double_booking.py test_faults.py test_gang_chaos.py test_gang_load.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py beside/test_load.py)
+## Run the long forms of the end-to-end tests, RUNS=20 times
 soak: .venv controlplane ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 $(SOAKED)
+## Stop what `make up` started
 down: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.down
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+## Build the wheel into dist/
 wheel: .venv ; $(PY) -m hatchling build -t wheel -d dist
 # The command as one file for each system; each Python adds 20 MB: make zipapp SYSTEMS=linux-amd64 PYTHONS=3.12
 SYSTEMS := linux-amd64 linux-arm64 darwin-arm64
 PYTHONS := 3.11 3.12 3.13 3.14
+## Build the command as one file for each system
 zipapp: wheel ; set -e; for system in $(SYSTEMS); do $(PY) -m release.zipapp dist/linkwise-$(VERSION)-py3-none-any.whl $$system $(PYTHONS); done
 # The manifest for krew, where the archives are published: make krew ADDRESS=https://downloads.example
+## Write the manifest for krew
 krew: .venv ; $(PY) -m release.krew "$(ADDRESS)" dist/linkwise-$(VERSION)-*.tar.gz > dist/linkwise.yaml
-# The image and its bill of materials, without a registry; as root on Debian with buildah and mmdebstrap
+## Build the image and its bill of materials, as root on Debian with buildah and mmdebstrap
 image: .venv ; $(PY) -m release.image dist
+## Check style, types and layers
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
-# The resources of manifests/, from the templates of charts/linkwise
+## Render manifests/ from the templates of charts/linkwise
 manifests: .venv ; PYTHONPATH=tests $(PY) -m controlplane.chart
+## Measure the figures of docs/benchmarks.md
 bench: .venv ; PYTHONPATH=tests $(PY) -m bench
-LOCK := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q
+# Releases of the last seven days are left out: most malicious ones are found and withdrawn within days.
+LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras -q --exclude-newer $(shell date -u -d '7 days ago' +%F)
+## Pin all dependencies by hash
 lock: ; $(LOCK) pyproject.toml --group dev -o requirements/dev.txt && $(LOCK) --group webhook --group certs --group scorer --group agent -c requirements/dev.txt -o requirements/image.txt && $(LOCK) pyproject.toml -c requirements/dev.txt -o requirements/command.txt
+# By the JSON API of the package registry; not in the lock itself.
+AUDIT := dist/audit
+## Look for known vulnerabilities of the pinned dependencies
+advisories:
+	python3 -m venv $(AUDIT) && $(AUDIT)/bin/pip install -q pip-audit==2.10.1
+	for part in dev image command; do $(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/$$part.txt || exit 1; done
 # The messages of the kubelet's gRPC APIs. Options are dropped, because they are for Go alone.
 KUBELET := k8s.io/kubelet@v0.36.3
 API := agent/kubelet/api
+## Generate the messages of the kubelet's gRPC APIs
 protos: .venv
 	@set -e; from=$$(go mod download -json $(KUBELET) | sed -n 's/.*"Dir": "\(.*\)",/\1/p'); to=$$(mktemp -d); trap 'rm -r $$to' EXIT; \
 	mkdir -p $$to/$(API); for name in deviceplugin/v1beta1 podresources/v1; do \
 	sed '/^option /d; /gogo/d' $$from/pkg/apis/$$name/api.proto > $$to/$(API)/$${name%/*}.proto; done; \
 	$(PY) -m grpc_tools.protoc -I$$to --python_out=. --pyi_out=. $$to/$(API)/*.proto
+# Changes of dependencies appear here before they are locked.
+NEWEST := dist/newest
+## Run the unit tests with the newest versions of all dependencies
+newest:
+	rm -rf $(NEWEST) && python3 -m venv $(NEWEST) && $(NEWEST)/bin/python -m pip install -q --upgrade pip
+	$(NEWEST)/bin/python -m pip install -q --upgrade -e . --group dev && $(NEWEST)/bin/python -m pip list
+	$(NEWEST)/bin/python -m pytest -n 2
+## Remove the virtual environment and all caches
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
-.PHONY: demo test controlplane e2e soak fuzz up down wheel zipapp krew image lint manifests bench lock protos clean
+.PHONY: help demo picture test controlplane e2e soak fuzz up down wheel zipapp krew image lint manifests bench lock advisories protos newest clean
