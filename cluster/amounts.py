@@ -1,5 +1,6 @@
 """Validate a GPU amount of a container, and suggest a valid one."""
 
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from functools import lru_cache
@@ -16,6 +17,10 @@ CORE_MAX = 100
 """Compute of one card [%]."""
 MEMORY_MAX = 4096
 """No card has more memory [GiB]; a larger amount was meant in another unit."""
+
+MEMORY_DOUBTFUL = 512
+"""No card of today has as much memory [GiB]; many people write MiB."""
+_PERCENT = re.compile(r"\s*([0-9]{1,6})\s*%\s*")
 
 _GIB_OF_SUFFIX = {
     Fraction(multiplier): Fraction(gib)
@@ -63,15 +68,27 @@ def check_amount(
     try:
         amount = whole(value)
     except QuantityError as problem:
-        return 0, unreadable(value, field, problem)
+        return 0, unreadable(value, field, problem, resource)
     rule = _RULES.get(resource, _gpu_problem)
     return amount or 0, rule(amount, value, field, cards)
 
 
-def unreadable(value: Amount, field: str, problem: QuantityError) -> Finding:
+def unreadable(value: Amount, field: str, problem: QuantityError, resource: str) -> Finding:
     """Return the finding for an amount that is not a quantity."""
     fix = "write a plain whole number, such as 10"
+    if isinstance(value, str) and (percent := _PERCENT.fullmatch(value)):
+        fix = _without_percent(int(percent[1]), resource)
     return Finding(Code.QUANTITY, Severity.ERROR, field, value, str(problem), fix)
+
+
+def _without_percent(number: int, resource: str) -> str:
+    if resource == GPU_MEM:
+        return f"write GiB; a percentage of a card is asked for by {GPU_CORE}"
+    if resource != GPU_CORE:
+        return f"write a whole number of GPUs, or ask for a part of one by {GPU_MEM}"
+    is_valid = 0 < number <= CORE_MAX and number % CORE_STEP == 0
+    choices = [number] if is_valid else nearest_multiples(number, CORE_STEP, CORE_MAX)
+    return f"write {either(choices)}, without the percent sign"
 
 
 def nearest_multiples(amount: Fraction | int, step: int, highest: int | None = None) -> list[int]:
@@ -99,14 +116,14 @@ def _core_problem(
         return None
     allowed = f"a multiple of {step} from {step}" + (f" to {highest}" if highest else " on")
     of = f"the total over {cards} cards" if cards and cards > 1 else "percent of one card"
-    choices = nearest_multiples(parse_quantity(value), step, highest)
+    fix = f"write {either(nearest_multiples(parse_quantity(value), step, highest))}"
     return Finding(
         Code.CORE_STEP,
         Severity.ERROR,
         field,
         value,
         f"{value} is not allowed: compute is {allowed}, {of}",
-        f"write {either(choices)}",
+        fix if amount != 0 else f"{fix}, or remove the resource",
     )
 
 
@@ -122,8 +139,10 @@ def _memory_problem(
             f"{value} is not allowed: GPU memory is a whole number of GiB, at least 1",
             f"write {max(1, ceil(parse_quantity(value)))}",
         )
-    if cards is None or amount <= MEMORY_MAX * cards:
+    if cards is None or amount < MEMORY_DOUBTFUL * cards:
         return None
+    if amount <= MEMORY_MAX * cards:
+        return _doubtful_memory(amount, value, field, cards)
     on_cards = "a card" if cards == 1 else f"{cards} cards"
     return Finding(
         Code.MEMORY_UNITS,
@@ -133,6 +152,18 @@ def _memory_problem(
         f"{value} is {amount} GiB, more than {on_cards} can have ({MEMORY_MAX * cards}): the unit "
         "is GiB already, without a suffix",
         f"write {_gib_meant(value, MEMORY_MAX * cards)}",
+    )
+
+
+def _doubtful_memory(amount: int, value: Amount, field: str, cards: int) -> Finding:
+    meant = cards * ceil(Fraction(amount, cards << 10))
+    return Finding(
+        Code.MEMORY_UNITS,
+        Severity.WARNING,
+        field,
+        value,
+        f"{value} is {amount // cards} GiB of a card, more than any has today: did you mean MiB?",
+        f"write {meant} for {amount} MiB: the unit is GiB",
     )
 
 

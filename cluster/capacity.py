@@ -20,6 +20,8 @@ _SHARE, _WHOLE, _REPLICA = Family.SHARE, Family.WHOLE, Family.REPLICA
 
 _MAX_MATCHED = 100
 """Terms, requirements and values of a pod's node affinity that are matched with each node."""
+_MAX_MATCHES = 50_000
+"""The same over all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +92,16 @@ class Capacity:
 
         The node matches the pod's nodeSelector and required node affinity, and has as many GPUs. A
         pod with very many requirements or values is not matched, since each of them costs time for
-        each node: any node with as many GPUs will do.
+        each node: any node with as many GPUs is taken for one.
 
         Args:
             spec: Spec of the pod.
             gpus: Number of GPUs that the pod asks for.
 
-        Cost: at most one match for each such node.
+        Cost: at most one match for each such node, and `_MAX_MATCHES` comparisons.
         """
-        is_bounded = _size(spec) <= _MAX_MATCHED
+        size = _size(spec)
+        is_bounded = size <= _MAX_MATCHED and size * len(self.exact) <= _MAX_MATCHES
         return any(
             node.gpus >= gpus and (not is_bounded or node_matches(spec, node.name, node.labels))
             for node in self.exact
@@ -111,12 +114,20 @@ class Capacity:
             request: A request that no node can satisfy.
         """
         resource, maximum = self._offer(request)
-        mode = _node_mode(request)
-        if mode is None or maximum:
+        if maximum:
             return None
-        if resource in self.unlabelled:
+        mode = _node_mode(request)
+        if mode is not None and resource in self.unlabelled:
             return f"label the nodes that offer {resource} with {NODE_MODE}={mode}"
-        return f"ask for {NVIDIA_GPU}, which nodes offer" if self.nvidia else None
+        others = [name for name in self._offered() if name != resource]
+        return f"ask for {' or '.join(others)}, which nodes offer" if others else None
+
+    def _offered(self) -> list[str]:
+        """Return the resources that nodes offer; those of whole GPUs, if there are any."""
+        whole = [NVIDIA_GPU] * bool(self.nvidia) + [GPU_WHOLE] * bool(self.whole)
+        parts = [GPU_MEM] * bool(self.memory_cards)
+        parts += [NVIDIA_GPU_SHARED] * bool(self.replicas or self.nvidia_replicas)
+        return whole or parts
 
     def excess(self, request: Request) -> Excess | None:
         """Return why no node can satisfy a request; None where some node may, or none is known."""

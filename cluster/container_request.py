@@ -98,7 +98,7 @@ def read_container_resources(
         is_valid = amount is not None
         if amount is None:
             amount, finding = check_amount(resource, value, request.field(resource), cards)
-            is_valid = finding is None
+            is_valid = finding is None or finding.severity is Severity.WARNING
             if finding is not None:
                 findings.append(finding)
         amounts[resource] = amount
@@ -116,6 +116,31 @@ def read_container_resources(
             )
         )
     return amounts, findings
+
+
+def zero_compute_findings(
+    spec: NewPodSpec, named: list[ContainerResources], cards: int | None
+) -> Iterator[Finding]:
+    """Yield a finding for each container with compute of 0, in a pod that requests GPU memory.
+
+    Elsewhere an amount of 0 requests nothing. But the least compute of a share is one step (ACK).
+
+    Args:
+        spec: Spec of the pod.
+        named: What its containers request.
+        cards: As in `amounts.check_amount`.
+    """
+    if not any(GPU_MEM in resources.named for resources in named):
+        return
+    for init, index, container in indexed_containers(spec):
+        limits, requests = container.limits, container.requests
+        part, amounts = ("limits", limits) if GPU_CORE in limits else ("requests", requests)
+        if GPU_CORE not in amounts or GPU_CORE in _named_resources(limits, requests):
+            continue
+        field = amount_path(index, init, part, GPU_CORE)
+        _, finding = check_amount(GPU_CORE, amounts[GPU_CORE], field, cards)
+        if finding is not None:
+            yield finding
 
 
 def _named_resources(limits: Amounts, requests: Amounts) -> Amounts:
@@ -142,7 +167,7 @@ def _request_findings(
     try:
         requested = parse_quantity(amount)
     except QuantityError as error:
-        yield unreadable(amount, field, error)
+        yield unreadable(amount, field, error, resource)
         return
     if limit_is_valid and requested != parse_quantity(limit):
         message = f"the request is {amount} but the limit {limit}, and Kubernetes wants both equal"

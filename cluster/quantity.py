@@ -81,9 +81,14 @@ def whole(value: Amount) -> int | None:
     return exact.numerator if exact.denominator == 1 else None
 
 
-@lru_cache(maxsize=4096)
 def is_zero(value: Amount) -> bool:
     """Return whether an amount is zero; False if it is unreadable."""
+    is_long = isinstance(value, str) and len(value) > SHORT
+    return _is_zero.__wrapped__(value) if is_long else _is_zero(value)
+
+
+@lru_cache(maxsize=4096)
+def _is_zero(value: Amount) -> bool:
     try:
         return not parse_quantity(value)
     except QuantityError:

@@ -12,6 +12,7 @@ from cluster.container_request import (
     amount_path,
     container_resources,
     read_container_resources,
+    zero_compute_findings,
 )
 from cluster.demand import pod_total
 from cluster.finding import Code, Finding, Severity
@@ -116,6 +117,19 @@ class Request(Struct, frozen=True, gc=False):
             return self.containers[0].resource
         return GPU_WHOLE if self.family is _WHOLE else NVIDIA_GPU
 
+    def is_part_of(self, other: "Request") -> bool:
+        """Return whether it asks for the same on each card, and for no more cards."""
+        mine, others = (
+            (each.family, each.counted, each.memory_per_card, each.core_per_card)
+            for each in (self, other)
+        )
+        return mine == others and self.gpus <= other.gpus
+
+    def of_cards(self, gpus: int) -> "Request":
+        """Return a request for this number of cards, with the same amounts on each."""
+        memory, core = gpus * self.memory_per_card, gpus * self.core_per_card
+        return msgspec.structs.replace(self, gpus=gpus, memory=memory, core=core)
+
     @property
     def memory_per_card(self) -> int:
         """GPU memory on each card of a share [GiB]."""
@@ -159,7 +173,7 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     """
     containers = container_resources(pod.spec)
     if not containers:
-        return Request(), ()
+        return Request(), _label_alone(pod)
     families = _families(containers)
     family = next(iter(families))
     cards = _cards(pod) if _SHARE in families else 1
@@ -170,6 +184,7 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
         findings += problems
         if requested := _container_request(resources, amounts, family):
             requests.append(requested)
+    findings += zero_compute_findings(pod.spec, containers, cards)
     request = _total(tuple(requests), family, cards or 1)
     if family is _REPLICA or family is _NVIDIA:
         resource = families[family][0]
@@ -180,7 +195,10 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
         findings.append(label_finding(pod.labels[GPU_COUNT]))
     elif family is _SHARE:
         findings += _total_findings(
-            request, containers, pod, {finding.code for finding in findings}
+            request,
+            containers,
+            pod,
+            {finding.code for finding in findings if finding.severity is Severity.ERROR},
         )
     if len(families) > 1:
         findings += family_findings(families.values())
@@ -191,6 +209,12 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     if pod.spec.node_name and families.keys() != {Family.NVIDIA}:
         findings.append(node_name_finding(pod.spec.node_name))
     return request, tuple(findings)
+
+
+def _label_alone(pod: NewPod) -> tuple[Finding, ...]:
+    """Return the finding about a number of cards in a pod that asks for no GPU."""
+    label = pod.labels.get(GPU_COUNT)
+    return () if label is None else (unused_label_finding(label, "a pod without it"),)
 
 
 def placed_as(resource: str) -> tuple[NodeMode, Family] | None:

@@ -54,6 +54,9 @@ _ANNOTATION_KEYS = (
 )
 _ENV_NAMES = (
     keys.ENV_VISIBLE_DEVICES,
+    keys.ENV_IMEX_CHANNELS,
+    keys.ENV_MIG_CONFIG,
+    keys.ENV_MIG_MONITOR,
     keys.ENV_CGPU_OFF,
     keys.ENV_MPS_THREADS,
     keys.ENV_MPS_MEMORY,

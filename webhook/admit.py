@@ -12,8 +12,8 @@ from cluster.container_request import all_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import gang_mark
 from cluster.gang_owner import Workload
-from cluster.keys import ACS_PREFIX, RESOURCES
-from cluster.misspelled import near
+from cluster.keys import ACS_PREFIX, GPU_COUNT, RESOURCES
+from cluster.misspelled import misspelled_names
 from cluster.pod import NewContainer, NewPod
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
@@ -34,6 +34,7 @@ from webhook.patch import Operation, join_rules
 from webhook.requirement import node_requirements
 from webhook.unrequested_devices import chooses_gpus
 from webhook.validation import namespace_findings, validate_pod
+from webhook.work_limits import patch_finding, size_finding
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
 _ALLOWED, _DENIED = Verdict.ALLOWED, Verdict.DENIED
@@ -66,11 +67,15 @@ def admit(
     labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
     if not _is_in_scope(pod, policy):
         return Outcome(Verdict.SKIPPED, labels=labels, annotations=annotations)
+    if too_large := size_finding(pod.spec):
+        return _denied(too_large)
     profiles = policy.profiles.apply(labels, annotations, namespace_labels)
     added = profiles.added_labels or profiles.added_annotations
     parsed = parse_pod(_with_profiles(pod, profiles) if added else pod, policy, capacity)
     removal, removal_warnings = drop_record(annotations)
     variables = set_variables(parsed, policy)
+    if too_large := patch_finding(len(removal) + len(variables.operations)):
+        return _denied(too_large)
     findings = (
         *(namespace_findings(namespace, policy) if namespace_labels is None else ()),
         *validate_pod(parsed, policy, capacity, workload),
@@ -93,6 +98,8 @@ def admit(
             *variables.operations,
         )
     )
+    if too_large := patch_finding(len(patch)):
+        return _denied(too_large)
     return Outcome(
         _DENIED if denied else _ALLOWED,
         findings,
@@ -121,6 +128,10 @@ def deny_unreadable(error: str) -> Outcome:
         f"the pod cannot be read: {reason}",
         "write that field as Kubernetes defines it, and with no more entries than a pod can need",
     )
+    return _denied(finding)
+
+
+def _denied(finding: Finding) -> Outcome:
     return Outcome(_DENIED, (finding,), audit={"findings": finding.code.value})
 
 
@@ -129,19 +140,17 @@ def _is_in_scope(pod: NewPod, policy: PolicySnapshot) -> bool:
     spec, rules = pod.spec, policy.policy
     return (
         any(map(_names_gpu, all_containers(spec)))
+        or bool(misspelled_names(spec))
         or rules.profiles_all
         or (rules.environment != "allow" and chooses_gpus(spec))
-        or any(label.startswith(ACS_PREFIX) for label in pod.labels)
+        or any(label.startswith(ACS_PREFIX) or label == GPU_COUNT for label in pod.labels)
         or gang_mark(pod)[0] is not None
     )
 
 
 def _names_gpu(container: NewContainer) -> bool:
-    resources = container.resources
-    return resources is not None and any(
-        name in _RESOURCES or near(name) is not None
-        for amounts in (resources.limits, resources.requests)
-        for name in amounts or ()
+    return not (
+        _RESOURCES.isdisjoint(container.limits) and _RESOURCES.isdisjoint(container.requests)
     )
 
 

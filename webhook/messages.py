@@ -12,6 +12,10 @@ from policy.problem import Problem
 MAX_WARNINGS = 3
 MAX_WARNING_LENGTH = 120
 """[characters]"""
+MAX_ERRORS = 50
+"""Errors that a denial shows. After an answer above 3 MiB, an API server admits the pod."""
+MAX_ERROR_LENGTH = 1000
+"""Of the message and of the field of an error [characters]."""
 
 FORBIDDEN_BY_POLICY = frozenset(
     {
@@ -42,15 +46,23 @@ def admission_warnings(findings: Iterable[Finding | Problem]) -> tuple[str, ...]
 
 
 def _short(text: str) -> str:
-    text = printable(text)
-    if len(text) <= MAX_WARNING_LENGTH:
+    return _truncated(printable(text), MAX_WARNING_LENGTH)
+
+
+def _truncated(text: str, length: int) -> str:
+    if len(text) <= length:
         return text
-    return text[: MAX_WARNING_LENGTH - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
+    return text[: length - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def errors_of(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings that deny a pod."""
     return [finding for finding in findings if finding.severity is Severity.ERROR]
+
+
+def error_field(error: Finding) -> str:
+    """Return the field of one error."""
+    return printable(_truncated(error.field, MAX_ERROR_LENGTH))
 
 
 def denial_status(errors: Sequence[Finding]) -> tuple[int, str]:
@@ -65,15 +77,16 @@ def denial_status(errors: Sequence[Finding]) -> tuple[int, str]:
 
 def error_text(error: Finding) -> str:
     """Return one error with its fix."""
-    return printable(f"{error.message}; {error.fix} [{error.code}]")
+    message = _truncated(error.message, MAX_ERROR_LENGTH)
+    return printable(f"{message}; {_truncated(error.fix, MAX_ERROR_LENGTH)} [{error.code}]")
 
 
 def denial_message(errors: Sequence[Finding]) -> str:
-    """Return all errors on one line, each with its field and its fix."""
+    """Return the first errors on one line, each with its field and its fix."""
     if len(errors) == 1:
-        return f"{printable(errors[0].field)}: {error_text(errors[0])}"
+        return f"{error_field(errors[0])}: {error_text(errors[0])}"
     numbered = (
-        f"({number}) {printable(error.field)}: {error_text(error)}"
-        for number, error in enumerate(errors, 1)
+        f"({number}) {error_field(error)}: {error_text(error)}"
+        for number, error in enumerate(errors[:MAX_ERRORS], 1)
     )
     return f"{len(errors)} problems: {' '.join(numbered)}"

@@ -14,7 +14,7 @@ from webhook.device_variables import PatchSet, hide_devices, set_visible_devices
 from webhook.parsed_pod import ParsedPod
 from webhook.patch import Operation, add, add_keys, append, pre_encoded, remove
 from webhook.sharing import replicas
-from webhook.unrequested_devices import remove_variables
+from webhook.unrequested_devices import remove_devices
 
 
 def record_keys(annotations: Iterable[str]) -> list[str]:
@@ -135,13 +135,13 @@ def _set_priority_class(spec: NewPodSpec, name: str) -> list[Operation]:
 
 
 def set_variables(parsed: ParsedPod, policy: PolicySnapshot) -> PatchSet:
-    """Return the operations on environment variables of GPUs, and their findings."""
+    """Return the operations on variables and mounts of GPUs, and their findings."""
     pod, request = parsed.pod, parsed.request
     if request.family is not None:
         changes = set_visible_devices(pod, request, policy.policy, replicas(parsed.shared))
     else:
         changes = hide_devices(pod) if parsed.mark else PatchSet()
-    removed = remove_variables(pod.spec, request, policy.policy)
+    removed = remove_devices(pod.spec, request, policy.policy)
     if not removed.findings:
         return changes
     return PatchSet(changes.operations + removed.operations, changes.findings + removed.findings)

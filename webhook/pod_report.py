@@ -8,7 +8,7 @@ from cluster.pod import Pod
 from cluster.request import Request
 from manifest.template import PodTemplate
 from policy.selection import Trace
-from webhook.outcome import Outcome
+from webhook.outcome import Outcome, Verdict
 
 
 def pod_report(
@@ -23,6 +23,7 @@ def pod_report(
         outcome: Admission outcome of the pod.
     """
     operations = [operation.wire() for operation in outcome.patch]
+    others = gpus_of_others(typed.spec, outcome.request.family)
     return {
         "source": template.source,
         "kind": template.workload.kind,
@@ -37,8 +38,16 @@ def pod_report(
         "patched": JsonPatch(operations).apply(pod),
         "request": _request(outcome.request),
         "warnings": list(outcome.warnings),
-        "others": gpus_of_others(typed.spec, outcome.request.family),
+        "others": others,
+        "reason": _reason(others) if outcome.verdict is Verdict.SKIPPED else None,
     }
+
+
+def _reason(others: str | None) -> str:
+    """Return why a pod is skipped."""
+    if others:
+        return f"asks for {others}: Linkwise does not place it"
+    return "asks for no GPU resource, and has no label of a compute class and no gang"
 
 
 def _finding(finding: Finding, template: PodTemplate) -> dict[str, object]:

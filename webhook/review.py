@@ -16,9 +16,17 @@ from msgspec import Meta, Raw, Struct
 from cluster.finding import printable
 from cluster.keys import MIRROR_POD, NODE_USER_PREFIX, NODES_GROUP
 from cluster.pod import NewPod
-from webhook.messages import denial_message, denial_status, error_text, errors_of
+from webhook.messages import (
+    MAX_ERRORS,
+    denial_message,
+    denial_status,
+    error_field,
+    error_text,
+    errors_of,
+)
 from webhook.outcome import Outcome, Verdict
 from webhook.patch import encode_patch
+from webhook.work_limits import MAX_COMMAS
 
 T = TypeVar("T")
 
@@ -72,7 +80,6 @@ class _BaseRequest(Struct, frozen=True, rename="camel", gc=False):
     namespace: _Name = ""
     name: _Name = ""
     dry_run: bool | None = None
-    user_info: User = User()
 
 
 class AdmissionRequest(_BaseRequest, frozen=True):
@@ -85,6 +92,7 @@ class _PodRequest(_BaseRequest, frozen=True, kw_only=True):
     """AdmissionRequest with a pod."""
 
     object: NewPod
+    user_info: User = User()
 
 
 _R = TypeVar("_R", bound=_BaseRequest)
@@ -149,6 +157,7 @@ def parse_pod_review(body: bytes) -> PodReview:
         ProtocolError: The body is not an AdmissionReview v1 with a request.
     """
     try:
+        _check_size(body)
         # Fast path: one pass over the bytes.
         request = _request(body, _pod_requests)
     except ProtocolError as error:
@@ -158,6 +167,13 @@ def parse_pod_review(body: bytes) -> PodReview:
         return PodReview(head.uid, head.namespace, head.name, bool(head.dry_run), None, reason)
     pod = request.object if _creates_pod(request) and not _is_mirror_pod(request) else None
     return PodReview(request.uid, request.namespace, request.name, request.dry_run is True, pod)
+
+
+def _check_size(body: bytes) -> None:
+    """Raise an error for a body that would take too long to decode."""
+    # Counting takes as long as decoding; a usual body is too short for so many.
+    if len(body) > MAX_COMMAS and body.count(b",") > MAX_COMMAS:
+        raise ProtocolError(f"the body has more than {MAX_COMMAS} values")
 
 
 def _head(body: bytes) -> AdmissionRequest:
@@ -272,7 +288,8 @@ def _denial(review: PodReview, outcome: Outcome) -> _Status:
     errors = errors_of(outcome.findings)
     code, reason = denial_status(errors)
     causes = [
-        _Cause("FieldValueInvalid", error_text(error), printable(error.field)) for error in errors
+        _Cause("FieldValueInvalid", error_text(error), error_field(error))
+        for error in errors[:MAX_ERRORS]
     ]
     name = review.name or (review.pod.metadata.generate_name if review.pod else "")
     return _Status(

@@ -10,6 +10,7 @@ from aiohttp import StreamReader, web
 
 from runtime.http.body import Body, ByteBudget, too_large
 from runtime.http.connection import Connection
+from runtime.http.fair_turns import FairTurns
 from runtime.http.limits import Limits
 from runtime.http.types import (
     CLIENT_CLOSED_REQUEST,
@@ -25,6 +26,8 @@ from runtime.http.types import (
 HANDLED = web.RequestKey("HANDLED", bool)
 """Set in a request that aiohttp gave to the handler: its head could be parsed."""
 
+_CLOSED = HttpResponse(status=CLIENT_CLOSED_REQUEST)
+
 _log = structlog.get_logger()
 
 
@@ -39,6 +42,7 @@ class Handler:
         self._limits = limits
         self._observers = observers
         self.budget = ByteBudget(limits.bytes_in_flight)
+        self._turns: FairTurns[HttpResponse | Awaitable[HttpResponse]] = FairTurns()
         self.draining = False
         """Every answer asks the client to close its connection."""
         self.active_at = self._loop.time()
@@ -53,12 +57,12 @@ class Handler:
         request[HANDLED] = True
         path, route = self._route(request)
         if request.transport is None:
-            self.observe(CompletedRequest(path, CLIENT_CLOSED_REQUEST, 0.0, 0, {}))
+            self.observe(CompletedRequest(path, _CLOSED.status, 0.0, 0, {}))
             return web.Response()
         connection = cast("Connection", request.transport.get_protocol())
         connection.begin_request()
         self.requests += 1
-        body, response = Body(self.budget, self._limits), HttpResponse(status=CLIENT_CLOSED_REQUEST)
+        body, response = Body(self.budget, self._limits, connection), _CLOSED
         try:
             response = await self._answer(request, route, body, connection)
         finally:
@@ -71,7 +75,7 @@ class Handler:
             body.close()
         abandoned = not request.content.is_eof()
         last = abandoned or self.draining or _closes(request)
-        connection.end_request(body.size, last=last, abandoned=abandoned)
+        connection.end_request(body.size, len(response.body), last=last, abandoned=abandoned)
         return _converted(response, last=last)
 
     def observe(self, completed: CompletedRequest) -> None:
@@ -105,10 +109,16 @@ class Handler:
         if self._waiting >= self._limits.requests:
             return retry_later("too many requests are being answered: send it again")
         query = request.rel_url.raw_query_string
-        content = body.content()
+
+        def answer() -> HttpResponse | Awaitable[HttpResponse]:
+            content = body.content()
+            return route.answer(HttpRequest(route.path, query, request.headers, content))
+
         try:
-            answer = route.answer(HttpRequest(route.path, query, request.headers, content))
-            return answer if isinstance(answer, HttpResponse) else await self._wait_for(answer)
+            response = await self._turns.call(connection, answer, _CLOSED)
+            return (
+                response if isinstance(response, HttpResponse) else await self._wait_for(response)
+            )
         except Exception:  # noqa: BLE001 - a bug in a route must not end other connections.
             _log.exception("Handler failed", path=route.path)
             return error_response(500, "internal error: the log has it")
@@ -130,7 +140,7 @@ class Handler:
             return await body.take_rest(content)
         except Exception:  # noqa: BLE001 - aiohttp documents no common base of its exceptions.
             if request.transport is None:
-                return HttpResponse(status=CLIENT_CLOSED_REQUEST)
+                return _CLOSED
             return error_response(400, "the body cannot be read")
 
     async def _wait_for(self, answer: Awaitable[HttpResponse]) -> HttpResponse:

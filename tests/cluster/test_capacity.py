@@ -8,7 +8,7 @@ from controlplane.pods import requirement, terms
 from cluster.capacity import Capacity, Excess, capacity_of
 from cluster.keys import NODE_NAME_FIELD, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.pod import Pod
-from cluster.request import Family, Request
+from cluster.request import Family, Request, read_request
 
 CLUSTER = [
     a_node("topology-0"),
@@ -147,3 +147,48 @@ def test_a_kind_that_no_node_offers_is_named(request_, offered):
 
 def test_before_any_node_is_known_nothing_is_judged():
     assert capacity_of([]).excess(Request(Family.WHOLE, 1000)) is None
+
+
+def test_requirements_are_compared_with_a_bounded_number_of_nodes():
+    other = msgspec.convert(
+        a_pod({NVIDIA_GPU: 1}, nodeSelector={f"a{i}": "" for i in range(50)}), Pod
+    )
+
+    assert not capacity_of([an_exact_node()] * 1000).has_exact_node(other.spec, 1)
+    assert capacity_of([an_exact_node()] * 1001).has_exact_node(other.spec, 1)
+
+
+@pytest.mark.parametrize(
+    ("limits", "nodes", "change"),
+    [
+        pytest.param(
+            {"aliyun.com/gpu": 2},
+            [a_node("p", machine=None, mode="default", resources={NVIDIA_GPU: 8})],
+            "ask for nvidia.com/gpu, which nodes offer",
+            id="nodes of NVIDIA's plugin",
+        ),
+        pytest.param(
+            {NVIDIA_GPU: 2},
+            [a_node("t")],
+            "ask for aliyun.com/gpu, which nodes offer",
+            id="nodes of mode topology",
+        ),
+        pytest.param(
+            {"aliyun.com/gpu-mem": 8},
+            [a_node("t")],
+            "ask for aliyun.com/gpu, which nodes offer",
+            id="a share, and whole GPUs",
+        ),
+        pytest.param(
+            {"aliyun.com/gpu": 2},
+            [a_node("s", machine=a_machine(2), mode="share", card_memory=(24, 15))],
+            "ask for aliyun.com/gpu-mem, which nodes offer",
+            id="whole GPUs, and shares",
+        ),
+        pytest.param({"aliyun.com/gpu": 9}, [a_node("t")], None, id="too many"),
+    ],
+)
+def test_a_resource_that_nodes_offer_under_another_name_is_named(limits, nodes, change):
+    request, _ = read_request(msgspec.convert(a_pod(limits), Pod))
+
+    assert capacity_of(nodes).suggested_change(request) == change

@@ -71,4 +71,26 @@ def test_every_kind_of_container_is_read_and_0_asks_for_nothing():
 
 
 def test_only_a_few_of_many_names_are_reported():
-    assert len(found({f"aliyun.com/gpu-{number}": 1 for number in range(1000)})) == 8
+    assert len(found({f"aliyun.com/gpu-{number}": 1 for number in range(250)})) == 8
+
+
+def test_at_most_64_unknown_names_of_a_pod_are_compared():
+    others = [{f"example.com/{number}-{part}": 1 for number in range(32)} for part in range(2)]
+
+    assert len(found(*others, {"nvidia.com/gpuu": 1})) == 0
+    assert len(found(others[0], {"nvidia.com/gpuu": 1}, others[1])) == 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "fix"),
+    [
+        ({keys.GPU_COUNT: 2, keys.GPU_MEM: 8}, f"write {keys.GPU_COUNT} as a label of the pod"),
+        ({keys.GPU_COUNT: 2}, f"ask for {keys.GPU_WHOLE} to get whole GPUs"),
+    ],
+)
+def test_a_number_of_cards_as_a_resource_is_to_be_a_label(limits, fix):
+    [finding] = found(limits)
+
+    assert (finding.code, finding.value) == (Code.MISSPELT, 2)
+    assert "is a label of pods" in finding.message
+    assert finding.fix.startswith(fix)

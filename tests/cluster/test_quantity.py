@@ -4,7 +4,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cluster.quantity import QuantityError, count, parse_quantity, split_quantity, whole
+from cluster import quantity
+from cluster.quantity import QuantityError, count, is_zero, parse_quantity, split_quantity, whole
 
 POWER_OF_SUFFIX = {
     "n": (10, -9),
@@ -189,3 +190,10 @@ def test_any_text_is_a_quantity_or_refused(text):
 )
 def test_a_count_is_a_text_of_one_to_nine_digits(text, expected):
     assert count(text) == expected
+
+
+def test_long_amounts_are_not_cached():
+    before = quantity._is_zero.cache_info().currsize
+
+    assert is_zero("0" * 10_000)
+    assert quantity._is_zero.cache_info().currsize == before

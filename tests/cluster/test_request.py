@@ -156,7 +156,7 @@ def test_compute_is_allowed_when_each_card_gives_a_step_of_five(percent, cards):
     findings = read(over(cards, {GPU_MEM: cards, GPU_CORE: percent}))[1]
 
     steps = {cards * step for step in range(5, 101, 5)}
-    assert bool(findings) == (percent not in {0, *steps})
+    assert bool(findings) == (percent not in steps)
     for allowed in [int(number) for f in findings for number in re.findall(r"\d+", f.fix)]:
         assert codes_of(over(cards, {GPU_MEM: cards, GPU_CORE: allowed})) == []
 
@@ -229,8 +229,8 @@ def test_memory_in_another_unit_is_refused_with_the_gib_that_were_meant(amount, 
 
 
 def test_the_most_memory_is_counted_for_each_card():
-    assert codes_of(a_pod({GPU_MEM: 4096})) == []
-    assert codes_of(over(2, {GPU_MEM: 8192})) == []
+    assert codes_of(a_pod({GPU_MEM: 511})) == []
+    assert codes_of(over(2, {GPU_MEM: 1022})) == []
     assert codes_of(over(2, {GPU_MEM: 8194})) == [Code.MEMORY_UNITS]
 
 
@@ -282,6 +282,30 @@ def test_an_amount_of_0_asks_for_nothing(zero):
         1,
         (),
     )
+
+
+@pytest.mark.parametrize("zero", [0, "0", "0m", "0.0"])
+@pytest.mark.parametrize("part", ["limits", "requests"])
+def test_compute_of_0_beside_memory_is_denied_in_any_container(part, zero):
+    for key, path in (("containers", "containers[1]"), ("initContainers", "initContainers[0]")):
+        pod = a_pod({GPU_MEM: 4})
+        other = {"name": "other", "resources": {part: {GPU_CORE: zero}}}
+        pod["spec"][key] = [*(pod["spec"]["containers"] if key == "containers" else []), other]
+
+        finding = only_finding(pod)
+
+        assert (finding.code, finding.severity) == (Code.CORE_STEP, Severity.ERROR)
+        assert finding.field == f"spec.{path}.resources.{part}[{GPU_CORE}]"
+        assert finding.fix == "write 5, or remove the resource"
+
+
+def test_compute_of_0_on_several_cards_is_denied():
+    assert codes_of(over(2, {GPU_MEM: 4, GPU_CORE: 0})) == [Code.CORE_STEP]
+
+
+@pytest.mark.parametrize("others", [{}, {GPU_MEM: 0}, {GPU_WHOLE: 1}, {NVIDIA_GPU: 1}])
+def test_compute_of_0_without_memory_asks_for_nothing(others):
+    assert codes_of(a_pod({GPU_CORE: 0, **others})) == []
 
 
 def test_a_limit_of_0_does_not_hide_a_request():
@@ -469,3 +493,57 @@ def test_a_request_without_findings_is_consistent(pod):
     assert request.memory_per_card * request.gpus == request.memory
     assert request.core_per_card * request.gpus == request.core
     assert request.core_per_card in range(0, 101, 5)
+
+
+@pytest.mark.parametrize(
+    ("limits", "fix"),
+    [
+        ({GPU_MEM: 8, GPU_CORE: "30%"}, "write 30, without the percent sign"),
+        ({GPU_MEM: 8, GPU_CORE: "33 %"}, "write 30 or 35, without the percent sign"),
+        ({GPU_MEM: 8, GPU_CORE: "300%"}, "write 100, without the percent sign"),
+        ({GPU_MEM: "50%"}, f"write GiB; a percentage of a card is asked for by {GPU_CORE}"),
+        (
+            {GPU_WHOLE: "50%"},
+            f"write a whole number of GPUs, or ask for a part of one by {GPU_MEM}",
+        ),
+        ({GPU_WHOLE: "a%"}, "write a plain whole number, such as 10"),
+    ],
+)
+def test_a_percent_sign_has_a_fix_that_is_valid(limits, fix):
+    _, findings = read(a_pod(limits))
+
+    assert [(finding.code, finding.fix) for finding in findings] == [(Code.QUANTITY, fix)]
+
+
+@pytest.mark.parametrize(
+    ("memory", "cards", "fix"),
+    [
+        (511, None, None),
+        (512, None, "write 1 for 512 MiB: the unit is GiB"),
+        (4096, None, "write 4 for 4096 MiB: the unit is GiB"),
+        (1022, "2", None),
+        (4096, "2", "write 4 for 4096 MiB: the unit is GiB"),
+    ],
+)
+def test_memory_that_no_card_has_today_is_doubted(memory, cards, fix):
+    labels = {GPU_COUNT: cards} if cards else {}
+    request, findings = read(a_pod({GPU_MEM: memory}, labels=labels))
+
+    assert request.memory == memory
+    assert [finding.fix for finding in findings] == ([fix] if fix else [])
+    for finding in findings:
+        assert (finding.code, finding.severity) == (Code.MEMORY_UNITS, Severity.WARNING)
+        assert "did you mean MiB?" in finding.message
+
+
+def test_doubted_memory_must_be_divisible_all_the_same():
+    _, findings = read(a_pod({GPU_MEM: 1025}, labels={GPU_COUNT: "2"}))
+
+    assert {finding.code for finding in findings} == {Code.MEMORY_UNITS, Code.COUNT_DIVIDES}
+
+
+def test_a_number_of_cards_without_a_share_is_reported():
+    finding = only_finding(a_pod({}, labels={GPU_COUNT: "2"}))
+
+    assert (finding.code, finding.severity) == (Code.COUNT_UNUSED, Severity.WARNING)
+    assert finding.fix == f"remove the label, or ask for {GPU_MEM}"

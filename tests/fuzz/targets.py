@@ -16,6 +16,7 @@ import msgspec
 from admission import review_response
 from builders import a_node, a_pcie_machine
 from fuzz.files import cluster, kubeconfig
+from fuzz.slow import review_is_bounded
 from fuzz.watched_kinds import objects
 from google.protobuf.message import DecodeError
 from gpu_readings import reading
@@ -39,7 +40,6 @@ from certs.leaf import Server, read_leaf
 from certs.pem import ContentError
 from certs.rotation import IssuancePolicy, next_transition
 from certs.snapshot import Snapshot, Stored
-from certs.takeover import adopt
 from cluster.accounting import ledger_of
 from cluster.capacity import Capacity
 from cluster.foreign import read_foreign
@@ -177,8 +177,7 @@ def secret(data: bytes) -> None:
         leaf = Stored(read_leaf(stored), "", "1")
     with suppress(ContentError):
         authorities = Stored(read_authorities(stored), "", "1")
-    adopt(stored)
-    snapshot = Snapshot({}, {_SERVER: leaf}, authorities, legacy=stored)
+    snapshot = Snapshot({}, {_SERVER: leaf}, authorities)
     change = next_transition(snapshot, _TERMS, _NOW, 0, KEY_SOURCE)
     assert change is not None or authorities.value is not None
 
@@ -229,6 +228,11 @@ def node(data: bytes) -> None:
         device_name(GPU_WHOLE, PreStartContainerRequest.FromString(data).devices_ids)
 
 
+def slow(data: bytes) -> None:
+    """A description of a large pod; `fuzz.slow` searches for those whose review is most work."""
+    review_is_bounded(data)
+
+
 def _renamed(member: Member, name: str) -> Member:
     """Return a member as of another pod; an API server gives no two pods the same uid."""
     metadata = msgspec.structs.replace(member.pod.metadata, uid=name)
@@ -277,6 +281,6 @@ TARGETS: dict[str, Target] = {
     for target in (
         *(review, policy, profile, plugin, manifest, matrix),
         *(nccl, published, record, extender, secret, watched),
-        *(cdi, node, objects, cluster, kubeconfig),
+        *(cdi, node, objects, cluster, kubeconfig, slow),
     )
 }

@@ -1,0 +1,128 @@
+"""A pod that is too large to be reviewed in time is denied, and the answer is small."""
+
+import json
+
+import pytest
+from admission import admitted, codes, outcome_of, review_response
+from builders import a_container, a_pod
+
+from cluster import keys
+from cluster.capacity import Capacity
+from cluster.finding import Code
+from policy.snapshot import PolicySnapshot
+from webhook.outcome import Verdict
+from webhook.work_limits import MAX_COMMAS, MAX_OPERATIONS, MAX_PARTS
+
+GPU = {keys.GPU_WHOLE: 1}
+
+
+def with_env(variables, containers=1, name="V"):
+    env = [{"name": name, "value": "x"}] * (variables // containers)
+    made = [{**a_container(GPU, name=f"c{i}"), "env": env} for i in range(containers)]
+    return {**a_pod(GPU), "spec": {"containers": made}}
+
+
+def review(pod):
+    kind = {"group": "", "version": "v1", "kind": "Pod"}
+    request = {"uid": "42", "kind": kind, "operation": "CREATE", "namespace": "a", "object": pod}
+    text = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    answer = review_response(
+        json.dumps(text).encode(),
+        namespaces={"a": {}},
+        policy=PolicySnapshot(),
+        capacity=Capacity(),
+    )
+    return answer, json.loads(answer)["response"]
+
+
+def too_large(pod):
+    outcome = outcome_of(pod)
+    return outcome.verdict is Verdict.DENIED and codes(outcome) == [Code.UNREADABLE]
+
+
+def test_pod_with_too_many_parts_is_denied():
+    assert not too_large(with_env(MAX_PARTS - 3))
+    assert too_large(with_env(MAX_PARTS))
+
+
+def test_pod_without_gpus_may_have_any_number_of_parts():
+    pod = a_pod({"cpu": 1})
+    pod["spec"]["containers"][0]["env"] = [{"name": "V"}] * (MAX_PARTS + 1)
+
+    assert outcome_of(pod).verdict is Verdict.SKIPPED
+
+
+def test_every_kind_of_part_counts():
+    terms = [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"] * MAX_PARTS}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    spec = a_pod(GPU)["spec"]
+    for extra in (
+        {"initContainers": [{"env": [{"name": "V"}] * MAX_PARTS}]},
+        {"initContainers": [{"volumeMounts": [{}] * MAX_PARTS}]},
+        {"affinity": {"nodeAffinity": required}},
+        {"nodeSelector": {f"a{i}": "" for i in range(MAX_PARTS)}},
+        {"schedulingGates": [{"name": "g"}] * MAX_PARTS},
+    ):
+        assert too_large({**a_pod(GPU), "spec": {**spec, **extra}}), extra.keys()
+
+
+def test_pod_that_needs_too_many_operations_is_denied():
+    annotations = {f"{keys.VISIBLE_DEVICES_OF}{i}": "0" for i in range(MAX_OPERATIONS + 1)}
+
+    assert admitted(with_env(MAX_OPERATIONS - 100, name=keys.ENV_VISIBLE_DEVICES))
+    assert too_large(with_env(MAX_OPERATIONS + 1, name=keys.ENV_VISIBLE_DEVICES))
+    assert too_large(a_pod(GPU, annotations=annotations))
+
+
+def test_pod_whose_terms_need_too_many_operations_is_denied():
+    pod = a_pod({keys.NVIDIA_GPU: 1})
+    terms = [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}] * (MAX_OPERATIONS + 1)
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    pod["metadata"]["labels"] = {keys.COMPUTE_CLASS: "gpu", keys.MODEL_SERIES: "T4"}
+    pod["spec"]["affinity"] = {"nodeAffinity": required}
+
+    assert too_large(pod)
+
+
+def test_body_with_too_many_values_is_denied():
+    pod = a_pod(GPU)
+    pod["spec"]["volumes"] = [{}] * (MAX_COMMAS - 100)
+    assert review(pod)[1]["allowed"]
+
+    pod["spec"]["volumes"] += [{}] * 200
+    response = review(pod)[1]
+    assert not response["allowed"]
+    assert f"more than {MAX_COMMAS} values" in response["status"]["message"]
+
+
+def test_answer_shows_the_first_errors_and_their_number():
+    limits = {keys.GPU_CORE: "3" * 60, "x" * 1024: 1}
+    made = [a_container(limits, name="c" * 1000) for _ in range(400)]
+
+    answer, response = review({**a_pod(GPU), "spec": {"containers": made}})
+
+    assert len(answer) < 1 << 20
+    assert response["status"]["message"].startswith("800 problems: (1) spec.containers[0]")
+    assert len(response["status"]["details"]["causes"]) == 50
+
+
+@pytest.mark.parametrize("part", ["name", "label", "amount"])
+def test_long_name_label_or_amount_is_denied(part):
+    long = "1" * 1025
+    pod = a_pod({keys.GPU_WHOLE: long if part == "amount" else 1})
+    if part == "name":
+        pod["spec"]["containers"][0]["name"] = long
+    if part == "label":
+        pod["metadata"]["labels"] = {"a": long}
+
+    response = review(pod)[1]
+
+    assert not response["allowed"]
+    assert "length <= 1024" in response["status"]["message"]
+
+
+def test_pod_affinity_is_not_decoded():
+    pod = a_pod(GPU)
+    pod["spec"]["affinity"] = {"podAffinity": "not even an object"}
+
+    assert review(pod)[1]["allowed"]
