@@ -15,7 +15,9 @@ TAKES = frozenset({JSON})
 USUAL = Limits()
 LONG = 2 * PATIENCE
 """Longer than any test waits [s]."""
-PATIENT = replace(USUAL, head_seconds=LONG, body_seconds=LONG, answer_seconds=LONG)
+PATIENT = replace(
+    USUAL, head_seconds=LONG, body_seconds=LONG, answer_seconds=LONG, unread_seconds=LONG
+)
 """Clients of a busy machine are slow."""
 WORK = 0.0003
 """Duration of the route `/work` [s]."""
@@ -48,8 +50,9 @@ class Site:
     def _bug(self, _call):
         raise RuntimeError("a bug")
 
-    def _work(self, _call):
-        end = time.perf_counter() + WORK
+    def _work(self, call):
+        """Use the processor for `WORK`, or for the milliseconds in the query."""
+        end = time.perf_counter() + (int(call.query) / 1000 if call.query else WORK)
         while time.perf_counter() < end:
             pass
         return HttpResponse()
@@ -114,9 +117,11 @@ async def served(limits=PATIENT, context=None):
 
 
 @asynccontextmanager
-async def client(site, context=None):
+async def client(site, context=None, source="127.0.0.1"):
+    address = "127.0.0.1", site.server.port
     async with asyncio.timeout(PATIENCE):
-        made = Client(*await asyncio.open_connection("127.0.0.1", site.server.port, ssl=context))
+        streams = await asyncio.open_connection(*address, ssl=context, local_addr=(source, 0))
+    made = Client(*streams)
     try:
         yield made
     finally:

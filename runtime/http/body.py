@@ -1,6 +1,9 @@
 """Read bodies within the limits of one request and of all requests together."""
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol
 
 from aiohttp import StreamReader
 
@@ -8,23 +11,68 @@ from runtime.http.limits import Limits
 from runtime.http.types import HttpResponse, error_response, retry_later
 
 
+class Sender(Protocol):
+    """A connection, as it is needed here."""
+
+    peer: str
+
+    def drop_body(self) -> None:
+        """Close it: the body that it sends was given up for others."""
+        ...
+
+
 class ByteBudget:
-    """Bytes of bodies that are held now, over all requests."""
+    """Bytes of bodies and of unread answers that are held now, over all requests.
+
+    Where there is no room, answers that are not read go first, then bodies of the address that
+    holds the most: otherwise one client could have the requests of all others refused.
+    """
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.held = 0
+        self.bodies: set[Body] = set()
+        """Bodies that nothing has been made of yet."""
+        self.reclaim: Callable[[], bool] = lambda: False
+        """Gives back an unread answer; returns whether there was one."""
 
-    def take(self, size: int) -> bool:
-        """Hold some more, if they fit."""
-        if self.held + size > self.limit:
-            return False
+    def take(self, size: int, peer: str = "") -> bool:
+        """Hold some more, if they fit.
+
+        Args:
+            size: Number of bytes.
+            peer: The address whose body it is for; empty for none.
+
+        Cost: one pass over `bodies` for each body that is given up.
+        """
+        while self.held + size > self.limit:
+            if not (self.reclaim() or (peer and self._give_up_body(peer, size))):
+                return False
         self.held += size
         return True
+
+    def hold(self, size: int) -> None:
+        """Hold bytes that exist already; reclaim others if they do not fit."""
+        if not self.take(size):
+            self.held += size
 
     def give_back(self, size: int) -> None:
         """Release what was taken."""
         self.held -= size
+
+    def _give_up_body(self, peer: str, size: int) -> bool:
+        """Give up a body of the address that holds the most, if it is more than `peer` will."""
+        held = Counter({peer: size})
+        for body in self.bodies:
+            held[body.sender.peer] += body.size
+        largest = max(held, key=held.__getitem__)
+        if held[largest] <= held[peer]:
+            return False
+        given_up = max((b for b in self.bodies if b.sender.peer == largest), key=lambda b: b.size)
+        given_up.close()
+        given_up.given_up = True
+        given_up.sender.drop_body()
+        return True
 
 
 class Body:
@@ -34,13 +82,16 @@ class Body:
     could use up the budget.
     """
 
-    __slots__ = ("_budget", "_limits", "_pieces", "size")
+    __slots__ = ("_budget", "_limits", "_pieces", "given_up", "sender", "size")
 
-    def __init__(self, budget: ByteBudget, limits: Limits) -> None:
+    def __init__(self, budget: ByteBudget, limits: Limits, sender: Sender) -> None:
         self._budget = budget
         self._limits = limits
         self._pieces: list[bytes] = []
+        self.sender = sender
         self.size = 0
+        self.given_up = False
+        """It was closed for others; nothing more is taken."""
 
     def take(self, piece: bytes) -> HttpResponse | None:
         """Keep bytes that have arrived.
@@ -51,10 +102,11 @@ class Body:
         size = len(piece)
         if self.size + size > self._limits.body_bytes:
             return too_large(self._limits)
-        if not self._budget.take(size):
+        if self.given_up or not self._budget.take(size, self.sender.peer):
             return retry_later("too many bytes of requests are being held: send it again")
         self.size += size
         self._pieces.append(piece)
+        self._budget.bodies.add(self)
         return None
 
     async def take_rest(self, content: StreamReader) -> HttpResponse | None:
@@ -75,6 +127,7 @@ class Body:
 
     def content(self) -> bytes:
         """Return all bytes that were taken; call it once."""
+        self._budget.bodies.discard(self)
         content = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         # The pieces would double the memory of a large body while it is decoded.
         self._pieces.clear()
@@ -82,7 +135,9 @@ class Body:
 
     def close(self) -> None:
         """Return its bytes to the budget."""
+        self._budget.bodies.discard(self)
         self._budget.give_back(self.size)
+        self.size = 0
         self._pieces.clear()
 
 

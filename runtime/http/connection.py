@@ -9,8 +9,9 @@ import math
 from enum import Enum, auto
 from typing import Any, cast
 
-from runtime.http.connection_limiter import ConnectionLimiter
+from runtime.http.connection_limiter import BYTES, ConnectionLimiter
 from runtime.http.limits import Limits
+from runtime.http.unread_answers import UnreadAnswers, unsent
 
 _ROUNDS = 8
 """Rounds of the event loop within which aiohttp calls the handler of a request that has arrived.
@@ -74,18 +75,24 @@ class Connection(asyncio.Protocol):
     """A protocol around aiohttp's; the handler of a request reports its progress to it."""
 
     def __init__(
-        self, http: asyncio.Protocol, limiter: ConnectionLimiter["Connection"], limits: Limits
+        self,
+        http: asyncio.Protocol,
+        limiter: ConnectionLimiter["Connection"],
+        answers: UnreadAnswers["Connection"],
+        limits: Limits,
     ) -> None:
         """Start without a transport.
 
         Args:
             http: aiohttp's protocol of this connection.
             limiter: All connections of the server.
+            answers: The unread answers of the server.
             limits: The times that apply.
         """
         self._loop = asyncio.get_running_loop()
         self._http = http
         self._limiter = limiter
+        self._answers = answers
         self._limits = limits
         self._transport: _Transport | None = None
         self._phase = _Phase.IDLE
@@ -117,10 +124,21 @@ class Connection(asyncio.Protocol):
     @property
     def evictable(self) -> bool:
         """It may be dropped for another: it is open, and no answer is being made."""
-        return self._phase is not _Phase.ANSWER and self._open
+        return self._phase is not _Phase.ANSWER and self.connected
 
     @property
-    def _open(self) -> bool:
+    def has_unsent(self) -> bool:
+        """The kernel has not sent all bytes that were written, or the client does not take them."""
+        if self._transport is None:
+            return False
+        try:
+            return unsent(self._transport.get_extra_info("socket").fileno()) > 0
+        except (OSError, ValueError):
+            return True  # It is being closed; the transport may hold bytes.
+
+    @property
+    def connected(self) -> bool:
+        """It is not closed, and not being closed."""
         return self._transport is not None and not self._transport.is_closing()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -139,6 +157,7 @@ class Connection(asyncio.Protocol):
         self._due = math.inf
         self._uncount()
         self._limiter.remove(self)
+        self._answers.remove(self)
         self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -199,11 +218,12 @@ class Connection(asyncio.Protocol):
         self._phase = _Phase.ANSWER
         self._uncount()
 
-    def end_request(self, read: int, *, last: bool, abandoned: bool) -> None:
+    def end_request(self, read: int, answer: int, *, last: bool, abandoned: bool) -> None:
         """Record that a request has its answer, which is written next.
 
         Args:
             read: Size of the body that the handler read [bytes].
+            answer: Size of the body of the answer [bytes].
             last: The connection ends with it.
             abandoned: The client may still be sending the body.
         """
@@ -212,13 +232,15 @@ class Connection(asyncio.Protocol):
         self._unread = max(0, self._unread - read)
         self._uncount()
         self._rest(_Phase.CLOSING if last else _Phase.IDLE)
+        if self._transport is not None:
+            self._answers.add(self, answer, self.since)
         if abandoned:
             self._due = self.since + 2 * self._limits.linger_seconds
         self._flush_later()
 
     def count_half_sent(self) -> None:
         """Count the present request among the incomplete ones of its address."""
-        if self.half_sent and not self._counted and self._open:
+        if self.half_sent and not self._counted and self.connected:
             self._counted = True
             self._limiter.add_half_sent(self)
 
@@ -231,6 +253,10 @@ class Connection(asyncio.Protocol):
         """Close the connection if it is idle, and no further request has arrived."""
         if self._phase is _Phase.IDLE and not self._buffer and self._transport is not None:
             self._transport.close()
+
+    def drop_body(self) -> None:
+        """Close the connection: its body was given up for bodies of others."""
+        self._limiter.drop(self, BYTES)
 
     def drop(self) -> None:
         """Close the connection immediately; responses that are not sent are lost."""
@@ -268,7 +294,7 @@ class Connection(asyncio.Protocol):
     def _is_idle(self, requests: int) -> bool:
         """Return whether no request has begun since, and none is being answered."""
         answering = self._phase is _Phase.ANSWER or self._writing_paused
-        return self._open and requests == self._requests and not answering
+        return self.connected and requests == self._requests and not answering
 
     def _flush(self) -> None:
         data, self._buffer = self._buffer, b""

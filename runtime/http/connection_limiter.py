@@ -11,10 +11,11 @@ from typing import Generic, Protocol, TypeVar
 
 from runtime.http.limits import Limits
 
-FULL, PEER, HALF_SENT = "full", "peer", "half-sent"
+FULL, PEER, HALF_SENT, UNREAD, BYTES = "full", "peer", "half-sent", "unread", "bytes"
 """Reasons to drop a connection: too many in total; too many of one address; too many half-sent
-requests of one address."""
-REASONS = (FULL, PEER, HALF_SENT)
+requests of one address; an answer that its client did not read; a body of the address that holds
+the most bytes, where there is no room for another's."""
+REASONS = (FULL, PEER, HALF_SENT, UNREAD, BYTES)
 _SLOW = 1.0
 """An API server sends a whole request within this time [s]."""
 _CROWD = 16
@@ -98,7 +99,7 @@ class ConnectionLimiter(Generic[M]):
             oldest = next(iter(same))
             # It is closed later; until then, another one must be the next to drop.
             self.remove_half_sent(oldest)
-            self._drop(oldest, HALF_SENT)
+            self.drop(oldest, HALF_SENT)
 
     def remove_half_sent(self, connection: M) -> None:
         """Stop counting a request: it is complete, or its connection was closed."""
@@ -107,16 +108,21 @@ class ConnectionLimiter(Generic[M]):
         if not same:
             del self._half_sent[connection.peer]
 
+    def drop(self, connection: M, reason: str) -> None:
+        """Drop a connection, and count it."""
+        self.dropped[reason] += 1
+        connection.drop()
+
     def _evict(self, candidates: Collection[M], newest: M, now: float, reason: str) -> None:
         others = [each for each in candidates if each is not newest and each.evictable]
         if not others:
-            self._drop(newest, reason)
+            self.drop(newest, reason)
             return
         priorities = {each: self._priority(each, now) for each in others}
         lowest = min(priorities.values())
         least_useful = [each for each in others if priorities[each] == lowest]
         by_peer = Counter(each.peer for each in least_useful)
-        self._drop(min(least_useful, key=lambda each: (-by_peer[each.peer], each.since)), reason)
+        self.drop(min(least_useful, key=lambda each: (-by_peer[each.peer], each.since)), reason)
 
     def _priority(self, connection: M, now: float) -> int:
         if connection.half_sent:
@@ -124,7 +130,3 @@ class ConnectionLimiter(Generic[M]):
             return 0 if crowded or now - connection.since > _SLOW else 3
         # A used connection may be an API server's.
         return 2 if connection.used else 1
-
-    def _drop(self, connection: M, reason: str) -> None:
-        self.dropped[reason] += 1
-        connection.drop()

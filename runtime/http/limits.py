@@ -13,7 +13,8 @@ class Limits:
     """Of one body. If a review is refused for its size, the call fails and the pod may pass. An
     API server stores objects of up to 1.5 MiB, or 9 MiB as JSON, where `<` becomes six bytes."""
     bytes_in_flight: int = 64 * _MIB
-    """Of all bodies together. With decoding, this bounds the memory that hostile bodies can use."""
+    """Of all bodies and unread answers together. With decoding, this bounds the memory that hostile
+    clients can use."""
     requests: int = 100
     """Requests whose route waits for something, bodies read."""
     connections: int = 900
@@ -35,6 +36,8 @@ class Limits:
     answer."""
     answer_seconds: float = 10
     """Of a route that waits for something."""
+    unread_seconds: float = 5
+    """From an answer until its client has read it; an API server waits 3 s for all of it."""
     linger_seconds: float = 2
     """For reading, and ignoring, the rest of a refused body: a client sends before it reads."""
     keep_alive_seconds: float = 120

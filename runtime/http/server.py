@@ -19,6 +19,7 @@ from runtime.http.connection_limiter import ConnectionLimiter
 from runtime.http.handler import HANDLED, Handler
 from runtime.http.limits import Limits
 from runtime.http.types import CompletedRequest, Observers, Route
+from runtime.http.unread_answers import UnreadAnswers
 
 _log = structlog.get_logger()
 _DEFAULTS = Limits()
@@ -48,6 +49,7 @@ class Server:
             auto_decompress=False,
         )
         self.limiter: ConnectionLimiter[Connection] = ConnectionLimiter(limits)
+        self._answers = UnreadAnswers(self.handler.budget, self.limiter, limits)
         self._listener: asyncio.Server | None = None
 
     @property
@@ -75,7 +77,7 @@ class Server:
         """
         handshake = self._limits.handshake_seconds if context else None
         self._listener = await self._loop.create_server(
-            lambda: Connection(self._http(), self.limiter, self._limits),
+            lambda: Connection(self._http(), self.limiter, self._answers, self._limits),
             host,
             port,
             ssl=context,
@@ -132,6 +134,7 @@ class Server:
                 with _isolated(connection):
                     connection.count_half_sent()
             now = self._loop.time()
+            self._answers.enforce(now)
             for connection in list(self.limiter.open):
                 with _isolated(connection):
                     connection.enforce(now)

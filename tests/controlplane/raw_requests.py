@@ -55,6 +55,7 @@ def send(
     path: str = "/mutate?timeout=3s",
     port: int = 0,
     token: str = "",
+    source: str = _LOOPBACK,
     timeout: float = 60,
 ) -> int:
     """Send one request; return its status, or 0 where the connection is closed without one."""
@@ -68,7 +69,7 @@ def send(
         head.append(f"Content-Encoding: {encoding}")
     if token:
         head.append(f"Authorization: Bearer {token}")
-    with connect(webhook, port=port, timeout=timeout) as connection:
+    with connect(webhook, port=port, source=source, timeout=timeout) as connection:
         # A client that is refused early may find the connection closed before all is sent.
         with suppress(OSError):
             connection.sendall("\r\n".join([*head, "", ""]).encode())

@@ -3,6 +3,8 @@ from dataclasses import replace
 from served import PATIENT, SMALL, client, served
 from waiting import until
 
+from runtime.http.connection_limiter import BYTES
+
 
 async def test_a_body_as_large_as_allowed_is_taken():
     async with served(SMALL) as site, client(site) as one:
@@ -27,7 +29,7 @@ async def test_a_body_that_grows_too_large_is_refused_while_it_is_sent():
         status, headers, _ = await one.answer()
 
         assert (status, headers["Connection"]) == (413, "close")
-        assert site.server.handler.budget.held == 0
+        await until(lambda: site.server.handler.budget.held == 0)
 
 
 async def test_a_body_in_pieces_is_put_together():
@@ -61,7 +63,28 @@ async def test_bytes_of_all_bodies_are_bounded_and_refused_ones_may_come_again()
 
         slow.send(b"x" * 100)
         assert (await slow.answer())[0] == 200
-        assert site.server.handler.budget.held == 0
+        await until(lambda: site.server.handler.budget.held == 0)
+
+
+async def test_a_body_of_the_address_that_holds_most_is_given_up_for_others():
+    limits = replace(SMALL, bytes_in_flight=2500)
+    async with (
+        served(limits) as site,
+        client(site, source="127.0.0.2") as small,
+        client(site, source="127.0.0.2") as large,
+        client(site) as other,
+    ):
+        for one, size in ((small, 800), (large, 900)):
+            one.send(one.head(size=1000) + b"x" * size)
+        await until(lambda: site.server.handler.budget.held == 1700)
+
+        assert (await other.asks(body=b"x" * 1000))[0] == 200
+
+        assert await large.is_closed()
+        assert site.server.dropped(BYTES) == 1
+        small.send(b"x" * 200)
+        assert (await small.answer())[0] == 200
+        await until(lambda: site.server.handler.budget.held == 0)
 
 
 async def test_announced_bodies_do_not_use_the_byte_budget():
@@ -80,7 +103,7 @@ async def test_a_body_that_stops_arriving_is_given_up():
 
         assert (await one.answer())[0] == 408
         assert await one.is_closed()
-        assert site.server.handler.budget.held == 0
+        await until(lambda: site.server.handler.budget.held == 0)
 
 
 async def test_body_that_is_not_framed_is_refused():

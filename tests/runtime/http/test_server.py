@@ -1,5 +1,6 @@
 import asyncio
 import ssl
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
@@ -25,6 +26,26 @@ async def test_longest_idle_of_too_many_connections_is_dropped():
                 assert await silent.is_closed()
                 assert (await newest.asks())[0] == 200
                 assert (await used.asks())[0] == 200
+
+
+async def test_costly_requests_of_one_address_do_not_delay_those_of_others():
+    async with served() as site, AsyncExitStack() as stack:
+        hostile = [
+            await stack.enter_async_context(client(site, source="127.0.0.2")) for _ in range(20)
+        ]
+        honest = await stack.enter_async_context(client(site))
+        for one in (*hostile, honest):
+            assert (await one.asks())[0] == 200
+        site.seen.clear()
+
+        for one in hostile:
+            one.send(one.head("/work?20", method="GET"))
+        assert (await honest.asks("/call", method="GET"))[0] == 200
+
+        before = [one.path for one in site.seen].index("/call")
+        assert before < 5
+        for one in hostile:
+            assert (await one.answer())[0] == 200
 
 
 async def test_connection_with_a_request_in_progress_is_not_dropped():

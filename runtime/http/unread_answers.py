@@ -1,0 +1,99 @@
+"""Answers that their clients have not read: they use the byte budget, and for a limited time.
+
+Under TLS a transport does not tell how much it holds. But what the socket does not take stays in
+the process, so nothing is left there once the kernel has sent all that it took.
+"""
+
+import fcntl
+import struct
+import termios
+from typing import Generic, Protocol, TypeVar
+
+from runtime.http.body import ByteBudget
+from runtime.http.connection_limiter import UNREAD, ConnectionLimiter, LimitedConnection
+from runtime.http.limits import Limits
+
+_WRITTEN = 0.1
+"""An answer that is ready is given to the kernel within this time [s]."""
+
+
+class AnsweringConnection(LimitedConnection, Protocol):
+    """A connection, as it is needed here."""
+
+    @property
+    def has_unsent(self) -> bool:
+        """The kernel has not sent all bytes that were written, or the client does not take them."""
+        ...
+
+
+M = TypeVar("M", bound=AnsweringConnection)
+
+
+class UnreadAnswers(Generic[M]):
+    """The connections of a server whose last answers were not sent completely."""
+
+    def __init__(self, budget: ByteBudget, limiter: ConnectionLimiter[M], limits: Limits) -> None:
+        """Start without answers.
+
+        Args:
+            budget: Bytes of bodies and answers; answers are dropped when it is used up.
+            limiter: Counts and drops connections.
+            limits: The time that a client has to read.
+        """
+        self._budget = budget
+        self._limiter = limiter
+        self._seconds = limits.unread_seconds
+        self._answers: dict[M, tuple[int, float]] = {}
+        """Bytes, and the time of the first answer [s]; the oldest first."""
+        budget.reclaim = self._reclaim
+
+    def add(self, connection: M, size: int, now: float) -> None:
+        """Count an answer that is written next; drop older ones if there is no room for it."""
+        if not connection.has_unsent:
+            self.remove(connection)  # The client has read the answers before.
+        held, since = self._answers.get(connection, (0, now))
+        self._budget.hold(size)
+        self._answers[connection] = held + size, since
+
+    def remove(self, connection: M) -> None:
+        """Stop counting the answers of a connection: they are sent, or it was closed."""
+        held, _ = self._answers.pop(connection, (0, 0.0))
+        self._budget.give_back(held)
+
+    def enforce(self, now: float) -> None:
+        """Release answers that are sent; drop connections that have not read theirs in time.
+
+        Cost: one system call for each connection that was answered since it was last released.
+        """
+        for connection, (_, since) in list(self._answers.items()):
+            if now - since < _WRITTEN:
+                return
+            if not connection.has_unsent:
+                self.remove(connection)
+            elif now - since >= self._seconds:
+                self._drop(connection)
+
+    def _reclaim(self) -> bool:
+        """Release the oldest answer, if need be by its connection; return whether there was one."""
+        oldest = next(iter(self._answers), None)
+        if oldest is None:
+            return False
+        if oldest.has_unsent:
+            self._drop(oldest)
+        else:
+            self.remove(oldest)
+        return True
+
+    def _drop(self, connection: M) -> None:
+        self.remove(connection)
+        self._limiter.drop(connection, UNREAD)
+
+
+def unsent(descriptor: int) -> int:
+    """Return how many bytes the kernel holds for a socket that its peer has not confirmed.
+
+    Raises:
+        OSError: It is no socket that is open.
+    """
+    queue = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
+    return int(struct.unpack("i", queue)[0])
