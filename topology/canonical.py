@@ -147,7 +147,7 @@ class MachineClass:
     """Renumberings of the GPUs that preserve the machine; they generate all others."""
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def class_of(machine: Machine) -> MachineClass:
     """Return the class of a machine, and its numbering."""
     graph = _machine_graph(machine)

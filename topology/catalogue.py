@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from topology.constants import Constants, nvlink_speed
+from topology.constants import constants_of_models
 from topology.machine import NIC, Level, Machine, TopologyError
 from topology.shapes import SHAPES, Shape
 
@@ -27,8 +27,8 @@ class Entry:
 def entry(name: str) -> Entry:
     """Return a machine of the catalogue.
 
-    NVLinks have the speed of the GPU's architecture; PCIe and socket speeds are the defaults, since
-    a name does not describe the host.
+    NVLinks and PCIe have the speeds of the GPU's architecture; those of host bridge and sockets are
+    the defaults, since a name does not describe the host.
 
     Raises:
         TopologyError: No machine has that name; the message lists the names.
@@ -52,7 +52,7 @@ def _machine(shape: Shape) -> Machine:
         links=tuple(tuple(links.get((i, j), 0) for j in gpus) for i in gpus),
         levels=tuple(tuple(levels.get((i, j), Level.SYS) for j in gpus) for i in gpus),
         numa=shape.numa,
-        constants=Constants(nvlink=nvlink_speed(shape.model)),
+        constants=constants_of_models(shape.model),
         switched=shape.switched,
         nics=tuple(
             NIC(name, tuple(Level[word] for word in words.split())) for name, words in shape.nics

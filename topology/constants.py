@@ -36,7 +36,7 @@ class Constants:
     nvlink: float = 20.0
     """One NVLink."""
     pcie: float = 12.0
-    """PIX, PXB and PSB: a path that stays below the host bridge."""
+    """PIX, PXB and PSB: a path that stays below the host bridge; also the link of one GPU."""
     bridge: float = 10.0
     """PHB and NODE: a path through host bridges of one socket."""
     socket: float = 6.0
@@ -52,15 +52,17 @@ class Architecture:
     """One NVLink, per direction [GB/s]. Source: NCCL v2.30, `src/graph/topo.h`."""
     links: int
     """Most NVLinks that one GPU has; more than this in a row of `topo -m` means an NVSwitch."""
+    pcie: float
+    """PCIe of one GPU, per direction [GB/s]."""
 
 
-PASCAL = Architecture("Pascal", 18.0, 4)
-VOLTA = Architecture("Volta", 20.0, 6)
-AMPERE = Architecture("Ampere", 20.0, 12)
-AMPERE_SM86 = Architecture("Ampere sm86", 12.0, 12)
-HOPPER = Architecture("Hopper", 20.6, 18)
-BLACKWELL = Architecture("Blackwell", 40.1, 18)
-UNKNOWN_ARCHITECTURE = Architecture("unknown", 20.0, 18)
+PASCAL = Architecture("Pascal", 18.0, 4, PCIE[3])
+VOLTA = Architecture("Volta", 20.0, 6, PCIE[3])
+AMPERE = Architecture("Ampere", 20.0, 12, PCIE[4])
+AMPERE_SM86 = Architecture("Ampere sm86", 12.0, 12, PCIE[4])
+HOPPER = Architecture("Hopper", 20.6, 18, PCIE[5])
+BLACKWELL = Architecture("Blackwell", 40.1, 18, PCIE[5])
+UNKNOWN_ARCHITECTURE = Architecture("unknown", 20.0, 18, PCIE[3])
 
 PRODUCTS = {
     "P100": PASCAL,
@@ -108,9 +110,19 @@ def architecture(model: str) -> Architecture:
     )
 
 
-def nvlink_speed(model: str) -> float:
-    """Return the speed of a GPU's NVLinks [GB/s]; the default if the model is unknown."""
+def constants_of_models(*models: str) -> Constants:
+    """Return the link speeds of GPUs of some models; the slowest where they differ.
+
+    A name does not describe the host, so its speeds are the defaults, as those of unknown models.
+    """
+    known = [_architecture_or_unknown(model) for model in models] or [UNKNOWN_ARCHITECTURE]
+    return Constants(
+        nvlink=min(each.nvlink for each in known), pcie=min(each.pcie for each in known)
+    )
+
+
+def _architecture_or_unknown(model: str) -> Architecture:
     try:
-        return architecture(model).nvlink
+        return architecture(model)
     except TopologyError:
-        return UNKNOWN_ARCHITECTURE.nvlink
+        return UNKNOWN_ARCHITECTURE

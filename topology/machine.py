@@ -9,6 +9,8 @@ from topology.errors import TopologyError
 __all__ = ["MAX_GPUS", "MAX_TEXT", "NIC", "Level", "Machine", "TopologyError", "gpus_of", "mask_of"]
 
 MAX_GPUS = 16
+MAX_NIC_ROWS = 32
+"""Maximum number of NICs that differ in their PCIe levels: they are compared with each other."""
 """Tables hold one entry for each of the 2ⁿ sets of GPUs, so n is bounded. No host seen has more."""
 
 MAX_TEXT = 1 << 20
@@ -81,7 +83,14 @@ class Machine:
         for per_gpu in (self.uuids, self.bus_ids, self.memory):
             if per_gpu and len(per_gpu) != n:
                 raise TopologyError(f"UUIDs, bus ids and memory are for all {n} GPUs or for none")
-        for i in range(n):
+        if len({nic.levels for nic in self.nics}) > MAX_NIC_ROWS:
+            raise TopologyError(
+                f"more than {MAX_NIC_ROWS} NICs differ in how near GPUs are to them"
+            )
+        self._check_symmetry()
+
+    def _check_symmetry(self) -> None:
+        for i in range(self.n):
             if self.links[i][i]:
                 raise TopologyError(f"GPU{i} has an NVLink to itself")
             for j in range(i):

@@ -51,7 +51,7 @@ def read_matrix(text: str, *, model: str | None = None, partial: bool = False) -
         links=_square(grid, links, 0),
         levels=_square(grid, levels, Level.UNKNOWN),
         numa=numa,
-        constants=Constants(nvlink=known.nvlink),
+        constants=Constants(nvlink=known.nvlink, pcie=known.pcie),
         switched=switched,
         nics=_nics(grid),
         model=model,

@@ -4,20 +4,21 @@ A is solved once per class, in the class's own numbering, and renumbered for eac
 The other tables are built when first asked for: off the request path, by `Table.prepare`.
 """
 
-from collections.abc import Hashable
 from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topology.bandwidth import bandwidths, nvlink_connected
+from topology.bandwidth import bandwidths, nvlink_connected, uplinks
 from topology.canonical import class_of
 from topology.disjoint import best_disjoint, best_partition
-from topology.machine import Level, Machine
+from topology.machine import NIC, Level, Machine
+from topology.per_table import empty_caches
 from topology.subsets import Floats, Ints, pair_sums, popcounts, subset_sums
 
-Memo = dict[Hashable, int | None]
+CACHE_MAX = 64 << 20
+"""Limit of the tables that are kept for machines that are not in use [bytes]: 2 of 16 GPUs."""
 
 
 class Table:
@@ -42,8 +43,7 @@ class Table:
         self.w: Ints = pair_sums(_pair_scores(machine))
         self.numa: Ints = _numa_counts(machine)
         self.near: Ints = subset_sums(_nic_scores(machine))
-        self.chosen: Memo = {}
-        """Choices made so far; filled by `choice.choose`."""
+        self._uplinks = uplinks(machine)
         self._v: dict[int, Floats] = {}
         self._partition: dict[int, Ints] = {}
         self._remainder: list[float] | None = None
@@ -51,6 +51,11 @@ class Table:
     def bandwidth(self, mask: int) -> float:
         """Return A of a set [GB/s], rounded to 1e-6; 0 for fewer than two GPUs."""
         return self.rounded[mask]
+
+    def speed_out(self, mask: int) -> float:
+        """Return the most that a set of GPUs sends to other machines [GB/s], per direction."""
+        links = sum(min(ways, (mask & gpus).bit_count()) for gpus, ways in self._uplinks)
+        return links * self.machine.constants.pcie
 
     def v(self, j: int) -> Floats:
         """Return V_j by mask: the best sum of A over disjoint whole j-sets [GB/s], shape (2ⁿ,)."""
@@ -98,20 +103,45 @@ class Table:
 
 def machine_class(machine: Machine) -> Machine:
     """Return a machine without its identity: equal for machines that share their tables."""
-    return replace(machine, model=None, uuids=(), bus_ids=(), memory=(), warnings=())
+    nics = tuple(NIC("", nic.levels) for nic in machine.nics)
+    return replace(machine, nics=nics, model=None, uuids=(), bus_ids=(), memory=(), warnings=())
+
+
+def table_bytes(n: int) -> int:
+    """Return the memory of the tables of n GPUs, once all are built [bytes]: 24 MB for 16."""
+    # For each set: A twice, three sums, NVLink, two lists of floats, V_j and W*_k of all sizes.
+    return (1 << n) * (5 * 8 + 1 + 2 * 40 + 2 * 8 * n) + (32 << 10)
 
 
 def table_of(machine: Machine) -> Table:
     """Return the tables of a machine; machines that differ only in identity share them."""
-    return _table(machine_class(machine))
+    key = machine_class(machine)
+    # Other threads read and write, too: each step is atomic, and a table may be built twice.
+    if (known := _tables.get(key)) is not None:
+        return known
+    table = _tables.setdefault(key, Table(key))
+    _limit_memory()
+    return table
 
 
-@lru_cache(maxsize=64)
-def _table(machine: Machine) -> Table:
-    return Table(machine)
+def _limit_memory() -> None:
+    """Drop the oldest tables beyond `CACHE_MAX`."""
+    kept = list(_tables)
+    used = sum(table_bytes(machine.n) for machine in kept)
+    if used <= CACHE_MAX:
+        return
+    for machine in kept:
+        if used > CACHE_MAX:
+            _tables.pop(machine, None)
+            used -= table_bytes(machine.n)
+    empty_caches()
 
 
-@lru_cache(maxsize=64)
+_tables: dict[Machine, Table] = {}
+"""The oldest first."""
+
+
+@lru_cache(maxsize=16)
 def _class_bandwidths(machine: Machine) -> tuple[Floats, bool]:
     """Return A of a machine in canonical numbering: the same value for the whole class."""
     return bandwidths(machine)

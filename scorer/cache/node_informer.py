@@ -1,5 +1,6 @@
 """Watch Nodes, and the ConfigMaps with their topology and their unhealthy GPUs."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 
@@ -9,12 +10,14 @@ from msgspec import Raw
 
 from cluster.device_claims import ClaimedGPUs, without_claimed
 from cluster.keys import TOPOLOGY_NAMESPACE
-from cluster.node import NodeError, NodeObject
+from cluster.node import MachineSource, NodeError, NodeObject
 from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
 from runtime.kube.errors import UNDECODABLE
 from runtime.kube.reflector import Key, Reflector
+from runtime.process.clock import monotonic
 from scorer.cache.cluster_state import ClusterState
+from scorer.cache.machine_changes import MachineChanges
 from scorer.cache.node_info import ConfigMap, build_node
 from scorer.cache.table_builder import TableBuilder
 from topology.machine import Machine, TopologyError
@@ -55,7 +58,10 @@ class NodeInformer:
         self._warnings: dict[str, tuple[str, ...]] = {}
         """By node: data that was guessed or ignored."""
         self._logs_warnings = False
-        self.tables = TableBuilder(self._table_built, build_table)
+        self.tables = TableBuilder(self._table_built, self._update_later, build_table)
+        self._changes = MachineChanges(monotonic)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        """By node: ends the refusal of its machine."""
         self.nodes = Reflector(kube, "/api/v1/nodes", _read_node, on_change=self._nodes_changed)
         self.topologies = Reflector(
             kube,
@@ -68,7 +74,7 @@ class NodeInformer:
         """Build all nodes again, by another policy."""
         self._policy = policy
         for _, name in self.nodes.items:
-            self._update(name)
+            self._update(name, is_policy=True)
 
     def set_claimed(self, claimed: Mapping[str, ClaimedGPUs]) -> None:
         """Take the GPUs that resource claims hold, by node."""
@@ -87,17 +93,15 @@ class NodeInformer:
         for node, warnings in self._warnings.items():
             _log_warnings(node, warnings)
 
-    def _nodes_changed(self, _items: Mapping[Key, NodeObject | None], changed: Set[Key]) -> None:
+    def _nodes_changed(self, _items: Mapping[Key, NodeObject], changed: Set[Key]) -> None:
         for _, name in changed:
             self._update(name)
         self._on_change()
 
-    def _config_maps_changed(
-        self, items: Mapping[Key, ConfigMap | None], _changed: Set[Key]
-    ) -> None:
+    def _config_maps_changed(self, items: Mapping[Key, ConfigMap], _changed: Set[Key]) -> None:
         before, self._config_maps = self._config_maps, {}
         for (_, name), config_map in items.items():
-            if config_map is not None and config_map.node:
+            if config_map.node:
                 self._config_maps.setdefault(config_map.node, {})[name] = config_map
         for node in before.keys() | self._config_maps.keys():
             if before.get(node) != self._config_maps.get(node):
@@ -107,10 +111,22 @@ class NodeInformer:
     def _table_built(self, name: str, table: Table) -> None:
         node = self._state.node(name)
         if node is not None:
-            self._state.update_node(name, replace(node, preparing=False), table)
+            built = replace(node, preparing=False, machine_refused=None)
+            self._state.update_node(name, built, table)
             self._on_change()
 
-    def _update(self, name: str) -> None:
+    def _update_later(self, name: str) -> None:
+        """Update a node outside of a watch event."""
+        self._update(name)
+        self._on_change()
+
+    def _update(self, name: str, *, is_policy: bool = False) -> None:
+        """Build a node again.
+
+        Args:
+            name: Its name.
+            is_policy: Because of another policy.
+        """
         raw = self.nodes.items.get(("", name))
         config_maps = self._config_maps.get(name, {})
         try:
@@ -120,11 +136,27 @@ class NodeInformer:
         except (NodeError, TopologyError) as error:
             _log.warning("Node skipped", node=name, err=str(error))
             node = None
-        table = self.tables.table(name, node.machine if node else None)
+        if node and node.machine and node.machine_source is MachineSource.AGENT:
+            self._changes.note(name, node.machine, is_counted=not is_policy)
+        refused = self._refusal(name)
+        table = self.tables.table(name, node.machine if node and not refused else None)
         if node and node.machine and table is None:
-            node = replace(node, preparing=True)
+            refused = refused or self.tables.refusal(name)
+            node = replace(node, preparing=not refused, machine_refused=refused)
         self._state.update_node(name, node, table)
         self._note_warnings(name, node.warnings if node else ())
+
+    def _refusal(self, name: str) -> str | None:
+        """Return why the machine of a node changes too often; then it is updated again later."""
+        if timer := self._timers.pop(name, None):
+            timer.cancel()
+        refusal = self._changes.refusal(name)
+        if refusal is None:
+            return None
+        reason, delay = refusal
+        loop = asyncio.get_running_loop()
+        self._timers[name] = loop.call_later(delay, self._update_later, name)
+        return reason
 
     def _note_warnings(self, node: str, warnings: tuple[str, ...]) -> None:
         """Note the warnings of a node, and log them if they changed."""

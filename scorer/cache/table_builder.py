@@ -1,18 +1,21 @@
 """Build the tables of machines in a thread, because they would block the event loop.
 
 A new class of machines costs up to half a second with 8 GPUs, and several seconds with 16. The
-event loop waits only for machines with at most 4 GPUs, whose tables are built directly.
+event loop waits only for machines with at most 4 GPUs, whose tables are built directly. The tables
+of all nodes have a limit in bytes, because the agent of a node can publish any machine.
 """
 
 import asyncio
 from collections.abc import Callable
-from weakref import WeakValueDictionary
+from typing import NamedTuple
 
 import structlog
 
 from topology.machine import Machine
-from topology.table import Table, machine_class, table_of
+from topology.table import Table, machine_class, table_bytes, table_of
 
+TABLES_MAX = 256 << 20
+"""Limit of the tables of all nodes [bytes]: those of 10 different machines with 16 GPUs."""
 _MAX_GPUS_INLINE = 4
 """GPUs of the machines whose tables are built without a thread: they take at most 20 ms."""
 _MAX_GPUS_AWAITED = 8
@@ -32,26 +35,42 @@ def build_table(machine: Machine) -> Table:
     return table
 
 
+class _MemoryLimitError(Exception):
+    """There is no memory for the tables of another machine."""
+
+
+class _Failure(NamedTuple):
+    delay: float
+    """Before the next attempt [s]."""
+    reason: str
+
+
 class TableBuilder:
     """Tables of the machines of nodes: those that are built, and those still to build."""
 
     def __init__(
         self,
         on_built: Callable[[str, Table], None],
+        on_failed: Callable[[str], None],
         build: Callable[[Machine], Table] = build_table,
     ) -> None:
         """Start with no tables; `run` builds them.
 
         Args:
             on_built: Called with each node whose table was built, and the table.
+            on_failed: Called with each node whose table could not be built; see `refusal`.
             build: Returns the tables of a machine; runs in a thread.
         """
-        self._on_built, self._build = on_built, build
-        self._tables: WeakValueDictionary[Machine, Table] = WeakValueDictionary()
+        self._on_built, self._on_failed, self._build = on_built, on_failed, build
+        self._classes: dict[str, Machine] = {}
+        """The class of the machine of each node."""
+        self._nodes: dict[Machine, set[str]] = {}
+        """By class of machines: its nodes."""
+        self._tables: dict[Machine, Table] = {}
         self._missing: dict[Machine, set[str]] = {}
         """By class of machines: the nodes that wait for its tables."""
-        self._delays: dict[Machine, float] = {}
-        """The last delay of each class whose build failed [s]."""
+        self._failures: dict[Machine, _Failure] = {}
+        """The last failure of each class whose build failed."""
         self._backing_off: set[Machine] = set()
         """Classes whose delay has not ended."""
         self._small_built = asyncio.Event()
@@ -65,17 +84,26 @@ class TableBuilder:
             node: Its name.
             machine: Its machine now; None: the node has none, or does not exist.
         """
-        for nodes in self._missing.values():
-            nodes.discard(node)
+        key = machine_class(machine) if machine else None
+        before = self._classes.pop(node, None)
+        if before is not None and before != key:
+            self._remove(node, before)
         table = None
-        if machine is not None:
-            key = machine_class(machine)
+        if key is not None:
+            self._classes[node] = key
+            self._nodes.setdefault(key, set()).add(node)
             table = self._tables.get(key) or self._build_inline(key)
             if table is None:
                 self._missing.setdefault(key, set()).add(node)
                 self._wake.set()
         self._update_small_built()
         return table
+
+    def refusal(self, node: str) -> str | None:
+        """Return why the last attempt to build the tables of a node failed; None: it did not."""
+        machine = self._classes.get(node)
+        failure = self._failures.get(machine) if machine else None
+        return failure.reason if failure else None
 
     async def run(self) -> None:
         """Build what nodes wait for, small machines first, until cancelled.
@@ -87,6 +115,7 @@ class TableBuilder:
             self._wake.clear()
             while (machine := self._next()) is not None:
                 try:
+                    self._check_memory(machine)
                     table = await asyncio.to_thread(self._build, machine)
                 except Exception as error:  # noqa: BLE001 - one machine must not end the leader.
                     self._back_off(machine, error)
@@ -99,7 +128,7 @@ class TableBuilder:
         return sum(
             len(nodes)
             for machine, nodes in self._missing.items()
-            if machine.n <= _MAX_GPUS_AWAITED and machine not in self._delays
+            if machine.n <= _MAX_GPUS_AWAITED and machine not in self._failures
         )
 
     async def small_built(self) -> None:
@@ -114,18 +143,37 @@ class TableBuilder:
 
     def _build_inline(self, machine: Machine) -> Table | None:
         """Return the tables of one of the smallest machines; None: `run` must build them."""
-        if machine.n > _MAX_GPUS_INLINE or machine in self._delays:
+        if machine.n > _MAX_GPUS_INLINE or machine in self._failures:
             return None
         try:
+            self._check_memory(machine)
             table = self._tables[machine] = self._build(machine)
         except Exception as error:  # noqa: BLE001 - one machine must not end the leader.
             self._back_off(machine, error)
             return None
         return table
 
+    def _remove(self, node: str, machine: Machine) -> None:
+        """Remove a node from a class, and the class with its last node."""
+        self._nodes[machine].discard(node)
+        self._missing.get(machine, set()).discard(node)
+        if not self._nodes[machine]:
+            del self._nodes[machine]
+            self._tables.pop(machine, None)
+            self._failures.pop(machine, None)
+
+    def _check_memory(self, machine: Machine) -> None:
+        used = sum(table_bytes(known.n) for known in self._tables)
+        if used + table_bytes(machine.n) > TABLES_MAX:
+            raise _MemoryLimitError(
+                f"the tables of all machines would exceed {TABLES_MAX >> 20} MiB: too many nodes "
+                "publish links that differ from those of all other nodes"
+            )
+
     async def _publish(self, machine: Machine, table: Table) -> None:
-        self._tables[machine] = table
-        self._delays.pop(machine, None)
+        self._failures.pop(machine, None)
+        if machine in self._nodes:
+            self._tables[machine] = table
         nodes = self._missing[machine]
         while nodes:
             for _ in range(min(_BATCH, len(nodes))):
@@ -134,12 +182,18 @@ class TableBuilder:
             await asyncio.sleep(0)
 
     def _back_off(self, machine: Machine, error: Exception) -> None:
-        delay = min(2 * self._delays.get(machine, _RETRY / 2), _RETRY_MAX)
-        self._delays[machine] = delay
+        before = self._failures.get(machine)
+        delay = min(2 * before.delay, _RETRY_MAX) if before else _RETRY
+        is_full = isinstance(error, _MemoryLimitError)
+        reason = str(error) if is_full else "the tables of its GPU links could not be computed"
+        self._failures[machine] = _Failure(delay, reason)
         self._backing_off.add(machine)
         self._update_small_built()
         _log.error("Could not build tables", gpus=machine.n, retry_after=delay, exc_info=error)
-        asyncio.get_running_loop().call_later(delay, self._end_backoff, machine)
+        loop = asyncio.get_running_loop()
+        loop.call_later(delay, self._end_backoff, machine)
+        for node in self._missing.get(machine, ()):
+            loop.call_soon(self._on_failed, node)
 
     def _end_backoff(self, machine: Machine) -> None:
         self._backing_off.discard(machine)

@@ -1,11 +1,12 @@
-"""Annotations of the leader's Lease: its address, and whether it chooses `nvidia.com/gpu`."""
+"""Annotations of the leader's Lease: its address, and facts about nodes that others read."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import msgspec
 import structlog
 
-from cluster.keys import NVIDIA_NODES, SCORER_ADDRESS
+from cluster.keys import NVIDIA_NODES, REFUSED_MACHINES, SCORER_ADDRESS
 from cluster.pod import Metadata
 from cluster.pointer import escape
 from cluster.scorer_lease import LEASE, ScorerLease
@@ -16,6 +17,9 @@ _RETRY = 5.0
 """Before a failed write is tried again [s]."""
 _INTERVAL = 2.0
 """Between two checks [s]."""
+
+_REFUSED_MAX = 64
+"""Nodes in the annotation of refused machines: about 16 KB."""
 
 _log = structlog.get_logger()
 
@@ -52,13 +56,47 @@ async def report_nvidia_nodes(
         term: The leader's term; a Lease of another term is not changed.
         interval: Between two checks [s].
     """
-    reported: bool | None = None
+    texts = {None: None, True: "true", False: ""}
+    await _report(NVIDIA_NODES, lambda: texts[exists()], kube, term, interval)
+
+
+async def report_refused_machines(
+    reasons: Callable[[], Mapping[str, str] | None],
+    kube: Kube,
+    term: int,
+    interval: float = _INTERVAL,
+) -> None:
+    """Annotate the Lease, until cancelled, with the nodes whose machines are not used.
+
+    `linkwise inspect` and `linkwise explain` read it.
+
+    Args:
+        reasons: Returns the reasons by node; None: unknown.
+        kube: The API server.
+        term: The leader's term; a Lease of another term is not changed.
+        interval: Between two checks [s].
+    """
+
+    def text() -> str | None:
+        found = reasons()
+        if not found:
+            return None if found is None else ""
+        return msgspec.json.encode(dict(sorted(found.items())[:_REFUSED_MAX])).decode()
+
+    await _report(REFUSED_MACHINES, text, kube, term, interval)
+
+
+async def _report(
+    key: str, value: Callable[[], str | None], kube: Kube, term: int, interval: float
+) -> None:
+    """Set an annotation of the Lease whenever its value changes, until cancelled."""
+    reported: str | None = None
     while True:
-        is_used = exists()
-        if is_used is not None and is_used != reported:
+        text = value()
+        if text is not None and text != reported:
             try:
-                await _annotate_lease(kube, NVIDIA_NODES, "true" if is_used else "", term)
-                reported = is_used
+                await _annotate_lease(kube, key, text, term)
+                reported = text
             except KubeError as error:
                 _log.warning("Could not annotate Lease", err=str(error))
         await asyncio.sleep(interval)

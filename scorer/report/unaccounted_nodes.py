@@ -1,16 +1,18 @@
 """Report each node whose free GPUs are unknown, by an Event about the node."""
 
 import asyncio
+from collections.abc import Iterator
 from hashlib import sha256
 
 import structlog
 
+from cluster.node_ledger import NodeLedger
 from runtime.kube.client import KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from scorer.cache.cluster_state import ClusterState
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.events import unaccounted
+from scorer.report.events import machine_refused, unaccounted, unaccounted_pod
 
 _log = structlog.get_logger()
 
@@ -19,6 +21,8 @@ async def report_unaccounted(
     state: ClusterState, recorder: EventRecorder, faults: FaultIsolation, *, interval: float
 ) -> None:
     """Report each node once for each reason, until cancelled.
+
+    A pod that is the reason has an Event, too, in its own namespace: that of the node names none.
 
     Args:
         state: The cluster.
@@ -29,28 +33,45 @@ async def report_unaccounted(
     reported: dict[str, str] = {}
     while True:
         await asyncio.sleep(interval)
-        nodes = state.snapshot().nodes
-        reasons = {
-            node.node.name: node.unaccounted for node in nodes if node.unaccounted is not None
+        nodes = {
+            node.node.name: node
+            for node in state.snapshot().nodes
+            if node.unaccounted or node.node.machine_refused
         }
         # A node that was accounted meanwhile may be reported once more.
-        reported = {name: why for name, why in reported.items() if reasons.get(name) == why}
-        for name, why in reasons.items():
+        reported = {name: why for name, why in reported.items() if why == _reason(nodes.get(name))}
+        for name, node in nodes.items():
             if name in reported or faults.is_backing_off(Stage.REPORT, name):
                 continue
             with faults.isolate(Stage.REPORT, name):
-                if await _report(recorder, name, why):
-                    reported[name] = why
+                if await _report(recorder, node):
+                    reported[name] = _reason(node)
 
 
-async def _report(recorder: EventRecorder, node: str, why: str) -> bool:
-    """Return whether the Event exists."""
-    about = ObjectReference.of_node(node)
-    message = unaccounted(why)
+def _reason(node: NodeLedger | None) -> str:
+    return (node and (node.node.machine_refused or node.unaccounted)) or ""
+
+
+def _events(node: NodeLedger) -> Iterator[Event]:
+    name, why = node.node.name, _reason(node)
     change = sha256(why.encode()).hexdigest()
+    refused = node.node.machine_refused
+    message = machine_refused(refused) if refused else unaccounted(name)
+    yield Event(ObjectReference.of_node(name), message.reason, message.text, change)
+    if node.unaccounted_pod and not refused:
+        uid, pod = node.unaccounted_pod
+        namespace, _, pod_name = pod.partition("/")
+        about = ObjectReference("v1", "Pod", pod_name, uid, namespace)
+        message = unaccounted_pod(name, why)
+        yield Event(about, message.reason, message.text, change)
+
+
+async def _report(recorder: EventRecorder, node: NodeLedger) -> bool:
+    """Return whether the Events exist."""
     try:
-        await recorder.record(Event(about, message.reason, message.text, change))
+        for event in _events(node):
+            await recorder.record(event)
     except KubeError as error:
-        _log.warning("Could not create event", node=node, err=str(error))
+        _log.warning("Could not create event", node=node.node.name, err=str(error))
         return False
     return True

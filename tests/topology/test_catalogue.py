@@ -33,37 +33,38 @@ def test_every_machine_has_a_title_a_source_a_model_and_memory(name: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("name", "gpus", "switched", "row_sum", "nvlink", "memory"),
+    ("name", "gpus", "switched", "row_sum", "speeds", "memory"),
     [
-        ("dgx1-p100", 8, False, 4, 18.0, 16),
-        ("dgx1-v100", 8, False, 6, 20.0, 32),
-        ("v100x4-square", 4, False, 5, 20.0, 16),
-        ("v100x4-p3", 4, False, 5, 20.0, 16),
-        ("dgx2", 16, True, 90, 20.0, 32),
-        ("dgx-a100", 8, True, 84, 20.0, 40),
-        ("hgx-a100", 8, True, 84, 20.0, 80),
-        ("dgx-h100", 8, True, 126, 20.6, 80),
-        ("hgx-h200", 8, True, 126, 20.6, 140),
-        ("b200", 8, True, 126, 40.1, 179),
-        ("gb200-tray", 4, True, 54, 40.1, 185),
-        ("gh200x4", 4, False, 18, 20.6, 96),
-        ("a100x4-mesh", 4, False, 12, 20.0, 40),
-        ("a100x8-bridges", 8, False, 12, 20.0, 80),
-        ("l4x8", 8, False, 0, 20.0, 22),
-        ("t4x4", 4, False, 0, 20.0, 15),
-        ("rtx4090x8", 8, False, 0, 20.0, 24),
-        ("rtx8000x4", 4, False, 2, 20.0, 48),
+        ("dgx1-p100", 8, False, 4, (18.0, 12.0), 16),
+        ("dgx1-v100", 8, False, 6, (20.0, 12.0), 32),
+        ("v100x4-square", 4, False, 5, (20.0, 12.0), 16),
+        ("v100x4-p3", 4, False, 5, (20.0, 12.0), 16),
+        ("dgx2", 16, True, 90, (20.0, 12.0), 32),
+        ("dgx-a100", 8, True, 84, (20.0, 24.0), 40),
+        ("hgx-a100", 8, True, 84, (20.0, 24.0), 80),
+        ("dgx-h100", 8, True, 126, (20.6, 48.0), 80),
+        ("hgx-h200", 8, True, 126, (20.6, 48.0), 140),
+        ("b200", 8, True, 126, (40.1, 48.0), 179),
+        ("gb200-tray", 4, True, 54, (40.1, 48.0), 185),
+        ("gh200x4", 4, False, 18, (20.6, 48.0), 96),
+        ("a100x4-mesh", 4, False, 12, (20.0, 24.0), 40),
+        ("a100x8-bridges", 8, False, 12, (20.0, 24.0), 80),
+        ("l4x8", 8, False, 0, (20.0, 12.0), 22),
+        ("t4x4", 4, False, 0, (20.0, 12.0), 15),
+        ("rtx4090x8", 8, False, 0, (20.0, 12.0), 24),
+        ("rtx8000x4", 4, False, 2, (20.0, 12.0), 48),
     ],
 )
 def test_links_speed_and_memory_are_those_of_the_product(
-    name: str, gpus: int, switched: bool, row_sum: int, nvlink: float, memory: int
+    name: str, gpus: int, switched: bool, row_sum: int, speeds: tuple[float, float], memory: int
 ) -> None:
     machine = entry(name).machine
 
     assert machine.n == gpus
     assert machine.switched is switched
     assert max(sum(row) for row in machine.links) == row_sum
-    assert machine.constants == Constants(nvlink=nvlink)
+    nvlink, pcie = speeds
+    assert machine.constants == Constants(nvlink=nvlink, pcie=pcie)
     assert set(machine.memory) == {memory}
 
 

@@ -301,17 +301,6 @@ def test_an_ask_that_can_be_met_has_no_problem():
     assert ChoiceRequest(0b0101, 2, required=0b0100).problem() is None
 
 
-def test_a_choice_is_made_once_and_then_looked_up():
-    table = Table(dgx1_v100())
-    ask = ChoiceRequest(0b1011_0111, 3)
-
-    first = choose(table, ask)
-
-    assert list(table.chosen.values()) == [first]
-    assert choose(table, ask) == first
-    assert len(table.chosen) == 1
-
-
 def test_cached_choices_are_keyed_by_the_whole_request():
     nic = NIC("mlx5_0", (Level.SYS,) * 6 + (Level.PIX, Level.SYS))
     table = Table(replace(bridged_pairs(), nics=(nic,)))

@@ -1,3 +1,5 @@
+from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -46,3 +48,12 @@ def test_a_machine_that_contradicts_itself_cannot_be_made(
 @given(st.frozensets(st.integers(0, 15)))
 def test_a_mask_stands_for_its_set_of_gpus(gpus: frozenset[int]) -> None:
     assert gpus_of(mask_of(gpus)) == tuple(sorted(gpus))
+
+
+def test_a_machine_has_few_nics_that_differ() -> None:
+    levels = product((Level.PIX, Level.PHB, Level.SYS), repeat=4)
+    nics = tuple(NIC(f"mlx5_{i}", each) for i, each in enumerate(levels))
+
+    assert replace(a_machine(4), nics=nics[:32] * 8).nics
+    with pytest.raises(TopologyError, match="more than 32 NICs differ"):
+        replace(a_machine(4), nics=nics[:33])

@@ -181,10 +181,10 @@ def test_more_links_in_a_row_than_a_gpu_has_mean_an_nvswitch(
     assert read_matrix(a_mesh(n, word), model=model).switched is switched
 
 
-def test_the_model_sets_the_speed_of_nvlinks_and_nothing_else() -> None:
+def test_the_model_sets_the_speeds_of_nvlinks_and_pcie() -> None:
     machine = read_matrix(PLAIN, model="H100")
 
-    assert machine.constants == Constants(nvlink=20.6)
+    assert machine.constants == Constants(nvlink=20.6, pcie=48.0)
     assert machine.model == "H100"
 
 

@@ -1,3 +1,6 @@
+import gc
+import tracemalloc
+import weakref
 from dataclasses import replace
 from itertools import permutations
 
@@ -6,6 +9,7 @@ import pytest
 from builders import (
     a_machine,
     a_pcie_machine,
+    an_nvswitch_machine,
     bridged_pairs,
     dgx1_p100,
     dgx1_v100,
@@ -18,7 +22,7 @@ from strategies import machines
 from topology.bandwidth import bandwidths
 from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import NIC, Level, Machine, gpus_of, mask_of
-from topology.table import Table, table_of
+from topology.table import CACHE_MAX, Table, machine_class, table_bytes, table_of
 
 
 def unchanged_by(machine: Machine, order: tuple[int, ...]) -> bool:
@@ -176,3 +180,81 @@ def sixteen() -> Table:
 )
 def test_sixteen_gpus_on_pcie_keep_whole_switches_together(sixteen, free, k, gpus):
     assert gpus_of(choose(sixteen, ChoiceRequest(mask_of(set(free)), k)) or 0) == gpus
+
+
+@pytest.mark.parametrize("n", [1, 4, 8, 13])
+def test_all_tables_of_a_machine_take_no_more_memory_than_is_counted(n):
+    # NumPy and the caches of sets allocate memory once.
+    Table(a_pcie_machine(n, socket=n, switch=1)).prepare()
+    gc.collect()
+    tracemalloc.start()
+    table = Table(a_pcie_machine(n, socket=n, switch=2))
+    table.prepare()
+    gc.collect()
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert used <= table_bytes(table.n)
+
+
+def test_tables_and_choices_of_many_machines_stay_within_their_limit():
+    most = CACHE_MAX // table_bytes(16)
+    seen = []
+    for links in range(1, 4 * most):
+        table = table_of(an_nvswitch_machine(16, links))
+        choose(table, ChoiceRequest(0xFFFF, 2))
+        seen.append(weakref.ref(table))
+        del table
+    gc.collect()
+
+    assert sum(one() is not None for one in seen) <= most
+
+
+def test_names_of_nics_are_not_kept_with_tables():
+    named = replace(a_machine(2), nics=(NIC("mlx5_0" * 600, (Level.PIX, Level.SYS)),))
+
+    assert machine_class(named).nics == (NIC("", (Level.PIX, Level.SYS)),)
+
+
+def near(i: int, j: int) -> tuple[Level, Level]:
+    """Return the levels of a NIC that is below the switch of one of two pairs of GPUs."""
+    return (Level.PIX, Level.PXB) if i == j else (Level.SYS, Level.SYS)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nics", "links"),
+    [
+        pytest.param((0,), (), 1, id="one GPU"),
+        pytest.param((0, 1), (), 1, id="both below one switch"),
+        pytest.param((0, 2), (), 2, id="below two switches"),
+        pytest.param((0, 1, 2, 3), (), 2, id="four below two switches"),
+        pytest.param((0, 1, 2, 3), (0,), 2, id="a NIC below one of them"),
+        pytest.param((0, 1, 2, 3), (0, 0), 3, id="two NICs below one of them"),
+        pytest.param((2, 3), (0, 0), 1, id="NICs below the other one"),
+        pytest.param((0,), (0, 0), 1, id="one GPU beside two NICs"),
+    ],
+)
+def test_gpus_leave_the_machine_through_the_links_of_their_switches(
+    gpus: tuple[int, ...], nics: tuple[int, ...], links: int
+) -> None:
+    machine = replace(
+        a_pcie_machine(4, socket=4, switch=2),
+        nics=tuple(
+            NIC(f"mlx5_{i}", (*near(switch, 0), *near(switch, 1))) for i, switch in enumerate(nics)
+        ),
+    )
+
+    assert Table(machine).speed_out(mask_of(gpus)) == links * 12.0
+    assert Table(dgx1_v100()).speed_out(0b11111111) == 4 * 12.0
+
+
+@settings(max_examples=30)
+@given(machines(), st.data())
+def test_more_gpus_never_leave_more_slowly_and_never_faster_than_one_link_each(
+    machine: Machine, data: st.DataObject
+) -> None:
+    table, pcie = Table(machine), machine.constants.pcie
+    mask = data.draw(st.integers(0, (1 << machine.n) - 2))
+    more = mask | mask + 1
+
+    assert table.speed_out(mask) <= table.speed_out(more) <= more.bit_count() * pcie

@@ -1,8 +1,10 @@
+import gc
+import weakref
 from dataclasses import replace
 
 import msgspec
 import pytest
-from builders import a_node, a_pod
+from builders import a_member, a_node, a_pod, an_nvswitch_machine
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -14,6 +16,8 @@ from cluster.record import Allocation, GPUShare, Isolation, format_record
 from cluster.request import read_request
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.pod_info import pod_info
+from scorer.placement.schedule import plan
+from topology.table import CACHE_MAX, table_bytes
 
 NODES = ("a", "b")
 GPUS = st.integers(0, 3)
@@ -208,3 +212,25 @@ def test_deleted_node_is_dirty():
     state.update_node("a", None)
 
     assert state.drain_dirty_nodes() == {"a"}
+
+
+def test_tables_of_machines_that_no_node_has_any_more_are_freed():
+    state, seen = ClusterState(), []
+    for links in range(1, 13):
+        state.update_node("a", a_node("a", an_nvswitch_machine(16, links)))
+        plan(state.snapshot(), [a_member(2), a_member(2)])
+        seen.append(weakref.ref(state.table("a")))
+    gc.collect()
+
+    assert sum(one() is not None for one in seen) <= CACHE_MAX // table_bytes(16) + 1
+
+
+def test_numbers_of_labels_that_nodes_had_are_not_kept(monkeypatch):
+    monkeypatch.setattr("scorer.placement.node_cache.MAX_NUMBERS", 100)
+    state = ClusterState()
+    member = a_member(1, nodeSelector={"zone": "1"})
+    for zone in range(300):
+        state.update_node("a", replace(a_node("a"), labels={"zone": str(zone)}))
+        plan(state.snapshot(), [member])
+
+    assert len(state.snapshot().cache._numbers) <= 110

@@ -20,7 +20,7 @@ from scorer.extender.filter import Filter
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
-from topology.table import table_of
+from topology.table import table_bytes, table_of
 
 
 @asynccontextmanager
@@ -162,11 +162,12 @@ async def test_machine_whose_build_fails_is_tried_again_and_other_nodes_are_plan
     with capture_logs() as logs:
         async with watching(cluster, build) as informers:
             await until(lambda: 0.02 in failed_builds(logs))
-            assert node_in(informers).preparing
+            await until(lambda: node_in(informers).machine_refused)
+            assert not node_in(informers).preparing
             assert planned(informers, 2) == "other"
             broken = False
-            await until(lambda: not node_in(informers).preparing)
-            assert planned(informers, gpus) == "gpu-0"
+            await until(lambda: planned(informers, gpus) == "gpu-0")
+            assert node_in(informers).machine_refused is None
 
     assert failed_builds(logs)[0] == 0.01
 
@@ -195,7 +196,7 @@ async def test_missing_names_the_tables_of_small_machines_until_they_are_built(c
 
 
 async def test_deleted_node_is_not_waited_for():
-    builder = TableBuilder(lambda *_: None)
+    builder = TableBuilder(lambda *_: None, lambda _: None)
     builder.table("gpu-8", an_nvswitch_machine(8, 6))
     waiting = asyncio.create_task(builder.small_built())
     await asyncio.sleep(0)
@@ -212,7 +213,7 @@ async def test_other_tasks_run_while_many_nodes_of_a_class_are_updated():
         updated.append(node)
         asyncio.get_running_loop().call_soon(lambda: seen.add(len(updated)))
 
-    builder = TableBuilder(on_built, table_of)
+    builder = TableBuilder(on_built, lambda _: None, table_of)
     for number in range(120):
         builder.table(f"gpu-{number}", an_nvswitch_machine(8, 6))
     task = asyncio.create_task(builder.run())
@@ -221,3 +222,61 @@ async def test_other_tasks_run_while_many_nodes_of_a_class_are_updated():
 
     assert seen == {50, 100, 120}
     assert len(set(updated)) == 120
+
+
+async def test_machine_is_refused_if_the_tables_of_all_nodes_would_exceed_their_limit(
+    cluster, monkeypatch
+):
+    monkeypatch.setattr("scorer.cache.table_builder._RETRY", 0.01)
+    monkeypatch.setattr("scorer.cache.table_builder.TABLES_MAX", 2 * table_bytes(8))
+    for links in (1, 2, 3):
+        publish(cluster, an_nvswitch_machine(8, links), f"gpu-{links}")
+    async with watching(cluster, table_of) as informers:
+        nodes = {name: node_in(informers, name) for name in ("gpu-1", "gpu-2", "gpu-3")}
+        await until(lambda: sum(bool(node.machine_refused) for node in nodes_of(informers)) == 1)
+        (refused,) = (node for node in nodes_of(informers) if node.machine_refused)
+        usable = sorted(nodes.keys() - {refused.name})
+        assert refused.machine_refused.startswith("the tables of all machines would exceed")
+        assert planned(informers, 8) in usable
+
+        cluster.remove(f"/api/v1/nodes/{usable[0]}")
+        await until(lambda: node_in(informers, refused.name).machine_refused is None)
+
+
+def nodes_of(informers):
+    return [ledger.node for ledger in informers.state.snapshot().nodes]
+
+
+async def test_node_whose_machine_changes_often_is_refused_without_building_tables(cluster):
+    built = []
+
+    def build(machine):
+        built.append(machine.links[0][1])
+        return table_of(machine)
+
+    cluster.node("other", gpus=2)
+    publish(cluster, an_nvswitch_machine(8, 1), "gpu-0")
+    async with watching(cluster, build) as informers:
+        for links in (2, 3, 4, 5):
+            publish(cluster, an_nvswitch_machine(8, links), "gpu-0")
+            await until(lambda links=links: node_in(informers).machine.links[0][1] == links)
+            await until(lambda: not node_in(informers).preparing)
+
+        assert built[-1] == 3
+        assert (
+            "published another machine 3 times in 10 minutes" in node_in(informers).machine_refused
+        )
+        assert planned(informers, 8) == (
+            "needs 8 GPUs on one node; the freest suitable node has 2; of 2 nodes: "
+            "links of its GPUs are not used, see linkwise inspect (1), too few free GPUs (1)"
+        )
+
+
+async def test_node_is_used_again_once_its_machine_stays_the_same(cluster, monkeypatch):
+    monkeypatch.setattr("scorer.cache.machine_changes.WINDOW", 1.0)
+    publish(cluster, an_nvswitch_machine(8, 1), "gpu-0")
+    async with watching(cluster, table_of) as informers:
+        for links in (2, 3, 4):
+            publish(cluster, an_nvswitch_machine(8, links), "gpu-0")
+            await until(lambda links=links: node_in(informers).machine.links[0][1] == links)
+        await until(lambda: planned(informers, 8) == "gpu-0")
