@@ -24,11 +24,10 @@ class GPUSample:
 
 @dataclass(frozen=True, slots=True)
 class HolderSample:
-    """A GPU of a container; one that shares a GPU has a sample, too."""
+    """A GPU of a pod; one that shares a GPU has a sample, too."""
 
-    namespace: str
-    pod: str
-    container: str
+    uid: str
+    """UID of the pod. Any pod can read the metrics, so names of tenants are left out."""
     i: int
     uuid: str
 
@@ -82,10 +81,9 @@ class Metrics(Collector):
             mismatches.add_metric(values, gpu.mismatches)
         holders = GaugeMetricFamily(
             "linkwise_gpu_holder",
-            "1 for each container and GPU that it has; join it with other metrics by the UUID.",
-            labels=("node", "gpu", "uuid", "namespace", "pod", "container"),
+            "1 for each pod, by its UID, and GPU that it has; join it with others by the UUID.",
+            labels=("node", "gpu", "uuid", "uid"),
         )
         for holder in self.holders:
-            of_gpu = (self._node, str(holder.i), holder.uuid)
-            holders.add_metric((*of_gpu, holder.namespace, holder.pod, holder.container), 1)
+            holders.add_metric((self._node, str(holder.i), holder.uuid, holder.uid), 1)
         return healthy, mismatches, holders

@@ -5,10 +5,25 @@ from inspect import isawaitable
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from runtime.http.limits import Limits
 from runtime.http.types import TEXT, HttpRequest, HttpResponse, Route
+from runtime.process.clock import Clock, monotonic
 
 Condition = Callable[[], str | Awaitable[str | None] | None]
 """Returns why the process is not ready, or None."""
+
+PROBE_LIMITS = Limits(
+    connections=32,
+    peer_connections=24,
+    peer_half_sent=8,
+    requests=16,
+    backlog=64,
+    head_seconds=2,
+    keep_alive_seconds=30,
+)
+"""Limits of a probe port: a kubelet opens one connection for each probe, Prometheus keeps one."""
+RENDERING_SECONDS = 1.0
+"""How long one rendering of the metrics is served [s]."""
 
 
 def probe_routes(registry: CollectorRegistry, conditions: Mapping[str, Condition]) -> list[Route]:
@@ -41,12 +56,19 @@ def probe_routes(registry: CollectorRegistry, conditions: Mapping[str, Condition
     ]
 
 
-def metrics_handler(registry: CollectorRegistry) -> Callable[[HttpRequest], HttpResponse]:
-    """Return the handler of `/metrics`."""
+def metrics_handler(
+    registry: CollectorRegistry, clock: Clock = monotonic
+) -> Callable[[HttpRequest], HttpResponse]:
+    """Return the handler of `/metrics`, which renders them at most once a second."""
+    rendered: HttpResponse | None = None
+    expires = 0.0
 
     def answer(_request: HttpRequest) -> HttpResponse:
-        return HttpResponse(
-            generate_latest(registry), 200, "text/plain; version=0.0.4; charset=utf-8"
-        )
+        nonlocal rendered, expires
+        if rendered is None or clock() >= expires:
+            content = generate_latest(registry)
+            rendered = HttpResponse(content, 200, "text/plain; version=0.0.4; charset=utf-8")
+            expires = clock() + RENDERING_SECONDS
+        return rendered
 
     return answer

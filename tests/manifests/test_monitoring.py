@@ -11,7 +11,7 @@ from cluster import keys
 ROOT = Path(__file__).parents[2]
 RULES = yaml.safe_load((ROOT / "manifests/alerts/rules.yaml").read_text())["spec"]["groups"]
 DASHBOARD = json.loads((ROOT / "charts/linkwise/dashboards/linkwise.json").read_text())
-PAGE = (ROOT / "docs/operations.md").read_text()
+PAGE = (ROOT / "docs/operations/alerts.md").read_text()
 OF_TARGETS = {"job", "instance", "namespace", "pod", "container"}
 """Labels that Prometheus adds to every sample of a pod."""
 OF_THE_API_SERVER = {
