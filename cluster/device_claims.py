@@ -1,7 +1,8 @@
 """GPUs that DRA gave to ResourceClaims, by node: Kubernetes' own account beside device plugins.
 
-A claim's allocation names devices by driver, pool and name. A ResourceSlice of the driver says on
-which node such a device is, and which GPU it is.
+A claim's allocation names devices by driver, pool and name, and their node. A ResourceSlice of
+the driver says which GPU such a device is. Nodes write slices: one of another node, of an older
+generation of its pool, or of an incomplete pool says nothing.
 
 Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1/types.go`; attributes of the driver
 gpu.nvidia.com from its ResourceSlices.
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from cluster.keys import DRA_GPU_DRIVER, NVIDIA_GPU
+from cluster.keys import DRA_GPU_DRIVER, NODE_NAME_FIELD, NVIDIA_GPU
 from cluster.node import Node
 from cluster.pod import Metadata
 
@@ -24,8 +25,32 @@ _UUIDS = ("parentUUID", "uuid")
 class Device(NamedTuple):
     """A device as claims name it."""
 
+    node: str
     pool: str
     name: str
+
+
+class _Field(Struct, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class _Term(Struct, frozen=True, rename="camel"):
+    match_fields: list[_Field] | None = None
+
+
+class _NodeSelector(Struct, frozen=True, rename="camel"):
+    node_selector_terms: list[_Term] | None = None
+
+    @property
+    def node(self) -> str | None:
+        """The only node that it selects by name; None: it selects by something else."""
+        match self.node_selector_terms:
+            case [_Term(match_fields=[_Field(key, "In", [str(name)])])] if key == NODE_NAME_FIELD:
+                return name
+            case _:
+                return None
 
 
 class _Result(Struct, frozen=True, rename="camel"):
@@ -39,8 +64,9 @@ class _Devices(Struct, frozen=True):
     results: list[_Result] | None = None
 
 
-class _Allocation(Struct, frozen=True):
+class _Allocation(Struct, frozen=True, rename="camel"):
     devices: _Devices = _Devices()
+    node_selector: _NodeSelector | None = None
 
 
 class _ClaimStatus(Struct, frozen=True):
@@ -54,11 +80,17 @@ class ClaimObject(Struct, frozen=True):
 
     @property
     def devices(self) -> frozenset[Device]:
-        """The GPUs that it holds; those that it only observes (adminAccess) are free for others."""
+        """The GPUs that it holds; those that it only observes (adminAccess) are free for others.
+
+        Without a node in its allocation, the pool has the name of the node, as the driver names it.
+        """
         allocation = self.status.allocation
+        if allocation is None:
+            return frozenset()
+        node = allocation.node_selector.node if allocation.node_selector else None
         return frozenset(
-            Device(result.pool, result.device)
-            for result in (allocation.devices.results if allocation else None) or ()
+            Device(node or result.pool, result.pool, result.device)
+            for result in allocation.devices.results or ()
             if result.driver == DRA_GPU_DRIVER and not result.admin_access
         )
 
@@ -79,8 +111,10 @@ class _Device(Struct, frozen=True):
         return next((value for value in values if value), None)
 
 
-class _Pool(Struct, frozen=True):
+class _Pool(Struct, frozen=True, rename="camel"):
     name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 1
 
 
 class _SliceSpec(Struct, frozen=True, rename="camel"):
@@ -99,11 +133,13 @@ class SliceObject(Struct, frozen=True):
     @property
     def devices(self) -> "SliceDevices | None":
         """Its devices; None if they are no GPUs of one node."""
-        spec = self.spec
+        spec, pool = self.spec, self.spec.pool
         if spec.driver != DRA_GPU_DRIVER or not spec.node_name:
             return None
-        uuids = {Device(spec.pool.name, one.name): one.uuid for one in spec.devices or ()}
-        return SliceDevices(spec.node_name, uuids)
+        uuids = {one.name: one.uuid for one in spec.devices or ()}
+        return SliceDevices(
+            spec.node_name, pool.name, pool.generation, pool.resource_slice_count, uuids
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +147,13 @@ class SliceDevices:
     """The GPUs of one ResourceSlice."""
 
     node: str
-    uuids: Mapping[Device, str | None]
-    """By device: the UUID of its GPU; None if it is not published."""
+    pool: str
+    generation: int
+    """Of the pool; only slices of its highest one count."""
+    count: int
+    """Slices that the pool has in this generation."""
+    uuids: Mapping[str, str | None]
+    """By name of a device: the UUID of its GPU; None if it is not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,21 +177,43 @@ def claimed_gpus(
 
     Args:
         claims: The devices of each allocated claim.
-        slices: The devices of each slice. A device without a slice counts on the node that its
-            pool is named after, as the driver names pools.
+        slices: The devices of each slice.
     """
-    known = {device: one for one in slices for device in one.uuids}
+    known = published_devices(slices)
     by_node: dict[str, ClaimedGPUs] = {}
     for device in frozenset().union(*claims):
-        found = known.get(device)
-        node, uuid = (found.node, found.uuids[device]) if found else (device.pool, None)
-        before = by_node.get(node, ClaimedGPUs())
-        by_node[node] = (
+        uuid = known.get(device)
+        before = by_node.get(device.node, ClaimedGPUs())
+        by_node[device.node] = (
             replace(before, uuids=before.uuids | {uuid})
             if uuid
             else replace(before, unknown=before.unknown | {device})
         )
     return by_node
+
+
+def published_devices(slices: Iterable[SliceDevices]) -> dict[Device, str | None]:
+    """Return the devices of complete pools with the UUIDs of their GPUs.
+
+    A pool is the slices of one node with its name and its highest generation, and complete if they
+    are as many as they say. In a pool that has a name twice, the GPU of that device is not known.
+    """
+    pools: dict[tuple[str, str], list[SliceDevices]] = {}
+    for one in slices:
+        pool = pools.setdefault((one.node, one.pool), [])
+        if pool and one.generation > pool[0].generation:
+            pool.clear()
+        if not pool or one.generation == pool[0].generation:
+            pool.append(one)
+    devices: dict[Device, str | None] = {}
+    for (node, name), pool in pools.items():
+        if any(one.count != len(pool) for one in pool):
+            continue
+        for one in pool:
+            for device, uuid in one.uuids.items():
+                key = Device(node, name, device)
+                devices[key] = None if key in devices else uuid
+    return devices
 
 
 def without_claimed(node: Node, claimed: ClaimedGPUs) -> Node:

@@ -19,6 +19,7 @@ from cluster.device_claims import (
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.decode import decode
 from runtime.kube.reflector import Key, Reflector
+from scorer.cache.slice_budget import SliceBudget
 
 _API = "/apis/resource.k8s.io/v1"
 _RETRY = 1.0
@@ -44,12 +45,13 @@ class ClaimInformer:
         self._kube, self._on_change = kube, on_change
         self._held: dict[Key, frozenset[Device]] = {}
         """By claim with GPUs. Tenants can create any number of claims without."""
+        self._budget = SliceBudget()
         self._slices: dict[Key, SliceDevices] = {}
-        self.claims: Reflector[frozenset[Device] | None] = Reflector(
+        self.claims: Reflector[frozenset[Device]] = Reflector(
             kube, f"{_API}/resourceclaims", _read_claim, on_change=self._claims_changed
         )
-        self.slices: Reflector[SliceDevices | None] = Reflector(
-            kube, f"{_API}/resourceslices", _read_slice, on_change=self._slices_changed
+        self.slices: Reflector[SliceDevices] = Reflector(
+            kube, f"{_API}/resourceslices", self._read_slice, on_change=self._slices_changed
         )
         self.synced = asyncio.Event()
         """All is listed, or the API is not served."""
@@ -87,19 +89,26 @@ class ClaimInformer:
             return None
         return True
 
-    def _claims_changed(
-        self, items: Mapping[Key, frozenset[Device] | None], changed: Set[Key]
-    ) -> None:
+    def _read_slice(self, raw: Raw) -> SliceDevices | None:
+        """Return the GPUs of a slice; None for those of other devices, and beyond the limit."""
+        found = decode(raw, _slices)
+        devices = found.devices
+        if devices is None or not self._budget.take(devices.node, found.metadata.name):
+            return None
+        return devices
+
+    def _claims_changed(self, items: Mapping[Key, frozenset[Device]], changed: Set[Key]) -> None:
         if _update(self._held, items, changed):
             self._on_change(claimed_gpus(self._held.values(), self._slices.values()))
 
-    def _slices_changed(self, items: Mapping[Key, SliceDevices | None], changed: Set[Key]) -> None:
+    def _slices_changed(self, items: Mapping[Key, SliceDevices], changed: Set[Key]) -> None:
+        self._budget.confirm((devices.node, name) for (_, name), devices in items.items())
         if _update(self._slices, items, changed):
             self._on_change(claimed_gpus(self._held.values(), self._slices.values()))
 
 
-def _update(kept: dict[Key, T], items: Mapping[Key, T | None], changed: Set[Key]) -> bool:
-    """Copy changed items that are not None; return whether anything differs."""
+def _update(kept: dict[Key, T], items: Mapping[Key, T], changed: Set[Key]) -> bool:
+    """Copy changed items; return whether anything differs."""
     differs = False
     for key in changed:
         item, before = items.get(key), kept.pop(key, None)
@@ -112,8 +121,3 @@ def _update(kept: dict[Key, T], items: Mapping[Key, T | None], changed: Set[Key]
 def _read_claim(raw: Raw) -> frozenset[Device] | None:
     """Return the GPUs of a claim; None for all others, so that these are not kept."""
     return decode(raw, _claims).devices or None
-
-
-def _read_slice(raw: Raw) -> SliceDevices | None:
-    """Return the GPUs of a slice; None for those of other devices."""
-    return decode(raw, _slices).devices

@@ -15,23 +15,26 @@ from cluster.device_claims import (
 from cluster.mode import NodeMode
 from cluster.node import Card, Node, uniform_machine
 
-GPU_0, GPU_1 = Device("node-a", "gpu-0"), Device("node-a", "gpu-1")
+GPU_0, GPU_1 = Device("node-a", "node-a", "gpu-0"), Device("node-a", "node-a", "gpu-1")
 
 
-def claim(*results):
+def claim(*results, node=None):
     """Decode a claim with these results: dicts that differ from the usual one."""
     usual = {"driver": "gpu.nvidia.com", "pool": "node-a", "device": "gpu-0", "request": "r"}
     allocation = {"devices": {"results": [{**usual, **one} for one in results]}}
+    if node:
+        fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+        allocation["nodeSelector"] = {"nodeSelectorTerms": [{"matchFields": fields}]}
     raw = json.dumps({"metadata": {}, "spec": {}, "status": {"allocation": allocation}})
     return msgspec.json.decode(raw, type=ClaimObject).devices
 
 
-def device_slice(*devices, driver="gpu.nvidia.com", node="node-a"):
+def device_slice(*devices, driver="gpu.nvidia.com", node="node-a", **pool):
     """Decode a slice with these devices: names, and attributes of type string."""
     spec = {
         "driver": driver,
         "nodeName": node,
-        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+        "pool": {"name": node, "generation": 1, "resourceSliceCount": 1, **pool},
         "devices": [
             {
                 "name": name,
@@ -77,7 +80,7 @@ def test_claim_without_allocation_holds_nothing():
     ids=["plain", "qualified", "MIG device", "none"],
 )
 def test_uuid_of_a_device_is_that_of_its_gpu(attributes, uuid):
-    assert device_slice(("gpu-0", attributes)).uuids == {GPU_0: uuid}
+    assert device_slice(("gpu-0", attributes)).uuids == {"gpu-0": uuid}
 
 
 @pytest.mark.parametrize(
@@ -103,6 +106,56 @@ def test_claimed_gpus_count_once_on_the_node_of_their_slice():
 
 def test_device_without_a_slice_counts_on_the_node_of_its_pool():
     assert claimed_gpus([claim({})], []) == {"node-a": ClaimedGPUs(unknown=frozenset({GPU_0}))}
+
+
+A, B = ("gpu-0", {"uuid": "GPU-a"}), ("gpu-1", {"uuid": "GPU-b"})
+
+
+@pytest.mark.parametrize("generation", [1, 9])
+def test_a_slice_of_another_node_says_nothing_about_devices_of_a_pool(generation):
+    foreign = device_slice(
+        ("gpu-0", {"uuid": "GPU-z"}), node="node-b", name="node-a", generation=generation
+    )
+    both = claim({}, {"device": "gpu-1"}, node="node-a")
+
+    for slices in ([foreign, device_slice(A, B)], [device_slice(A, B), foreign]):
+        assert claimed_gpus([both], slices) == {
+            "node-a": ClaimedGPUs(frozenset({"GPU-a", "GPU-b"}))
+        }
+
+
+def test_the_allocation_of_a_claim_names_the_node():
+    own = device_slice(A, name="gpus")
+
+    assert claimed_gpus([claim({"pool": "gpus"}, node="node-a")], [own]) == {
+        "node-a": ClaimedGPUs(frozenset({"GPU-a"}))
+    }
+
+
+@pytest.mark.parametrize(
+    ("slices", "known"),
+    [
+        ([device_slice(A), device_slice(("gpu-0", {"uuid": "GPU-n"}), generation=2)], "GPU-n"),
+        ([device_slice(("gpu-0", {"uuid": "GPU-n"}), generation=2), device_slice(A)], "GPU-n"),
+        ([device_slice(A, resourceSliceCount=2)], None),
+        ([device_slice(A, resourceSliceCount=2), device_slice(B, resourceSliceCount=2)], "GPU-a"),
+        ([device_slice(A), device_slice(B)], None),
+        ([device_slice(A), device_slice(B, generation=2, resourceSliceCount=2)], None),
+        ([device_slice(A, resourceSliceCount=2), device_slice(A, resourceSliceCount=2)], None),
+    ],
+    ids=[
+        "newer generation",
+        "older generation",
+        "slice missing",
+        "two slices",
+        "too many slices",
+        "slice of newer generation missing",
+        "one name twice",
+    ],
+)
+def test_only_the_newest_complete_slices_of_a_pool_count(slices, known):
+    expected = ClaimedGPUs(frozenset({known})) if known else ClaimedGPUs(unknown={GPU_0})
+    assert claimed_gpus([claim({})], slices) == {"node-a": expected}
 
 
 def our_node(**fields):

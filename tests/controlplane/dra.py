@@ -9,7 +9,7 @@ from cluster import keys
 
 _API = "resource.k8s.io/v1"
 _CLASSES = f"/apis/{_API}/deviceclasses"
-_SLICES = f"/apis/{_API}/resourceslices"
+SLICES = f"/apis/{_API}/resourceslices"
 
 
 @contextmanager
@@ -29,22 +29,45 @@ def gpus_by_claims(
     if resource:
         spec["extendedResourceName"] = resource
     api.create(_CLASSES, {"metadata": {"name": keys.DRA_GPU_DRIVER}, "spec": spec})
-    api.create(_SLICES, _slice(node, uuids))
+    api.create(SLICES, device_slice(node, uuids))
     try:
         yield
     finally:
-        api.delete(f"{_SLICES}/{node}-gpu")
+        api.delete(f"{SLICES}/{node}-gpu")
         api.delete(f"{_CLASSES}/{keys.DRA_GPU_DRIVER}")
 
 
-def _slice(node: str, uuids: Sequence[str]) -> Object:
+def device_slice(
+    node: str,
+    uuids: Sequence[str],
+    *,
+    name: str = "",
+    pool: str = "",
+    generation: int = 1,
+    count: int = 1,
+) -> Object:
+    """Return a ResourceSlice of the driver.
+
+    Args:
+        node: The node that it names.
+        uuids: Of its GPUs, which are devices from `gpu-0` on.
+        name: Its own; empty: by the node.
+        pool: Its pool; empty: that of the node.
+        generation: Of the pool.
+        count: Slices of the pool in this generation, as this one says.
+    """
     devices = [
         {"name": f"gpu-{i}", "attributes": {"type": {"string": "gpu"}, "uuid": {"string": uuid}}}
         for i, uuid in enumerate(uuids)
     ]
-    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": keys.DRA_GPU_DRIVER, "nodeName": node, "pool": pool, "devices": devices}
-    return {"metadata": {"name": f"{node}-gpu"}, "spec": spec}
+    its = {"name": pool or node, "generation": generation, "resourceSliceCount": count}
+    spec = {"driver": keys.DRA_GPU_DRIVER, "nodeName": node, "pool": its, "devices": devices}
+    return {
+        "apiVersion": _API,
+        "kind": "ResourceSlice",
+        "metadata": {"name": name or f"{node}-gpu"},
+        "spec": spec,
+    }
 
 
 def claims_of(namespace: str) -> str:

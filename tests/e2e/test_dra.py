@@ -1,23 +1,37 @@
 """GPUs that the stock scheduler gives to resource claims, on nodes of Linkwise."""
 
+import json
 from dataclasses import replace
+from random import Random
 
 import pytest
-from controlplane.dra import claiming, claims_of, delete_claims, gpus_by_claims, make_claim
+from controlplane.dra import (
+    SLICES,
+    claiming,
+    claims_of,
+    delete_claims,
+    device_slice,
+    gpus_by_claims,
+    make_claim,
+)
 from controlplane.gangs import delete_pods, make_gang, wait_for_phase, wait_until_placed, where
 from controlplane.pods import gates
 from controlplane.process import wait_until
+from controlplane.soak import often
 
 from cluster import keys
 from cluster.topology_configmap import PublishedTopology, write_published
 from topology import catalogue
 from topology.table import table_of
 
-NODE, COUNTED = "gpu-0", "counted"
+NODE, COUNTED, HOSTILE = "gpu-0", "counted", "hostile"
 MACHINE = replace(
     catalogue.entry("dgx1-v100").machine,
     uuids=tuple(f"GPU-0000000{i}-1111-2222-3333-444444444444" for i in range(8)),
 )
+SLICED = often(8, 200)
+"""Slices that a hostile node publishes."""
+ON_NODE = {keys.HOSTNAME: NODE}
 PATIENCE = 120
 
 
@@ -60,8 +74,12 @@ def claimed(pods):
 
 def closed(placing):
     """Return the indices of the GPUs on which no pod of Linkwise is placed."""
-    (node,) = placing.look("/v1/nodes")["nodes"]
-    return {gpu["i"] for gpu in node["gpus"] if gpu["cordoned"]}
+    return {gpu["i"] for gpu in seen(placing, NODE)["gpus"] if gpu["cordoned"]}
+
+
+def seen(placing, name):
+    """Return a node as the scorer sees it."""
+    return next(node for node in placing.look("/v1/nodes")["nodes"] if node["name"] == name)
 
 
 @pytest.mark.usefixtures("by_claims")
@@ -101,6 +119,56 @@ def test_gpus_behind_an_extended_resource_of_dra_are_not_free_either(pods, placi
 
 
 @pytest.fixture
+def hostile(plane, nodes, pods):
+    """Publishes slices of another node, with the rights of its kubelet; removes them at the end."""
+    nodes({"name": HOSTILE, "machine": "dgx1-v100", "cpu": 96, "memory": "768Gi"})
+    who = (f"--as=system:node:{HOSTILE}", "--as-group=system:nodes", "--as-group=system:masters")
+
+    def publish(body):
+        said = plane.kubectl("create", *who, "--filename=-", stdin=json.dumps(body))
+        assert said.returncode == 0, said.stderr
+
+    del pods
+    yield publish
+    plane.api.delete(SLICES, fieldSelector=f"spec.nodeName={HOSTILE}")
+
+
+def a_hostile_slice(number):
+    """Return a slice of a node that says something about the pool of another node."""
+    random = Random(number)  # noqa: S311 - a slice of tests.
+    uuids = random.sample(MACHINE.uuids, random.choice((1, 8)))
+    return device_slice(
+        HOSTILE,
+        random.choice((uuids, [f"GPU-{number}"] * len(uuids), [""])),
+        name=f"{HOSTILE}-{number}",
+        pool=NODE,
+        generation=random.choice((1, 2, 10 + number)),
+        count=random.choice((1, 2)),
+    )
+
+
+@pytest.mark.usefixtures("by_claims")
+def test_slices_of_another_node_free_no_gpu_and_close_no_node(plane, pods, placing, hostile):
+    make_claim(plane.api, pods.namespace, "notebook", 2)
+    pods.create(name="notebook", spec={**claiming("notebook"), "nodeSelector": ON_NODE})
+    wait_until(lambda: pods.all()["notebook"]["spec"].get("nodeName") == NODE, "bound", PATIENCE)
+    held = claimed(pods)
+    wait_until(lambda: closed(placing) == held, "they are known", PATIENCE)
+
+    states = set()
+    for number in range(SLICED):
+        hostile(a_hostile_slice(number))
+        states.add(frozenset(closed(placing)))
+
+    make_gang(pods, "large", 7, 1, spec={"nodeSelector": ON_NODE})
+    wait_for_phase(pods, "large", "Waiting", "6 of 7")
+    assert states == {frozenset(held)}
+    make_gang(pods, "small", 6, 1, spec={"nodeSelector": ON_NODE})
+    members = wait_until_placed(pods, "small", 6)
+    assert {index for gpus in members.values() for _, index in gpus} == set(range(8)) - held
+
+
+@pytest.fixture
 def counted(plane, nodes, pods, placing):
     """A node of NVIDIA's plugin, whose GPUs are devices of NVIDIA's driver, too."""
     del placing
@@ -112,8 +180,7 @@ def counted(plane, nodes, pods, placing):
 
 
 def free_on(placing, name):
-    (node,) = (node for node in placing.look("/v1/nodes")["nodes"] if node["name"] == name)
-    return node["gpus_free"]
+    return seen(placing, name)["gpus_free"]
 
 
 @pytest.mark.usefixtures("counted")

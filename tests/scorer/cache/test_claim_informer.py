@@ -9,9 +9,10 @@ from waiting import until
 from cluster.device_claims import ClaimedGPUs
 from runtime.kube.client import Kube
 from scorer.cache.claim_informer import ClaimInformer
+from scorer.cache.slice_budget import SLICES_MAX
 
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims/notebook"
-SLICE = "/apis/resource.k8s.io/v1/resourceslices/gpu-0-gpu"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 DRIVER = "gpu.nvidia.com"
 
 
@@ -21,13 +22,13 @@ def hold(cluster, device="gpu-3", path=CLAIM):
     cluster.put(path, {"metadata": {}, "spec": {}, "status": status})
 
 
-def publish(cluster):
+def publish(cluster, node="gpu-0", name="gpu-0-gpu"):
     """Publish the GPUs of a node as devices."""
     devices = [
         {"name": f"gpu-{i}", "attributes": {"uuid": {"string": f"GPU-{i}"}}} for i in range(8)
     ]
-    spec = {"driver": DRIVER, "nodeName": "gpu-0", "pool": {"name": "gpu-0"}, "devices": devices}
-    cluster.put(SLICE, {"metadata": {}, "spec": spec})
+    spec = {"driver": DRIVER, "nodeName": node, "pool": {"name": node}, "devices": devices}
+    cluster.put(f"{SLICES}/{name}", {"metadata": {}, "spec": spec})
 
 
 @asynccontextmanager
@@ -64,8 +65,29 @@ async def test_claims_without_gpus_cause_no_change():
                 cluster.put(f"{CLAIM}-{number}", {"metadata": {}, "spec": {}})
             hold(cluster)
             await until(lambda: len(seen) > before)
-            assert len(informer.claims.items) == 4
             assert len(seen) == before + 1
+            # Tenants can create any number of them.
+            assert list(informer.claims.items) == [("team", "notebook")]
+
+
+async def test_few_slices_of_a_node_are_kept():
+    seen = []
+    async with Cluster() as cluster:
+        cluster.serves_claims = True
+        publish(cluster)
+        for number in range(SLICES_MAX):
+            publish(cluster, "hostile", f"hostile-{number}")
+        async with informing(cluster, seen) as informer:
+            for number in range(SLICES_MAX, 2 * SLICES_MAX):
+                publish(cluster, "hostile", f"hostile-{number}")
+            hold(cluster)
+            await until(lambda: seen[-1] == {"gpu-0": ClaimedGPUs(frozenset({"GPU-3"}))})
+            await until(lambda: len(informer.slices.items) == SLICES_MAX + 1)
+            cluster.remove(f"{SLICES}/hostile-0")
+            await until(lambda: len(informer.slices.items) == SLICES_MAX)
+            publish(cluster, "hostile", "hostile-1000")
+            await until(lambda: ("", "hostile-1000") in informer.slices.items)
+            assert len(informer.slices.items) == SLICES_MAX + 1
 
 
 async def test_a_leader_places_nothing_on_gpus_of_claims():
