@@ -3,11 +3,20 @@
 from collections.abc import Iterator
 
 from cluster.container_request import all_containers
-from cluster.keys import HAMI_RESOURCES, HAMI_SCHEDULER, MIG_PREFIX
-from cluster.pod import PodSpec
+from cluster.keys import (
+    AMD_PREFIX,
+    HAMI_RESOURCES,
+    HAMI_SCHEDULER,
+    MIG_PREFIX,
+    NVIDIA_PREFIX,
+    RESOURCES,
+)
+from cluster.pod import NewContainer, NewPodSpec, PodSpec
 from cluster.quantity import is_zero
 from cluster.request import Family
 
+_VENDORS = (NVIDIA_PREFIX, AMD_PREFIX)
+"""Prefixes of resources by which containers get GPUs."""
 _MAX_NAMES = 3
 """Maximum number of resources in a message."""
 
@@ -31,6 +40,27 @@ def gpus_of_others(spec: PodSpec, family: Family | None) -> str | None:
     if mig := [one for one in named if one.startswith(MIG_PREFIX)]:
         return f"MIG devices ({_few(mig)})"
     return "devices by a claim (DRA, spec.resourceClaims)" if spec.resource_claims else None
+
+
+def uses_other_devices(spec: NewPodSpec) -> bool:
+    """Return whether another system gives devices to any container of a pod."""
+    return bool(spec.resource_claims) or any(map(has_other_devices, all_containers(spec)))
+
+
+def has_other_devices(container: NewContainer) -> bool:
+    """Return whether another system gives devices to a container.
+
+    By a DRA claim or a resource of AMD, HAMi or NVIDIA, such as a MIG device or a name that an
+    administrator chose for some GPUs of NVIDIA's plugin.
+    """
+    resources = container.resources
+    if resources is None:
+        return False
+    return bool(resources.claims) or any(
+        name.startswith(_VENDORS) and name not in RESOURCES and not is_zero(amount)
+        for amounts in (resources.limits, resources.requests)
+        for name, amount in (amounts or {}).items()
+    )
 
 
 def _resources(spec: PodSpec) -> Iterator[str]:

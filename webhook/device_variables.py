@@ -26,7 +26,8 @@ from cluster.keys import (
     VISIBLE_DEVICES,
     VISIBLE_DEVICES_OF,
 )
-from cluster.pod import Env, NewPod
+from cluster.other_systems import has_other_devices, uses_other_devices
+from cluster.pod import Env, NewContainer, NewPod
 from cluster.request import ContainerRequest, Family, Request
 from policy.document import Policy
 from webhook.patch import Operation, append, extend, pre_encoded
@@ -113,7 +114,9 @@ def set_visible_devices(
 ) -> PatchSet:
     """Return the operations that set the variables of all containers, and their findings.
 
-    Variables with GPUs are set only where Linkwise chooses them: NVIDIA's plugin sets its own.
+    Variables with GPUs are set only where Linkwise chooses them: NVIDIA's plugin sets its own. A
+    variable without GPUs would override that of another system, so it is not set beside devices
+    of others.
 
     Args:
         pod: The pod.
@@ -126,7 +129,10 @@ def set_visible_devices(
         (requested.init, requested.index): requested for requested in request.containers
     }
     for init, index, container in indexed_containers(pod.spec):
-        variables = _variables(requested_by.get((init, index)), request, rules, replicas)
+        requested = requested_by.get((init, index))
+        if requested is None and _has_others(pod, container, request):
+            continue
+        variables = _variables(requested, request, rules, replicas)
         _write(f"{container_pointer(init, index)}/env", container.env, variables, changes)
     if changes.findings and rules.visible_devices == "deny":
         changes.findings = [_denied(finding) for finding in changes.findings]
@@ -137,12 +143,22 @@ def hide_devices(pod: NewPod) -> PatchSet:
     """Return the operations that hide all GPUs from a gang's pod without a GPU request.
 
     Otherwise it would see those that its image names. A variable of the pod is kept here, and
-    handled by `unrequested_devices`.
+    handled by `unrequested_devices`. A pod with devices of another system gets none.
     """
     changes = PatchSet()
+    if uses_other_devices(pod.spec):
+        return changes
     for init, index, container in indexed_containers(pod.spec):
         _write(f"{container_pointer(init, index)}/env", container.env, [_LAUNCHER], changes)
     return changes
+
+
+def _has_others(pod: NewPod, container: NewContainer, request: Request) -> bool:
+    """Return whether a container without a request may get devices of another system.
+
+    Where Linkwise chooses GPUs, the other containers of the pod still see none.
+    """
+    return has_other_devices(container) or (request.by_count and uses_other_devices(pod.spec))
 
 
 def _variables(

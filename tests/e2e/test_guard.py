@@ -44,6 +44,7 @@ def ephemeral(**given):
 
 
 ALL = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
+NULL = {"name": "null", "hostPath": {"path": "/dev/null"}}
 VOID = {"name": keys.ENV_VISIBLE_DEVICES, "value": NO_GPU}
 
 
@@ -238,11 +239,11 @@ def test_of_very_many_ephemeral_containers_or_variables_none_is_added(plane, pod
                 f"{pods}/plain/ephemeralcontainers", change, "strategic"
             )
         )
-        assert "a pod may have 256 ephemeral containers, each with 1024 variables" in said
+        assert "256 ephemeral containers, each with 1024 variables and mounts" in said
 
 
 def test_an_ephemeral_container_of_another_pod_may_be_any_but_one_that_chooses_gpus(plane, pods):
-    plane.api.create(pods, pod("plain"))
+    plane.api.create(pods, pod("plain", volumes=[NULL]))
     path = f"{pods}/plain/ephemeralcontainers"
 
     def add(name, **given):
@@ -250,8 +251,14 @@ def test_an_ephemeral_container_of_another_pod_may_be_any_but_one_that_chooses_g
         return refusal(lambda: plane.api.patch(path, change, "strategic"))
 
     assert "sees no GPU" in add("chooses", env=[ALL])
+    for name in (keys.ENV_IMEX_CHANNELS, keys.ENV_MIG_CONFIG, keys.ENV_MIG_MONITOR):
+        assert "sees no GPU" in add("chooses", env=[{"name": name, "value": "0"}])
+    for mounted in (f"{keys.DEVICE_MOUNTS}/all", f"{keys.DEVICE_MOUNTS[1:]}/imex/0"):
+        mount = {"name": "null", "mountPath": mounted}
+        assert "sees no GPU" in add("chooses", env=[VOID], volumeMounts=[mount])
     assert add("plain") == ""
-    assert add("void", env=[VOID]) == ""
+    other = {"name": "null", "mountPath": "/any"}
+    assert add("void", env=[VOID], volumeMounts=[other]) == ""
 
 
 # ---- Long lists. An API server's time for `exists` goes by the square of their length.

@@ -110,6 +110,82 @@ def test_finding_has_the_field_of_the_variable(policy, severity, verdict):
     assert outcome.verdict is verdict
 
 
+OTHERS = [keys.ENV_IMEX_CHANNELS, keys.ENV_MIG_CONFIG, keys.ENV_MIG_MONITOR]
+MOUNT = {"name": "devices", "mountPath": f"{keys.DEVICE_MOUNTS}/all"}
+LIMITS = [
+    pytest.param(None, id="no GPUs"),
+    pytest.param({keys.GPU_WHOLE: 1}, id="chosen by Linkwise"),
+    pytest.param({keys.GPU_MEM: 4}, id="share"),
+    pytest.param({keys.NVIDIA_GPU: 1}, id="chosen by the plugin"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "limits"),
+    [
+        pytest.param(name, limits.values[0], id=f"{name} {limits.id}")
+        for name in OTHERS
+        for limits in LIMITS
+        # Device plugins that are not privileged have the other one.
+        if limits.values[0] or name != keys.ENV_MIG_MONITOR
+    ],
+)
+def test_variables_of_imex_channels_and_mig_are_removed(name, limits):
+    env = env_after([variable("0", name), variable("1", "A"), variable(ELSEWHERE, name)], limits)
+
+    assert env[0] == variable("1", "A")
+    assert name not in {each["name"] for each in env}
+
+
+def test_device_plugin_keeps_its_variable_of_mig():
+    env = [variable("all", keys.ENV_MIG_MONITOR), variable("all")]
+    assert env_after(env) == [env[0], variable("void")]
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/var/run/nvidia-container-devices/all",
+        "var/run/nvidia-container-devices/all",
+        "//var//run/./x/../nvidia-container-devices/cdi/nvidia.com/gpu/all",
+        "/var/run/nvidia-container-devices/imex/0",
+        "/var/run/nvidia-container-devicesall",
+    ],
+)
+def test_mount_that_names_a_device_is_removed(path, limits):
+    data = {"name": "data", "mountPath": "/var/run/nvidia"}
+    mounts = [{"name": "devices", "mountPath": path}, data, MOUNT]
+    asking = a_container(limits, volumeMounts=mounts)
+    pod = a_pod(containers=[asking], initContainers=[a_container(volumeMounts=[MOUNT])])
+
+    after = admitted(pod)["spec"]
+
+    assert after["containers"][0]["volumeMounts"] == [data]
+    assert after["initContainers"][0]["volumeMounts"] == []
+
+
+def test_privileged_container_keeps_its_mounts_and_variables():
+    env = [variable("0", name) for name in OTHERS]
+    one = a_container(env=env, volumeMounts=[MOUNT], **PRIVILEGED)
+
+    assert outcome_of(a_pod(containers=[one])).patch == ()
+
+
+@pytest.mark.parametrize("limits", LIMITS)
+def test_mount_that_names_a_device_is_refused_or_allowed_by_the_policy(limits):
+    pod = a_pod(containers=[a_container(limits, volumeMounts=[MOUNT])])
+
+    outcome = outcome_of(pod, a_snapshot("environment: refuse"))
+
+    (finding,) = (one for one in outcome.findings if one.code is Code.ENVIRONMENT)
+    assert (finding.severity, outcome.verdict) == (Severity.ERROR, Verdict.DENIED)
+    assert finding.field == "spec.containers[0].volumeMounts[0].mountPath"
+    assert finding.value == MOUNT["mountPath"]
+    allowed = outcome_of(pod, a_snapshot("environment: allow"))
+    assert Code.ENVIRONMENT not in codes(allowed)
+
+
 def test_visible_devices_policy_applies_where_linkwise_chooses():
     pod = a_pod(containers=[a_container({keys.GPU_WHOLE: 1}, env=[variable("all")])])
 

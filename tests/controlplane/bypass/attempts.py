@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from random import Random
 
 from controlplane.api import Api, ApiError
-from controlplane.bypass.hostile_pod import IMAGE, Json, a_pod, annotations, variables
+from controlplane.bypass.hostile_pod import (
+    IMAGE,
+    Json,
+    a_pod,
+    annotations,
+    mounts,
+    variables,
+)
 from controlplane.bypass.spelling import encode, quantity
 
 from cluster import keys
@@ -121,6 +128,8 @@ class Tenant:
         container: Json = {"name": f"debug-{self.random.randrange(10**6)}", "image": IMAGE}
         if self.random.random() < 0.7:
             container["env"] = variables(self.random)
+        if self.random.random() < 0.2:
+            container["volumeMounts"] = mounts(self.random)
         if self.random.random() < 0.2:
             amount = quantity(1, self.random)
             container["resources"] = {"limits": {keys.GPU_WHOLE: amount}}

@@ -26,8 +26,15 @@ _VARIABLES = (
     *((keys.ENV_VISIBLE_DEVICES,) * 6),
     *(keys.ENV_CGPU_OFF, keys.ENV_MPS_THREADS, keys.ENV_MPS_MEMORY),
     *(keys.MEM_CONTAINER, keys.MEM_IDX, keys.MEM_POD, keys.MEM_DEV, "A"),
+    *(keys.ENV_IMEX_CHANNELS, keys.ENV_MIG_CONFIG, keys.ENV_MIG_MONITOR),
 )
 _VALUES = ("all", "0,1,2,3,4,5,6,7", "0", "$(A)", "void", "none", "", "void ", "100", "true", "16")
+_NULL = {"name": "null", "hostPath": {"path": "/dev/null"}}
+_MOUNTED = (
+    *(f"{keys.DEVICE_MOUNTS}/all", f"{keys.DEVICE_MOUNTS}/imex/0", f"{keys.DEVICE_MOUNTS}/cdi/a=b"),
+    *(f"/{keys.DEVICE_MOUNTS}/0", f"{keys.DEVICE_MOUNTS[1:]}/1", f"/a/..{keys.DEVICE_MOUNTS}//2"),
+    *("/var/./run/a/../nvidia-container-devices/3", "/run/nvidia-container-devices/4", "/any"),
+)
 ANNOTATIONS = (
     *(keys.VISIBLE_DEVICES, f"{keys.VISIBLE_DEVICES_OF}main", f"{keys.VISIBLE_DEVICES_OF}other"),
     *(keys.ALLOCATION, keys.TERM, keys.ISOLATION, keys.GANG),
@@ -50,6 +57,7 @@ def a_pod(name: str, nodes: tuple[str, ...], random: Random) -> Json:
     if _rarely(random):
         metadata["annotations"] = annotations(random)
     spec: Json = {"containers": [_container("main", random)], "terminationGracePeriodSeconds": 0}
+    spec["volumes"] = [_NULL]
     if random.random() < 0.4:
         spec["containers"].append(_container("other", random))
     if random.random() < 0.3:
@@ -94,6 +102,12 @@ def annotations(random: Random) -> dict[str, str]:
     }
 
 
+def mounts(random: Random) -> list[Json]:
+    """Return mounts of a container, most of which name devices."""
+    paths = random.sample(_MOUNTED, random.choice((1, 1, 2)))
+    return [{"name": _NULL["name"], "mountPath": path} for path in paths]
+
+
 def variables(random: Random) -> list[Json]:
     """Return variables of a container, with values or sources."""
     return [_variable(random) for _ in range(random.choice((1, 1, 2, 3)))]
@@ -122,6 +136,8 @@ def _container(name: str, random: Random) -> Json:
             made["resources"]["requests"] = _amounts(random)
     if random.random() < 0.4:
         made["env"] = variables(random)
+    if _rarely(random):
+        made["volumeMounts"] = mounts(random)
     if _rarely(random):
         made["envFrom"] = [{"prefix": "NVIDIA_", "configMapRef": {"name": "a", "optional": True}}]
     return made

@@ -31,6 +31,8 @@ _OFFERED = {
 }
 """Resources by mode. A kubelet rejects a pod that requests others, and kwok runs it."""
 _NO_GPU = ("", "void", "none")
+_DEVICE_VARIABLES = (keys.ENV_IMEX_CHANNELS, keys.ENV_MIG_CONFIG)
+"""Variables by which NVIDIA's runtime gives a container more than GPUs."""
 _CDI = (keys.CDI_ANNOTATION_PREFIX, keys.NVIDIA_CDI_DOMAIN)
 _SHARE_ANNOTATIONS = (keys.MEM_IDX, keys.MEM_POD, keys.MEM_DEV)
 _ENDED = ("Succeeded", "Failed")
@@ -109,6 +111,7 @@ class Judge:
         if self.reviewed:
             yield from _annotation_problems(pod, placed, record)
             yield from _container_problems(pod, placed, record)
+            yield from _device_problems(spec, any(requested.values()))
 
     def _gives(self, node: str, requested: dict[str, int]) -> bool:
         """Return whether a node whose GPUs Linkwise gives out offers any requested resource."""
@@ -194,6 +197,35 @@ def _container_problems(pod: Json, placed: bool, record: Json | None) -> Iterato
         is_void = variable is not None and _literal(variable) == "void"
         if not is_void and (placed or variable is not None):
             yield f"ephemeral container {one['name']} sees {variable}"
+
+
+def _device_problems(spec: Json, with_gpus: bool) -> Iterator[str]:
+    """Yield by what else containers would get devices from NVIDIA's runtime.
+
+    Args:
+        spec: Spec of a pod.
+        with_gpus: It requests GPUs. A pod without may read the MIG configuration of all.
+    """
+    names = (*_DEVICE_VARIABLES, *((keys.ENV_MIG_MONITOR,) if with_gpus else ()))
+    lists = ("containers", "initContainers", "ephemeralContainers")
+    for one in (container for name in lists for container in spec.get(name, [])):
+        for variable in (_variable(one, name) for name in names):
+            if variable is not None and _literal(variable) not in _NO_GPU:
+                yield f"container {one['name']} gets what {variable} says"
+        for mount in one.get("volumeMounts", []):
+            if _names_device(mount["mountPath"]):
+                yield f"container {one['name']} gets what is mounted at {mount['mountPath']}"
+
+
+def _names_device(path: str) -> bool:
+    """Return whether a path is below the folder whose files name devices."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            parts = parts[:-1]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(["", *parts]).startswith(keys.DEVICE_MOUNTS)
 
 
 def _devices_problem(pod: Json, container: Json, placed: bool, record: Json | None) -> str:

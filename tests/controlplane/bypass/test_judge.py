@@ -58,6 +58,10 @@ def excluding(mode):
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
+def mounting(path, *env):
+    return {**container({}, *env), "volumeMounts": [{"name": "null", "mountPath": path}]}
+
+
 NVIDIA = {keys.NVIDIA_GPU: "2"}
 COUNTED = {keys.ALLOCATION: json.dumps({"node": "plain", "gpus": None, "count": 2})}
 
@@ -79,6 +83,11 @@ COUNTED = {keys.ALLOCATION: json.dumps({"node": "plain", "gpus": None, "count": 
         pytest.param(pod(container(NVIDIA), node="share"), id="not offered by the node"),
         pytest.param(pod(container(NVIDIA), annotations=COUNTED, node="plain"), id="by count"),
         pytest.param(debugged(variable("void"), annotations=PLACED), id="debugged, with GPUs"),
+        pytest.param(pod(mounting("/run/nvidia-container-devices/0")), id="another folder"),
+        pytest.param(
+            pod(container({}, variable("all", keys.ENV_MIG_MONITOR))), id="MIG is read without GPUs"
+        ),
+        pytest.param(pod(container({}, variable("", keys.ENV_IMEX_CHANNELS))), id="no channel"),
     ],
 )
 def test_pod_with_what_it_requests_is_fine(fine):
@@ -126,6 +135,17 @@ def test_pod_with_what_it_requests_is_fine(fine):
             pod(container(PART, OURS, variable("3", keys.MEM_IDX)), annotations=SHARED),
             "says itself",
         ),
+        (pod(container({}, variable("0", keys.ENV_IMEX_CHANNELS))), "gets what"),
+        (pod(container({}, variable("all", keys.ENV_MIG_CONFIG))), "gets what"),
+        (
+            pod(container(WHOLE, OURS, variable("all", keys.ENV_MIG_MONITOR))),
+            "gets what",
+        ),
+        (pod(container(), initContainers=[mounting(f"{keys.DEVICE_MOUNTS}/all")]), "is mounted at"),
+        (pod(mounting(f"//a/..{keys.DEVICE_MOUNTS}/./imex/0")), "is mounted at"),
+        (pod(mounting(f"{keys.DEVICE_MOUNTS[1:]}/0")), "is mounted at"),
+        (pod(container(), ephemeralContainers=[mounting(keys.DEVICE_MOUNTS)]), "is mounted at"),
+        (debugged(variable("0", keys.ENV_IMEX_CHANNELS)), "gets what"),
         (debugged(variable("all")), "ephemeral container debug"),
         (debugged(annotations=PLACED), "ephemeral container debug"),
     ],
