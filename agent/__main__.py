@@ -8,20 +8,21 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from agent.audit.proc import running_pods
 from agent.binding.binder import Binder
 from agent.binding.errors import BindError
 from agent.binding.holder import Holders
+from agent.binding.last_holders import LastHolders
 from agent.binding.node_spec import NodeSpec, Toolkit
 from agent.driver.health import GPUHealth
-from agent.driver.library import CUDA, NAME, find_library
-from agent.driver.nvml import Driver
-from agent.driver.reading import DriverError, DriverReading, DriverReplacedError, GPUDriver
-from agent.driver.smi import TextDriver
-from agent.host_command import host_command
+from agent.driver.library import CUDA
+from agent.driver.node_driver import NodeDriver
+from agent.driver.reading import DriverReading, DriverReplacedError, GPUDriver
 from agent.kubelet.pod_resources import PodResources
 from agent.metrics import Metrics
 from agent.mps.daemon import ControlDaemon, DaemonSettings
@@ -34,13 +35,15 @@ from agent.plugin.registration import DevicePlugins
 from agent.process_audit import ProcessAudit
 from agent.publish.publisher import Publisher
 from agent.settings import Settings, read_settings
+from agent.watchdog import KernelTimer
 from cluster.keys import AGENT
 from cluster.pod import Pod
 from cluster.record import GPUShare
-from runtime.http.probes import probe_routes
+from runtime.http.probes import PROBE_LIMITS, probe_routes
 from runtime.http.server import serve
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
+from runtime.process.backoff import Backoff
 from runtime.process.clock import monotonic, wall
 from runtime.process.lifecycle import run_until, start, tune_gc
 from runtime.process.metrics import measure_loop_lag, new_registry
@@ -49,13 +52,16 @@ _CHECKPOINT = "kubelet_internal_checkpoint"
 _SPEC = Path("/run/linkwise/nvidia.yaml")
 """On the node: what `nvidia-ctk` generates where no CDI specification fits."""
 
+_SPEC_RETRY = 2, 600
+"""First and longest delay after `nvidia-ctk` has failed [s]."""
+
 _log = structlog.get_logger()
 
 
 def main() -> int:
     """Run until a termination signal; return 2 where the environment is invalid."""
     try:
-        return start(read_settings, run)
+        return start(read_settings, partial(run, set_timer=KernelTimer().set))
     except ExceptionGroup as errors:
         if errors.subgroup(DriverReplacedError) is None:
             raise
@@ -63,12 +69,22 @@ def main() -> int:
         return 1
 
 
-async def run(settings: Settings, stop: asyncio.Event) -> None:
-    """Run the agent, and serve probes and metrics, until `stop` is set."""
+async def run(
+    settings: Settings,
+    stop: asyncio.Event,
+    set_timer: Callable[[float], None] = lambda _seconds: None,
+) -> None:
+    """Run the agent, and serve probes and metrics, until `stop` is set.
+
+    Args:
+        settings: Of this process.
+        stop: Ends it.
+        set_timer: Sets the timer that ends this process unless it is set again.
+    """
     registry = new_registry()
     measure_loop_lag(registry)
     metrics = Metrics(registry, settings.node)
-    driver = _driver(settings)
+    driver = NodeDriver(settings.paths.host_root, settings.paths.sys)
     loop = asyncio.get_running_loop()
 
     def wake(*_change: object) -> None:
@@ -79,24 +95,9 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         services = _services(settings, kube, driver, health, metrics, wake)
         agent = NodeAgent(settings.node, settings.paths, health, services)
         routes = probe_routes(registry, {"node": lambda: agent.not_ready})
-        async with serve(routes, host=settings.host, port=settings.probe_port):
+        async with serve(routes, host=settings.host, port=settings.probe_port, limits=PROBE_LIMITS):
             tune_gc()
-            await run_until(stop, agent.run())
-
-
-def _driver(settings: Settings) -> GPUDriver:
-    """Return the driver by NVML, or by `nvidia-smi` where its library cannot be loaded."""
-    root = settings.paths.host_root
-    try:
-        return Driver(_library(root, NAME), sys=settings.paths.sys)
-    except DriverError as error:
-        _log.warning("NVML cannot be loaded: nvidia-smi is used", err=str(error))
-        return TextDriver(host_command(root, ["nvidia-smi"]))
-
-
-def _library(root: Path, name: str) -> Path | None:
-    """Return the path of a library of the driver; None: the dynamic linker finds it."""
-    return None if root == Path("/") else find_library(root, name)
+            await run_until(stop, agent.run(set_timer))
 
 
 def _services(
@@ -111,10 +112,11 @@ def _services(
     events = EventRecorder(kube, AGENT, settings.node, wall)
     pod_resources = PodResources(paths.pod_resources)
     # The folder for our files is the node's `/var/run/cdi`, which is often a link below its root.
-    node_spec = NodeSpec((*paths.nvidia_cdi, paths.cdi), Toolkit(paths.host_root, _SPEC))
+    backoff = Backoff(*_SPEC_RETRY, wake)
+    node_spec = NodeSpec((*paths.nvidia_cdi, paths.cdi), Toolkit(paths.host_root, _SPEC), backoff)
     mps = MPSShares(
         ControlDaemon(DaemonSettings(paths.host_root), wake),
-        Prober(str(_library(paths.host_root, CUDA) or CUDA), paths.host_root),
+        Prober(CUDA, paths.host_root),
     )
 
     def reading() -> DriverReading:
@@ -122,7 +124,8 @@ def _services(
             raise BindError(f"the GPUs were not read yet: {health.error}; the kubelet tries again")
         return health.reading
 
-    holders = Holders(settings.node, pod_resources, paths.device_plugins / _CHECKPOINT, kube)
+    last = LastHolders(partial(running_pods, proc=paths.proc))
+    holders = Holders(settings.node, pod_resources, paths.device_plugins / _CHECKPOINT, kube, last)
 
     async def edits(pod: Pod, container: str, gpus: tuple[GPUShare, ...]) -> ClientEdits:
         return await mps.edits(pod, container, gpus, binder.bindings)
@@ -130,9 +133,9 @@ def _services(
     binder = Binder(holders, events, reading, node_spec, paths.cdi, extra_edits=edits)
     return Services(
         kube=kube,
-        pod_resources=pod_resources,
         node_spec=node_spec,
         binder=binder,
+        holders=holders,
         plugins=DevicePlugins(paths.device_plugins, _MeasuredBinder(binder, metrics, wake)),
         publisher=Publisher(kube, settings.node),
         events=NodeEvents(events, settings.node, wall),

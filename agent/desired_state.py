@@ -30,6 +30,8 @@ from topology.machine import Machine
 
 ContainerKey = tuple[str, str, str]
 """Namespace, pod and container."""
+UNUSED = "none"
+"""In place of a mode that is in use."""
 _NAMED = 5
 """Containers that a message names."""
 
@@ -62,6 +64,9 @@ class Observation:
     """The same GPUs with their links."""
     allocated: tuple[ContainerDevices, ...]
     """Devices of all containers, as the kubelet lists them."""
+    unlisted: tuple[ContainerDevices, ...]
+    """Devices of containers by other books; only the UID of the pod is known if there is no
+    namespace. After a restart of the kubelet, it lists nothing for a moment."""
     bound: Mapping[ContainerKey, Collection[int]]
     """GPU indices of the containers that were bound."""
     mode: NodeMode | None
@@ -76,6 +81,8 @@ class DesiredState:
 
     mode: NodeMode
     """The mode in effect, which stays while a container has devices of it."""
+    mode_in_use: str
+    """The same while a container has devices of it, else `UNUSED`."""
     slots: Mapping[Offer, frozenset[str]]
     """Unhealthy slots of each resource."""
     problems: tuple[Problem, ...]
@@ -84,7 +91,8 @@ class DesiredState:
 def desired_state(seen: Observation) -> DesiredState:
     """Return what a node should offer."""
     unusable = unusable_gpus(seen.reading.gpus)
-    labels, problems = _labels_in_effect(seen)
+    in_use = _in_use(seen)
+    labels, problems = _labels_in_effect(seen, in_use)
     offered = _offered(seen, labels, problems)
     slots = {
         offer: unhealthy_slots(offer, unusable, holders(offer.resource, seen.allocated, seen.bound))
@@ -94,12 +102,20 @@ def desired_state(seen: Observation) -> DesiredState:
         if gpu.fault:
             message = f"GPU {gpu.i} ({gpu.uuid}): {gpu.fault}"
             problems.append(Problem(ProblemReason.GPU_UNHEALTHY, message))
-    return DesiredState(read_mode(labels)[0], slots, tuple(problems))
+    mode = read_mode(labels)[0]
+    return DesiredState(mode, mode.value if in_use else UNUSED, slots, tuple(problems))
 
 
-def _labels_in_effect(seen: Observation) -> tuple[Mapping[str, str], list[Problem]]:
+def _in_use(seen: Observation) -> list[ContainerDevices]:
+    """Return the devices that containers have of the agent's resources, by all books."""
+    parts = (*seen.allocated, *seen.unlisted)
+    return [part for part in parts if part.resource in RESOURCES and _has_slots(part)]
+
+
+def _labels_in_effect(
+    seen: Observation, in_use: Collection[ContainerDevices]
+) -> tuple[Mapping[str, str], list[Problem]]:
     """Return the labels of the node, with the mode before where it is still in use."""
-    in_use = [part for part in seen.allocated if part.resource in RESOURCES and _has_slots(part)]
     if not in_use:
         return seen.labels, []
     wanted = offers(seen.labels, seen.machine, seen.reading.gpus)
@@ -111,7 +127,8 @@ def _labels_in_effect(seen: Observation) -> tuple[Mapping[str, str], list[Proble
         return seen.labels, []
     message = (
         f"mode {read_mode(seen.labels)[0]} waits: {', '.join(sorted(resources))} of mode "
-        f"{read_mode(kept)[0]} is in use by {_names(in_use)}; end these pods"
+        f"{read_mode(kept)[0]} is in use by {_names(in_use)}; end these pods, or set the label "
+        f"{NODE_MODE} back: a kubelet that restarts ends pods that require the mode before"
     )
     return kept, [Problem(ProblemReason.MODE_NOT_SWITCHED, message)]
 
@@ -159,6 +176,7 @@ def _labels_of(seen: Observation, resources: Collection[str]) -> Mapping[str, st
 
 
 def _names(parts: Iterable[ContainerDevices]) -> str:
-    names = sorted({f"{part.namespace}/{part.pod}" for part in parts})
+    named = {f"{part.namespace}/{part.pod}" for part in parts if part.namespace}
+    names = sorted(named or {f"a pod of UID {part.pod}" for part in parts})
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more

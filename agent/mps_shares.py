@@ -12,6 +12,7 @@ from cluster.pod import Container, Pod
 from cluster.record import GPUShare, Isolation
 from cluster.request import read_request
 
+Bindings = Callable[[], Awaitable[Iterable[Binding]]]
 _NO_EDITS = ClientEdits({}, ())
 
 
@@ -33,6 +34,8 @@ class MPSShares:
         self._started: tuple[GPUShare, ...] = ()
         """Of containers that had edits since the last reconcile, and in the interval before: the
         bindings of the node may not have them yet."""
+        self._in_use = False
+        """At the last reconcile, a container had a share."""
         self.isolation: Isolation | None = None
         """Isolation that was seen; None on a node of another mode."""
         self.problem: str | None = None
@@ -43,14 +46,25 @@ class MPSShares:
         """Pids of the servers of the daemon, which use the GPUs for all clients."""
         return self._daemon.status.servers
 
-    async def reconcile(self, mode: NodeMode) -> None:
+    async def reconcile(self, mode: NodeMode, bindings: Bindings) -> None:
         """Start or end the daemon, and measure its clients once after each start.
+
+        After the last container has ended, the files that containers have left are removed.
+
+        Args:
+            mode: The mode in effect.
+            bindings: Returns the GPUs of all live containers.
+
+        Raises:
+            BindError: The bindings cannot be read.
 
         Cost: a short program; some seconds after a start.
         """
         self._needed = mode is NodeMode.MPS
         self._started, self._starting = self._starting, ()
         status = await self._daemon.reconcile(needed=self._needed)
+        if status.ours and await self._has_ended(bindings):
+            status = await self._daemon.renew()
         if status.directories is None:
             self._probed = None
             self.isolation = Isolation.NONE if self._needed else None
@@ -59,6 +73,13 @@ class MPSShares:
             seen = await self._prober.probe(status.directories)
             self._probed, self.isolation = status.directories, seen.isolation
             self.problem = None if seen.isolation is Isolation.MPS else seen.reason
+
+    async def _has_ended(self, bindings: Bindings) -> bool:
+        """Return whether the last container with a share has ended since the last reconcile."""
+        live = [share for binding in await bindings() for share in binding.gpus]
+        before = self._in_use
+        self._in_use = bool(live or self._started or self._starting)
+        return before and not self._in_use
 
     async def stop(self) -> None:
         """End the daemon if the agent started it."""
@@ -69,7 +90,7 @@ class MPSShares:
         pod: Pod,
         container: str,
         gpus: tuple[GPUShare, ...],
-        bindings: Callable[[], Awaitable[Iterable[Binding]]],
+        bindings: Bindings,
     ) -> ClientEdits:
         """Return the edits of a container; none on a node of another mode.
 

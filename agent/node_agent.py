@@ -1,7 +1,7 @@
 """The control loop of the agent: observes the node, offers its GPUs, publishes and audits them."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -9,24 +9,32 @@ from msgspec import Raw, Struct
 
 from agent.binding.binder import Binder
 from agent.binding.container_spec import Binding
+from agent.binding.holder import Holders
 from agent.binding.node_spec import NodeSpec
 from agent.desired_state import Observation, Problem, ProblemReason, desired_state
 from agent.driver.health import GPUHealth
 from agent.driver.machine import machine_of, pair_bandwidth
 from agent.driver.modules import has_open_modules
 from agent.driver.nics import read_nics
-from agent.driver.reading import DriverError, DriverReading, DriverReplacedError
-from agent.kubelet.pod_resources import PodResources
+from agent.driver.reading import (
+    DriverError,
+    DriverReading,
+    DriverReplacedError,
+    with_faults,
+)
+from agent.kubelet.container_devices import ContainerDevices
 from agent.metrics import GPUSample, HolderSample, Metrics
 from agent.mps_shares import MPSShares
 from agent.node_events import NodeEvents
 from agent.plugin.registration import DevicePlugins
 from agent.process_audit import ProcessAudit
+from agent.publish.kubelet_policy import read_kubelet_policy
 from agent.publish.node_labels import gpu_labels
 from agent.publish.publisher import Publication, Publisher
 from agent.repeated import Repeated
 from agent.settings import Paths
-from cluster.mode import NodeMode
+from agent.watchdog import watch
+from cluster.mode import NodeMode, read_mode
 from cluster.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube
 from runtime.kube.reflector import Reflector
@@ -57,9 +65,9 @@ class Services:
     """Everything that the control loop uses."""
 
     kube: Kube
-    pod_resources: PodResources
     node_spec: NodeSpec
     binder: Binder
+    holders: Holders
     plugins: DevicePlugins
     publisher: Publisher
     events: NodeEvents
@@ -92,6 +100,8 @@ class NodeAgent:
         """By the bus ids of the GPUs."""
         self._mode: NodeMode | None = None
         """The mode in effect; None before the first observation."""
+        self._mode_in_use: str | None = None
+        """As in `DesiredState`; None before the first observation."""
         self._observation = Repeated("observation", self._observe, _INTERVAL)
         # Work that may take from seconds to minutes, while a lost GPU is reported within seconds.
         self._search = Repeated("CDI specification", self._find_spec, _INTERVAL)
@@ -114,8 +124,11 @@ class NodeAgent:
         self._search.wake()
         self._observation.wake()
 
-    async def run(self) -> None:
+    async def run(self, set_timer: Callable[[float], None]) -> None:
         """Run until cancelled.
+
+        Args:
+            set_timer: Sets the timer that ends this process unless it is set again.
 
         Raises:
             DriverReplacedError: Another version of the driver is loaded, which needs a new process.
@@ -123,6 +136,7 @@ class NodeAgent:
         self._health.start()
         try:
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(watch(self._services.plugins.answer, set_timer))
                 tasks.create_task(self._labels.run())
                 tasks.create_task(self._services.plugins.run())
                 tasks.create_task(self._services.publisher.run())
@@ -144,18 +158,22 @@ class NodeAgent:
             return
         if isinstance(self._health.error, DriverReplacedError):
             raise self._health.error
+        unreleased = services.binder.unreleased
+        reading = with_faults(reading, unreleased)
         machine = self._machine(reading)
         self._publish(reading, machine)
         if not services.node_spec.searched:
             return
-        allocated = await services.pod_resources.list()
-        bindings = await services.binder.bindings()
+        allocated, bindings = await services.binder.containers()
+        if services.binder.unreleased != unreleased:
+            self.wake()
         state = desired_state(
             Observation(
                 labels=self._metadata.labels or {},
                 reading=reading,
                 machine=machine,
                 allocated=allocated,
+                unlisted=await self._unlisted(bindings),
                 bound={
                     (each.namespace, each.pod, each.container): {gpu.i for gpu in each.gpus}
                     for each in bindings
@@ -167,6 +185,9 @@ class NodeAgent:
         if state.mode is not self._mode:
             self._mode = state.mode
             self._limits.wake()
+        if state.mode_in_use != self._mode_in_use:
+            self._mode_in_use = state.mode_in_use
+            self._publish(reading, machine)
         services.plugins.set(state.slots)
         self._measure(reading, bindings)
         await services.events.report((*state.problems, *self._mps_problems()))
@@ -184,7 +205,7 @@ class NodeAgent:
         if self._mode is not None:
             mps = self._services.mps
             before = mps.isolation, mps.problem
-            await mps.reconcile(self._mode)
+            await mps.reconcile(self._mode, self._services.binder.bindings)
             if before != (mps.isolation, mps.problem):
                 self._observation.wake()
 
@@ -195,6 +216,22 @@ class NodeAgent:
             return
         if await services.audit.audit(reading, self._mode, services.events):
             self._observation.wake()
+
+    async def _unlisted(self, bindings: Iterable[Binding]) -> tuple[ContainerDevices, ...]:
+        """Return devices of containers that the kubelet may not list, by the other books.
+
+        The checkpoint, which costs a look at all processes, counts only before a change of mode.
+        """
+        bound = tuple(
+            ContainerDevices(b.namespace, b.pod, b.container, b.resource, b.device_ids)
+            for b in bindings
+        )
+        if read_mode(self._metadata.labels or {})[0] is self._mode:
+            return bound
+        return bound + tuple(
+            ContainerDevices("", each.uid, each.container, each.resource, each.device_ids)
+            for each in await self._services.holders.with_processes()
+        )
 
     def _machine(self, reading: DriverReading) -> Machine:
         """Return the machine; its network cards are read once for each set of GPUs.
@@ -210,13 +247,16 @@ class NodeAgent:
         """Report that the driver was never read.
 
         Raises:
-            DriverError: Always.
+            DriverError: Always, unless the containers of the node cannot be listed.
+            BindError: They cannot.
         """
         if error is None:
             raise DriverError("the driver was not read yet")
-        # Removes the labels of GPUs that an earlier process has read.
-        self._services.publisher.set(Publication())
         await self._services.events.report([Problem(ProblemReason.NOTHING_OFFERED, str(error))])
+        # Running pods may require the labels, and a kubelet that restarts compares them again.
+        if not await self._services.binder.bindings():
+            # Removes the labels of GPUs that an earlier process has read.
+            self._services.publisher.set(Publication())
         raise error
 
     @property
@@ -231,11 +271,13 @@ class NodeAgent:
             reading.driver,
             mismatch=self._services.audit.report.text,
             isolation=self._services.mps.isolation,
+            kubelet=read_kubelet_policy(self._paths.kubelet),
         )
         labels = gpu_labels(reading, open_modules=has_open_modules(self._paths.proc))
         bandwidth = pair_bandwidth(machine)
-        publication = Publication(topology, bandwidth, labels, self._metadata.uid)
-        self._services.publisher.set(publication)
+        self._services.publisher.set(
+            Publication(topology, bandwidth, labels, self._metadata.uid, self._mode_in_use)
+        )
 
     def _measure(self, reading: DriverReading, bindings: Iterable[Binding]) -> None:
         counts = self._services.audit.report.counts(len(reading.gpus))
@@ -244,9 +286,11 @@ class NodeAgent:
             for i, gpu in enumerate(reading.gpus)
         )
         self._services.metrics.holders = tuple(
-            HolderSample(each.namespace, each.pod, each.container, gpu.i, gpu.uuid or "")
-            for each in bindings
-            for gpu in {gpu.i: gpu for gpu in each.gpus}.values()
+            dict.fromkeys(
+                HolderSample(each.uid, gpu.i, gpu.uuid or "")
+                for each in bindings
+                for gpu in each.gpus
+            )
         )
 
     def _mps_problems(self) -> Iterator[Problem]:

@@ -13,6 +13,8 @@ class Paths:
 
     host_root: Path
     """Root of the node's file system: its driver library and programs lie below it."""
+    kubelet: Path
+    """State and configuration of the kubelet."""
     device_plugins: Path
     """Sockets of device plugins, and of the kubelet's registration service."""
     pod_resources: Path
@@ -56,12 +58,15 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     | `LINKWISE_KUBELET_DIR` | `/var/lib/kubelet` | sockets of the kubelet |
     | `LINKWISE_CDI_DIR` | `/var/run/cdi` | CDI specifications of containers are written here |
     | `LINKWISE_NVIDIA_CDI_DIRS` | `/etc/cdi:/var/run/cdi` | NVIDIA's CDI specification |
-    | `LINKWISE_PROC_DIR`, `LINKWISE_SYS_DIR` | `/proc`, `/sys` | file systems of the kernel |
+    | `LINKWISE_PROC_DIR` | `/proc` | processes of the node |
+    | `LINKWISE_SYS_DIR` | `/sys` | PCI devices of the node |
     | `LINKWISE_READ_SECONDS` | 30 | interval between two readings of the driver |
     | `LINKWISE_HOST` | all addresses | address of probes and metrics |
     | `LINKWISE_PROBE_PORT` | 8080 | port of probes and metrics |
-    | `LINKWISE_API_SERVER`, `…_TOKEN_FILE`, `…_CA_FILE` | a pod's | the API server |
-    | `LINKWISE_LOG_LEVEL` | `info` | minimum level of log messages |
+    | `LINKWISE_API_SERVER` | the pod's own | outside a cluster: its address |
+    | `LINKWISE_API_TOKEN_FILE` | none | read again for every call |
+    | `LINKWISE_API_CA_FILE` | the system's | CA of the API server's certificate |
+    | `LINKWISE_LOG_LEVEL` | `info` | `debug`, `info`, `warning`, `error` |
 
     Raises:
         SettingsError: A value cannot be used.
@@ -78,6 +83,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         pod_uid=read.text("POD_UID") or None,
         paths=Paths(
             host_root=root,
+            kubelet=root / kubelet.relative_to(kubelet.anchor),
             device_plugins=kubelet / "device-plugins",
             pod_resources=kubelet / "pod-resources/kubelet.sock",
             cdi=Path(read.text("CDI_DIR", "/var/run/cdi")),

@@ -56,7 +56,7 @@ async def _at_rest(node: StubNode) -> list[Figure]:
         resident.append(_resident(node.pid))
     idle = f"agent at rest with {len(node.driver.cards)} GPUs"
     return [
-        Figure(f"{idle}: resident memory", "≤ 60", spread(resident), "MB"),
+        Figure(f"{idle}: resident memory", "≤ 64", spread(resident), "MiB"),
         Figure(f"{idle}: share of a core", "≤ 0.3", spread(shares), "%"),
         _one(f"  requests in {3 * _REST:g} s", "", node.api.reads - reads),
         _one("  writes in that time", "0", len(node.api.writes) - writes),
@@ -119,7 +119,7 @@ async def _day_of_writes() -> Figure:
 def _resident(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     status = dict(line.split(":", 1) for line in lines)
-    return int(status["VmRSS"].split()[0]) * 1024 / 1e6
+    return int(status["VmRSS"].split()[0]) / 1024
 
 
 def _one(name: str, target: str, value: float, unit: str = "") -> Figure:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator
@@ -42,6 +43,7 @@ class Api:
     config_map: dict[str, dict[str, str]] | None = None
     labels: dict[str, str] = field(default_factory=lambda: {keys.NODE_MODE: "topology"})
     applied: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[str]:
@@ -73,6 +75,7 @@ class Api:
                 "name": NODE,
                 "uid": "uid-1",
                 "labels": {**self.labels, **self.applied},
+                "annotations": self.annotations,
                 "managedFields": [manager],
                 "resourceVersion": "1",
             }
@@ -100,7 +103,8 @@ class Api:
             self.config_map = body
             body["metadata"]["resourceVersion"] = str(len(self.writes))
         elif request.path.startswith("/api/v1/nodes/"):
-            self.applied = body["metadata"]["labels"]
+            self.applied = body["metadata"].get("labels", self.applied)
+            self.annotations |= body["metadata"].get("annotations", {})
         return web.json_response({"metadata": {"name": "stored"}})
 
 
@@ -156,7 +160,8 @@ async def stub_node() -> AsyncIterator[StubNode]:
         for part in ("host/usr/lib", "host/etc/cdi", "kubelet/pod-resources"):
             (root / part).mkdir(parents=True)
         driver = StandInNVML(root, entry("dgx1-v100").machine)
-        (root / "host/usr/lib/libnvidia-ml.so.1").symlink_to(driver.library)
+        # An absolute link would be followed below the root of the host.
+        shutil.copyfile(driver.library, root / "host/usr/lib/libnvidia-ml.so.1")
         gpus = [gpu(i, uuid=card.uuid, minor=card.minor) for i, card in enumerate(driver.cards)]
         (root / "host/etc/cdi/nvidia.yaml").write_bytes(as_yaml(nvidia_spec(gpus)))
         kubelet = Kubelet(root / "kubelet/device-plugins")

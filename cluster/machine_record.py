@@ -4,6 +4,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar
 
 from msgspec import Meta, Struct
 
+from cluster.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
 from topology.constants import Constants
 from topology.machine import MAX_GPUS, NIC, Level, Machine, TopologyError
 
@@ -49,14 +50,16 @@ class MachineRecord(Struct, frozen=True, rename="camel"):
     nics: Annotated[list[_NIC], Meta(max_length=256)] = []
     model: Text | None = None
     driver: Text | None = None
+    cpu_manager: Text | None = None
+    topology_manager: Text | None = None
     uuids: Row[Text] = []
     bus_ids: Row[Text] = []
     memory: Row[Annotated[int, Meta(ge=0, le=65_536)]] = []
     warnings: Annotated[list[Text], Meta(max_length=256)] = []
 
 
-def record_of(machine: Machine, driver: str | None) -> MachineRecord:
-    """Return the record of a machine and its driver."""
+def record_of(machine: Machine, driver: str | None, kubelet: KubeletPolicy) -> MachineRecord:
+    """Return the record of a machine, its driver, and the policies of its kubelet."""
     constants = machine.constants
     return MachineRecord(
         v=1,
@@ -68,6 +71,8 @@ def record_of(machine: Machine, driver: str | None) -> MachineRecord:
         nics=[_NIC(nic.name, [level_word(level) for level in nic.levels]) for nic in machine.nics],
         model=machine.model,
         driver=driver,
+        cpu_manager=kubelet.cpu_manager,
+        topology_manager=kubelet.topology_manager,
         uuids=list(machine.uuids),
         bus_ids=list(machine.bus_ids),
         memory=list(machine.memory),
@@ -94,6 +99,15 @@ def machine_of(record: MachineRecord) -> Machine:
         bus_ids=tuple(record.bus_ids),
         memory=tuple(record.memory),
         warnings=tuple(record.warnings),
+    )
+
+
+def kubelet_policy_of(record: MachineRecord) -> KubeletPolicy:
+    """Return the policies of the kubelet in a record; a word that is not known is unknown."""
+    cpus, topology = record.cpu_manager, record.topology_manager
+    return KubeletPolicy(
+        CPUManager(cpus) if cpus in set(CPUManager) else None,
+        TopologyManager(topology) if topology in set(TopologyManager) else None,
     )
 
 

@@ -20,12 +20,14 @@ from cluster.keys import (
     TOPOLOGY_MACHINE,
     TOPOLOGY_MISMATCH,
 )
+from cluster.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy
 from cluster.machine_record import (
     LEVELS,
     NO_LINK,
     MachineRecord,
     Row,
     Word,
+    kubelet_policy_of,
     level_word,
     machine_of,
     no_link,
@@ -65,6 +67,7 @@ class PublishedTopology:
     """How the processes on the GPUs contradict the records of pods; None if they agree."""
     isolation: Isolation | None = None
     """What keeps shares within their limits; None: the agent does not know, or there is none."""
+    kubelet: KubeletPolicy = UNKNOWN_POLICY
 
     def __post_init__(self) -> None:
         if self.machine and len(self.healthy) != self.machine.n:
@@ -83,11 +86,17 @@ def read_published(data: dict[str, str]) -> PublishedTopology:
 
     `machine.json` takes precedence over `linkType`. A GPU of unknown health counts as healthy.
     """
-    machine, driver, unread = _read_machine(data)
+    machine, record, unread = _read_machine(data)
     healthy, doubts = _read_health(data, machine.n if machine else None)
     mismatch = data.get(TOPOLOGY_MISMATCH, "").strip()[:MISMATCH_MAX] or None
     return PublishedTopology(
-        machine, healthy, driver, (*unread, *doubts), mismatch, _isolation(data)
+        machine,
+        healthy,
+        record.driver if record else None,
+        (*unread, *doubts),
+        mismatch,
+        _isolation(data),
+        kubelet_policy_of(record) if record else UNKNOWN_POLICY,
     )
 
 
@@ -119,7 +128,7 @@ def write_published(
         ),
         TOPOLOGY_BANDWIDTH: speeds,
         TOPOLOGY_BANDWIDTH_ARENA: speeds,
-        TOPOLOGY_MACHINE: _encode(record_of(machine, published.driver)),
+        TOPOLOGY_MACHINE: _encode(record_of(machine, published.driver, published.kubelet)),
     }
 
 
@@ -151,8 +160,10 @@ def _shown(items: Sequence[str]) -> str:
     return ", ".join(repr(item[:20]) for item in items[:3])
 
 
-def _read_machine(data: dict[str, str]) -> tuple[Machine | None, str | None, list[str]]:
-    """Return the machine, the driver version, and errors of unreadable keys."""
+def _read_machine(
+    data: dict[str, str],
+) -> tuple[Machine | None, MachineRecord | None, list[str]]:
+    """Return the machine, its record if it has one, and errors of unreadable keys."""
     unread: list[str] = []
     ours = (TOPOLOGY_MACHINE,) if TOPOLOGY_MACHINE in data else ()
     for key in (*ours, TOPOLOGY_LINKS):
@@ -163,12 +174,12 @@ def _read_machine(data: dict[str, str]) -> tuple[Machine | None, str | None, lis
     return None, None, unread
 
 
-def _machine_in(data: dict[str, str], key: str) -> tuple[Machine, str | None]:
+def _machine_in(data: dict[str, str], key: str) -> tuple[Machine, MachineRecord | None]:
     try:
         if key == TOPOLOGY_LINKS:
             return _machine_of_links(_decode(data, key, Row[Row[Word]])), None
         record = _decode(data, key, MachineRecord)
-        return machine_of(record), record.driver
+        return machine_of(record), record
     except TopologyError as error:
         raise PublishedError(f"{key}: {error}") from error
 

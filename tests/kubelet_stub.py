@@ -81,6 +81,8 @@ class Kubelet:
         self.watches = True
         """Registered plugins are connected to."""
         self.listed = resources_api.ListPodResourcesResponse()
+        self.lists = 0
+        """How often the devices were asked for."""
         self._server = None
 
     async def start(self):
@@ -129,6 +131,7 @@ class Kubelet:
         return plugin_api.Empty()
 
     async def _list(self, _request, _context):
+        self.lists += 1
         return self.listed
 
 

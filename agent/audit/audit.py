@@ -72,6 +72,8 @@ class AuditReport:
     def event(self, before: "AuditReport", node: str) -> Event | None:
         """Return the Event on the node about this report; None if nothing changed.
 
+        All who may read Events of namespace `default` see it, so it names no pods and processes.
+
         Args:
             before: The report of the audit before.
             node: Name of the node.
@@ -82,7 +84,12 @@ class AuditReport:
         if self.text is None:
             message = "The processes on the GPUs agree with the records of pods again"
             return Event(about, RESOLVED, message, before.identity, is_warning=False)
-        message = f"{self.text}. New pods are not placed on this node: end these processes"
+        gpus = ", ".join(str(gpu) for gpu in sorted({m.process.gpu for m in self.mismatches}))
+        message = (
+            f"{len(self.mismatches)} of the processes on GPU {gpus} contradict the records of "
+            "pods. New pods are not placed on this node: end these processes, which `linkwise "
+            f"inspect {node}` names"
+        )
         return Event(about, MISMATCH, message, self.identity)
 
     @property

@@ -73,6 +73,11 @@ def parse_start(stat: str) -> int | None:
     return int(fields[19]) if len(fields) > 19 and _TICKS.fullmatch(fields[19]) else None
 
 
+def parse_state(stat: str) -> str:
+    """Return the state of a process from its `/proc/<pid>/stat`, such as `D`; empty: unreadable."""
+    return stat.rpartition(")")[2].strip()[:1]
+
+
 def printable(name: str) -> str:
     """Return the name of a process for a message, without characters that confuse a terminal."""
     text = "".join(letter if letter.isprintable() else "?" for letter in name.strip())

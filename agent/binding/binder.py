@@ -1,27 +1,38 @@
 """Give each container the GPUs of its record, by a CDI file that is written before it starts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import structlog
 
 from agent.binding.cdi_spec import Edits, Mount, SpecError, encode_spec
-from agent.binding.container_gpus import conflicts, container_gpus, gpu_of, gpu_problem
+from agent.binding.container_gpus import (
+    conflict_text,
+    conflicts,
+    container_gpus,
+    gpu_of,
+    gpu_problem,
+    unreleased_text,
+)
 from agent.binding.container_spec import Binding, container_spec
 from agent.binding.errors import BindError
 from agent.binding.gpu_edits import edits_of
 from agent.binding.holder import ApiOutage, Holders
+from agent.binding.last_holders import set_aside
+from agent.binding.liveness import Hold
 from agent.binding.names import device_name, file_name
 from agent.binding.node_spec import NodeSpec
 from agent.binding.spec_files import SpecFiles
 from agent.driver.reading import DriverReading
+from agent.kubelet.container_devices import ContainerDevices
 from agent.mps.limits import ClientEdits
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from runtime.kube.client import KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from runtime.process.clock import monotonic
 
 _log = structlog.get_logger()
 
@@ -30,6 +41,8 @@ ExtraEdits = Callable[[Pod, str, tuple[GPUShare, ...]], Awaitable[ClientEdits]]
 _CONCURRENT = 16
 """Containers that are bound at the same time. The pod of each is in memory, and tenants may make it
 1.5 MB long."""
+_POLL = 0.2
+"""Between two looks at the processes that a container waits for [s]."""
 _MOUNT_OPTIONS = ("rw", "nosuid", "nodev", "rbind", "rprivate")
 
 
@@ -87,6 +100,7 @@ class Binder:
         """
         ids = frozenset(device_ids)
         device = device_name(resource, ids)
+        await self._set_aside(device, resource, ids)
         try:
             async with self._slots:
                 await self._bind(device, resource, ids)
@@ -96,7 +110,13 @@ class Binder:
             raise
 
     async def bindings(self) -> tuple[Binding, ...]:
-        """Return what containers have, and remove the files of containers that are gone.
+        """Return the second result of `containers`, which raises the same errors."""
+        return (await self.containers())[1]
+
+    async def containers(self) -> tuple[tuple[ContainerDevices, ...], tuple[Binding, ...]]:
+        """Return the devices of containers as the kubelet lists them, and the GPUs they have.
+
+        The files of containers that are gone are removed.
 
         Raises:
             BindError: The kubelet gives no answer, or the files cannot be read.
@@ -104,19 +124,46 @@ class Binder:
         files = self._files.bindings()
         liveness = await self._holders.liveness()
         held = {file_name(device_name(each.resource, each.device_ids)) for each in liveness.listed}
-        live = []
+        live, ended = [], []
         for name, binding in files.items():
+            hold = Hold.REPLACED if binding is None else await liveness.hold(binding)
             if binding is None and name in held:
                 _log.error("The CDI file of a running container is unreadable", file=name)
-            elif binding is not None and await liveness.is_live(binding):
+            elif binding is not None and hold is Hold.LIVE:
                 live.append(binding)
-            # A file that was replaced in the meantime belongs to a container that starts.
-            elif self._files.bindings().get(name) == binding:
-                self._collect(name)
-        return tuple(live)
+            elif binding is not None and hold is Hold.ENDED:
+                ended.append(binding)
+            else:
+                self._collect(name, binding)
+        left = await self._holders.last.update(ended)
+        for binding in ended:
+            if binding not in left:
+                self._collect(file_name(binding.device), binding)
+        return liveness.listed, tuple(live)
 
-    def _collect(self, file: str) -> None:
+    @property
+    def unreleased(self) -> Mapping[str, str]:
+        """Why GPUs cannot be given to anybody, by UUID: a pod that is gone still has processes."""
+        return self._holders.last.faults
+
+    async def _set_aside(self, device: str, resource: str, ids: frozenset[str]) -> None:
+        """Keep a record of the pod that had these device ids before, if it has processes.
+
+        Raises:
+            BindError: The record cannot be written, or the processes cannot be read.
+        """
+        last = self._files.known().get(file_name(device))
+        if last is None:
+            return
+        uids = {each.uid for each in await self._holders.in_checkpoint(resource, ids)}
+        if last.uid not in uids and await self._holders.last.processes({last.uid}):
+            self._files.write(*set_aside(last))
+
+    def _collect(self, file: str, binding: Binding | None) -> None:
         """Remove the file of a container that is gone; log a failure once."""
+        # A file that was replaced in the meantime belongs to a container that starts.
+        if self._files.bindings().get(file) != binding:
+            return
         try:
             self._files.remove(file)
         except BindError as error:
@@ -140,9 +187,7 @@ class Binder:
             extra = _as_edits(await self._extra_edits(pod, container, gpus))
             edits, version = self._edits(gpus, reading)
             spec = encode_spec(container_spec(binding, edits, extra, version))
-            async with self._lock:
-                await self._check_conflicts(binding)
-                self._files.write(device, spec)
+            await self._write_when_released(binding, spec)
         except BindError as error:
             await self._report(pod, f"container {container}: {error}")
             raise
@@ -166,20 +211,43 @@ class Binder:
         except SpecError as error:
             raise BindError(f"NVIDIA's CDI specification does not fit: {error}") from error
 
-    async def _check_conflicts(self, binding: Binding) -> None:
-        """Raise BindError if a container of another pod has one of the GPUs."""
-        # Only this process writes the files, and a scan of 200 takes some milliseconds.
-        files = self._files.known()
-        files.pop(file_name(binding.device), None)
-        rivals = conflicts(binding, filter(None, files.values()))
-        if not rivals:
-            return
-        # The kubelet is asked again: a rival may be newer than the list that has this container.
-        liveness = await self._holders.liveness()
-        for rival in rivals:
-            if await liveness.is_live(rival):
-                raise BindError(_conflict(binding, rival))
-            self._files.remove(file_name(rival.device))
+    async def _write_when_released(self, binding: Binding, spec: bytes) -> None:
+        """Write a file as soon as no pod that is gone has processes that may use its GPUs.
+
+        Raises:
+            BindError: There are such processes after ten seconds, or a GPU belongs to a container.
+        """
+        deadline = monotonic() + self._holders.last.patience
+        while reason := await self._write(binding, spec):
+            if monotonic() >= deadline:
+                raise BindError(reason)
+            await asyncio.sleep(_POLL)
+
+    async def _write(self, binding: Binding, spec: bytes) -> str | None:
+        """Write a file, or return which process of a pod that is gone may use its GPUs.
+
+        Raises:
+            BindError: A container of another pod has one of them.
+        """
+        async with self._lock:
+            # Only this process writes the files, and a scan of 200 takes some milliseconds.
+            files = self._files.known()
+            files.pop(file_name(binding.device), None)
+            rivals = conflicts(binding, filter(None, files.values()))
+            if rivals:
+                # The kubelet is asked again: a rival may be newer than the list before.
+                liveness = await self._holders.liveness()
+                holds = {rival: await liveness.hold(rival) for rival in rivals}
+                if live := [rival for rival in rivals if holds[rival] is Hold.LIVE]:
+                    raise BindError(conflict_text(binding, live[0]))
+                ended = [rival for rival in rivals if holds[rival] is Hold.ENDED]
+                running = await self._holders.last.processes({rival.uid for rival in ended})
+                if left := [rival for rival in ended if rival.uid in running]:
+                    return unreleased_text(binding, left[0], running[left[0].uid])
+            for rival in rivals:
+                self._files.remove(file_name(rival.device))
+            self._files.write(binding.device, spec)
+            return None
 
     async def _keep(
         self, device: str, resource: str, ids: frozenset[str], outage: ApiOutage
@@ -223,18 +291,6 @@ class Binder:
             await self._events.record(Event(about, "GPUsNotBound", message, message))
         except KubeError as error:
             _log.warning("Could not create event", pod=about.name, err=str(error))
-
-
-def _conflict(binding: Binding, rival: Binding) -> str:
-    """Return why a container must wait for another one; a tenant sees no other tenant's names."""
-    common = {gpu.i for gpu in rival.gpus} & {gpu.i for gpu in binding.gpus}
-    holder = "a container of another namespace"
-    if rival.namespace == binding.namespace:
-        holder = f"container {rival.container} of pod {rival.namespace}/{rival.pod}"
-    return (
-        f"GPU {', '.join(map(str, sorted(common)))} belongs to {holder}, which has not ended; "
-        "the kubelet tries again"
-    )
 
 
 def _as_edits(extra: ClientEdits) -> Edits:

@@ -66,6 +66,33 @@ def conflicts(wanted: Binding, others: Iterable[Binding]) -> tuple[Binding, ...]
     )
 
 
+def conflict_text(binding: Binding, rival: Binding) -> str:
+    """Return why a container must wait for another one; a tenant sees no other tenant's names."""
+    holder = "a container of another namespace"
+    if rival.namespace == binding.namespace:
+        holder = f"container {rival.container} of pod {rival.namespace}/{rival.pod}"
+    return (
+        f"GPU {_common(binding, rival)} belongs to {holder}, which has not ended; "
+        "the kubelet tries again"
+    )
+
+
+def unreleased_text(binding: Binding, last: Binding, process: str) -> str:
+    """Return why a container must wait for a process of a pod that is gone."""
+    holder = "a process of a deleted pod of another namespace"
+    if last.namespace == binding.namespace:
+        holder = f"{process} of the deleted pod {last.namespace}/{last.pod}"
+    return (
+        f"GPU {_common(binding, last)} may be in use by {holder}, which has not ended; "
+        "the kubelet tries again"
+    )
+
+
+def _common(one: Binding, other: Binding) -> str:
+    """Return the indices of the GPUs of both."""
+    return ", ".join(map(str, sorted({gpu.i for gpu in one.gpus} & {gpu.i for gpu in other.gpus})))
+
+
 def _recorded(pod: Pod, container: str, resource: str, node: str) -> tuple[GPUShare, ...]:
     try:
         record = parse_record(pod.annotations)

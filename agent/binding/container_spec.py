@@ -10,7 +10,7 @@ from agent.binding.names import device_name
 from cluster.keys import CDI_BINDING, CDI_KIND, ENV_VISIBLE_DEVICES
 from cluster.record import GPUShare
 
-_OLDEST_VERSION = "0.6.0"
+OLDEST_VERSION = "0.6.0"
 """The first version with annotations."""
 
 
@@ -52,7 +52,7 @@ def container_spec(binding: Binding, edits: Edits, extra: Edits, version: str) -
     # Last, so that no variable of the pod or of NVIDIA's specification adds GPUs.
     void = Edits(env=(f"{ENV_VISIBLE_DEVICES}=void",))
     return Spec(
-        cdi_version=max(version, _OLDEST_VERSION, key=_numbers),
+        cdi_version=max(version, OLDEST_VERSION, key=_numbers),
         kind=CDI_KIND,
         devices=(Device(binding.device, merge_edits([edits, extra, void])),),
         annotations={CDI_BINDING: msgspec.json.encode(binding, order="deterministic").decode()},

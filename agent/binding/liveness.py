@@ -1,6 +1,7 @@
 """Existence of the containers of bindings, by the kubelet's books and the API server."""
 
 from collections.abc import Iterable
+from enum import Enum, auto
 
 from agent.binding.container_spec import Binding
 from agent.kubelet.checkpoint import AllocatedDevices
@@ -11,6 +12,17 @@ from runtime.kube.client import ApiError, Kube, KubeError, Unreachable
 
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 _NOT_FOUND = 404
+
+
+class Hold(Enum):
+    """What the books say about a binding."""
+
+    LIVE = auto()
+    """Its container holds the devices, or nobody knows."""
+    REPLACED = auto()
+    """Its container, in the same pod, holds other devices now."""
+    ENDED = auto()
+    """Its pod is gone or has ended; processes of it may run on."""
 
 
 class Liveness:
@@ -34,8 +46,8 @@ class Liveness:
         """UID of the pod at each path that was read; None: it has ended."""
         self._reachable = True
 
-    async def is_live(self, binding: Binding) -> bool:
-        """Return whether a container still holds the devices of a binding; True if unknown.
+    async def hold(self, binding: Binding) -> Hold:
+        """Return whether a container still holds the devices of a binding.
 
         PodResources lacks init containers that end early, and after a restart of the kubelet all
         containers for a moment, so a pod that is not listed is read from the API server.
@@ -53,10 +65,11 @@ class Liveness:
                 for each in self._checkpoint
                 if (each.resource, each.device_ids) == (binding.resource, binding.device_ids)
             }
-            return not uids or binding.uid in uids
+            return Hold.LIVE if not uids or binding.uid in uids else Hold.ENDED
         if any(each.container == binding.container for each in of_pod):
-            return False  # It holds other devices now.
-        return not await self._is_gone(binding)
+            same_pod = any(each.uid == binding.uid for each in self._checkpoint)
+            return Hold.REPLACED if same_pod else Hold.ENDED
+        return Hold.ENDED if await self._is_gone(binding) else Hold.LIVE
 
     async def _is_gone(self, binding: Binding) -> bool:
         """Return whether the pod of a binding has ended; False without an answer."""

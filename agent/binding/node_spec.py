@@ -2,23 +2,23 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
-from agent.binding.cdi_spec import MAX_BYTES, Spec, SpecError, parse_spec
+from agent.binding.cdi_spec import Spec, SpecError, parse_spec
 from agent.binding.gpu_edits import problem_of
 from agent.binding.names import is_ours
+from agent.binding.spec_files import read_file
 from agent.driver.reading import DriverReading
 from agent.host_command import host_command
+from agent.program import run_program
 from cluster.keys import NVIDIA_CDI_KIND
-from runtime.process.clock import Clock, monotonic
+from runtime.process.backoff import Backoff
 
 _log = structlog.get_logger()
 _SUFFIXES = (".json", ".yaml")
-_RETRY_SECONDS = 600
 _PATH = (
     "/usr/local/nvidia/toolkit:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     ":/run/current-system/sw/bin"
@@ -50,45 +50,28 @@ class Toolkit:
         command = host_command(self.host_root, words)
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                env={"PATH": _PATH},
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.PIPE,
-            )
         except OSError as error:
-            return f"{self.program} cannot be started: {error}"
-        try:
-            async with asyncio.timeout(self.timeout):
-                _, errors = await process.communicate()
-        except TimeoutError:
-            return f"{self.program} did not end within {self.timeout:g} s"
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
-        if process.returncode:
-            last = errors.decode(errors="replace").strip().splitlines()[-1:]
-            return f"{self.program} failed: {''.join(last)[:300] or process.returncode}"
-        return None
+            return f"{self.program} cannot write {self.file}: {error}"
+        result = await run_program(command, {"PATH": _PATH}, "", self.timeout)
+        last = result.output.strip().splitlines()[-1:]
+        if result.problem and last:
+            return f"{self.program} failed: {last[0][:300]}"
+        return result.problem
 
 
 class NodeSpec:
     """NVIDIA's CDI specification that fits the driver, or the reason why there is none."""
 
-    def __init__(self, folders: Sequence[Path], toolkit: Toolkit, clock: Clock = monotonic) -> None:
+    def __init__(self, folders: Sequence[Path], toolkit: Toolkit, backoff: Backoff) -> None:
         """Read nothing yet.
 
         Args:
             folders: CDI folders of the node, as this process sees them.
             toolkit: It generates a specification if none in the folders fits.
-            clock: A monotonic clock [s].
+            backoff: Delays the next generation after one without success, by the reading.
         """
-        self._folders, self._toolkit, self._clock = folders, toolkit, clock
+        self._folders, self._toolkit, self._backoff = folders, toolkit, backoff
         self._cache: dict[Path, tuple[tuple[int, int, int], Spec | str]] = {}
-        self._tried: tuple[DriverReading, float, str | None] | None = None
         self.spec: Spec | None = None
         self.reason: str = "NVIDIA's CDI specification has not been searched yet"
         """Why there is no specification: problem and remedy, for people."""
@@ -97,8 +80,8 @@ class NodeSpec:
     async def refresh(self, reading: DriverReading) -> None:
         """Find a specification that fits a reading of the driver; generate one if none does.
 
-        Never raises. A generation without success is repeated for another reading, or after ten
-        minutes.
+        Never raises. A generation without success is repeated for another reading, or after the
+        backoff.
         """
         spec, problems = await asyncio.to_thread(self._find, reading)
         if spec is None:
@@ -108,18 +91,17 @@ class NodeSpec:
             problems += [problem] if problem else []
         reason = "" if spec else _reason(self._folders, problems)
         if spec:
-            self._tried = None
+            self._backoff.reset(reading)
         elif reason != self.reason:
             _log.warning("No CDI specification of NVIDIA", reason=reason)
         self.spec, self.reason, self.searched = spec, reason, True
 
     async def _generate(self, reading: DriverReading) -> str | None:
-        if self._tried:
-            tried, time, problem = self._tried
-            if tried == reading and self._clock() < time + _RETRY_SECONDS:
-                return problem
+        if reading in self._backoff:
+            return self._backoff.reason(reading)
         problem = await self._toolkit.generate()
-        self._tried = (reading, self._clock(), problem)
+        # It may also have written one that does not fit.
+        self._backoff.start(reading, problem or "")
         return problem
 
     def _find(self, reading: DriverReading) -> tuple[Spec | None, list[str]]:
@@ -158,10 +140,8 @@ class NodeSpec:
 
 
 def _parse(path: Path) -> Spec | str:
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
     try:
-        return parse_spec(data)
+        return parse_spec(read_file(path))
     except SpecError as error:
         return str(error)
 

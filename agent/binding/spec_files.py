@@ -1,6 +1,8 @@
 """The files of our CDI specifications, in a folder that other vendors share."""
 
+import errno
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +17,7 @@ from agent.binding.names import file_name, is_ours
 _log = structlog.get_logger()
 _NEW = ".tmp"
 """Suffix of a file that is being written."""
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _Version = tuple[int, int, int]
 
 
@@ -96,9 +99,13 @@ class SpecFiles:
         try:
             yield
         except OSError as error:
+            advice = (
+                "free space in the file system of"
+                if error.errno in _FULL
+                else "let the agent write to"
+            )
             raise BindError(
-                f"the folder of CDI files cannot be used: {error}; let the agent write to "
-                f"{self._folder}"
+                f"the folder of CDI files cannot be used: {error}; {advice} {self._folder}"
             ) from error
 
     def _scan(
@@ -120,14 +127,27 @@ class SpecFiles:
                         yield entry.name, (version, _read(Path(entry.path)))
 
 
+def read_file(path: Path) -> bytes:
+    """Return the first `MAX_BYTES` + 1 bytes of a regular file.
+
+    A pipe, whose reader may wait for ever, is not waited for.
+
+    Raises:
+        OSError: It cannot be read, or is no regular file.
+    """
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return file.read(MAX_BYTES + 1)
+
+
 def _version(status: os.stat_result) -> _Version:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _read(path: Path) -> Binding | None:
     try:
-        with path.open("rb") as file:
-            binding = read_binding(file.read(MAX_BYTES + 1))
+        binding = read_binding(read_file(path))
     except (OSError, SpecError) as error:
         _log.warning("Unreadable CDI file", file=str(path), reason=str(error))
         return None

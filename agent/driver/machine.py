@@ -3,7 +3,7 @@
 from itertools import combinations
 
 from agent.driver.reading import GPU, DriverReading
-from topology.constants import Constants, nvlink_speed
+from topology.constants import constants_of_models
 from topology.machine import NIC, Level, Machine
 
 
@@ -32,7 +32,7 @@ def machine_of(reading: DriverReading, nics: tuple[NIC, ...]) -> Machine:
         links=tuple(map(tuple, links)),
         levels=tuple(map(tuple, levels)),
         numa=numa,
-        constants=Constants(nvlink=min(map(nvlink_speed, models))) if models else Constants(),
+        constants=constants_of_models(*models),
         switched=reading.switched,
         nics=nics,
         model=models[0] if len(models) == 1 else None,

@@ -12,7 +12,7 @@ import pynvml as nvml
 from agent.driver.library import preload
 from agent.driver.nvml_calls import SESSION_OVER, Handle, answer, process_ids, supported
 from agent.driver.reading import DriverError, DriverReading, DriverReplacedError
-from agent.driver.snapshot import Slot, read_pairs, read_slots
+from agent.driver.snapshot import GPU_IS_LOST, Slot, read_pairs, read_slots
 
 APPLICATION_XIDS = frozenset({13, 31, 43, 45, 68, 109})
 """XIDs that a program causes, not its GPU. Source: NVIDIA/k8s-device-plugin,
@@ -46,8 +46,8 @@ class Driver:
         self._event_set: Handle | None = None
         self._watched: set[str] = set()
         """UUIDs of the GPUs whose XIDs the event set receives."""
-        self._xids: dict[str, str] = {}
-        """Fault by UUID, until the driver is reloaded."""
+        self._faults: dict[str, str] = {}
+        """XIDs and lost GPUs by UUID, until the driver is reloaded."""
 
     def read(self) -> DriverReading:
         """Read all GPUs; one that does not answer keeps its last identity, links and levels.
@@ -65,7 +65,7 @@ class Driver:
                 if error.value not in SESSION_OVER:
                     raise
                 # The driver was reloaded.
-                self._xids.clear()
+                self._faults.clear()
                 self._end_session()
                 return self._read()
 
@@ -106,18 +106,19 @@ class Driver:
         if not self._open:
             nvml.nvmlInit()
             self._open = True
-        slots = tuple(
-            replace(
-                slot, gpu=replace(slot.gpu, fault=slot.gpu.fault or self._xids.get(slot.gpu.uuid))
-            )
-            for slot in read_slots(self._last, self._sys)
-        )
+        slots = tuple(self._with_fault(slot) for slot in read_slots(self._last, self._sys))
         if not slots:
             raise DriverError("the driver lists no GPU; see `nvidia-smi -L` and the kernel's log")
         reading = read_pairs(slots, self._last)
         self._watch(slots)
         self._slots, self._last = slots, reading
         return reading
+
+    def _with_fault(self, slot: Slot) -> Slot:
+        gpu = slot.gpu
+        if slot.is_lost and gpu.uuid and gpu.fault:
+            self._faults[gpu.uuid] = gpu.fault
+        return replace(slot, gpu=replace(gpu, fault=gpu.fault or self._faults.get(gpu.uuid)))
 
     def _watch(self, slots: tuple[Slot, ...]) -> None:
         """Register for the XIDs of all GPUs, unless that is done."""
@@ -151,7 +152,7 @@ class Driver:
             gpu = gpus.get(_address(event.device))
             if gpu and event.eventData not in APPLICATION_XIDS:
                 reason = f"XID {event.eventData}"
-                self._xids[gpu.uuid] = reason
+                self._faults[gpu.uuid] = reason
                 yield gpu.i, reason
 
     def _events(self, timeout_s: float) -> Iterator[nvml.c_nvmlEventData_t]:
@@ -181,6 +182,8 @@ class Driver:
             except nvml.NVMLError as error:
                 if error.value in SESSION_OVER:
                     raise
+                if error.value == GPU_IS_LOST:
+                    self._faults[slot.gpu.uuid] = str(error)
                 yield slot.gpu.i, str(error)
 
 

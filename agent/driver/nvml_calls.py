@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from ctypes import byref
+from inspect import unwrap
 from typing import Any, TypeVar
 
 import pynvml as nvml
@@ -67,15 +68,24 @@ def answer(call: Callable[..., T], *args: object) -> T | None:
         return None
 
 
+def text(call: Callable[..., str], *args: object) -> str:
+    """Return the text that a call returns; what is no UTF-8 is replaced.
+
+    nvidia-ml-py decodes the bytes of its functions strictly.
+    """
+    returned: bytes | str = unwrap(call)(*args)
+    return returned if isinstance(returned, str) else returned.decode(errors="replace")
+
+
 def read_gpu(i: int, handle: Handle) -> GPU:
     """Return the identity of a GPU."""
     memory = supported(nvml.nvmlDeviceGetMemoryInfo, handle)
     mig = supported(nvml.nvmlDeviceGetMigMode, handle)
     return GPU(
         i=i,
-        uuid=nvml.nvmlDeviceGetUUID(handle),
+        uuid=text(nvml.nvmlDeviceGetUUID, handle),
         bus_id=bus_id_of(nvml.nvmlDeviceGetPciInfo(handle).busId),
-        model=nvml.nvmlDeviceGetName(handle),
+        model=text(nvml.nvmlDeviceGetName, handle),
         memory=memory.total if memory else 0,
         numa=_numa(handle),
         minor=supported(nvml.nvmlDeviceGetMinorNumber, handle),

@@ -1,7 +1,8 @@
 """One reading of the driver: every GPU of the node, and what links each pair."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from topology.machine import Level
@@ -59,6 +60,12 @@ class DriverReading:
     """`<cluster uuid>.<clique id>` of a multi-node NVLink fabric."""
     warnings: tuple[str, ...] = ()
     """Data that was guessed or left out, for people."""
+
+
+def with_faults(reading: DriverReading, faults: Mapping[str, str]) -> DriverReading:
+    """Return a reading with more faults, by UUID; a fault that the driver reports comes first."""
+    gpus = (replace(gpu, fault=gpu.fault or faults.get(gpu.uuid)) for gpu in reading.gpus)
+    return replace(reading, gpus=tuple(gpus))
 
 
 class DriverError(Exception):

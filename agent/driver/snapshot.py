@@ -17,6 +17,7 @@ from agent.driver.nvml_calls import (
     link_ends,
     peer_access,
     read_gpu,
+    text,
 )
 from agent.driver.pairs import LinkEnd, levels_of, links_of
 from agent.driver.reading import GPU, DriverReading
@@ -24,6 +25,7 @@ from topology.machine import Level
 
 T = TypeVar("T")
 
+GPU_IS_LOST = nvml.NVML_ERROR_GPU_IS_LOST
 _FABRIC_PENDING = (
     nvml.NVML_GPU_FABRIC_STATE_NOT_STARTED,
     nvml.NVML_GPU_FABRIC_STATE_IN_PROGRESS,
@@ -39,6 +41,8 @@ class Slot:
     driver_index: int
     handle: Handle | None = None
     links: Sequence[LinkEnd] | None = None
+    is_lost: bool = False
+    """It fell off the bus."""
 
 
 def read_slots(last: DriverReading | None, sys: Path) -> tuple[Slot, ...]:
@@ -80,7 +84,7 @@ def read_pairs(slots: Sequence[Slot], last: DriverReading | None) -> DriverReadi
     pending = links.switched and state in _FABRIC_PENDING
     cuda = answer(nvml.nvmlSystemGetCudaDriverVersion) or 0
     return DriverReading(
-        driver=nvml.nvmlSystemGetDriverVersion(),
+        driver=text(nvml.nvmlSystemGetDriverVersion),
         cuda=f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else "",
         gpus=gpus,
         levels=levels,
@@ -100,9 +104,9 @@ def _read_slot(i: int, last: DriverReading | None, sys: Path) -> Slot:
     except nvml.NVMLError as error:
         if error.value in SESSION_OVER:
             raise
-        if last and i < len(last.gpus):
-            return Slot(replace(last.gpus[i], fault=str(error)), i)
-        return Slot(GPU(i, uuid="", bus_id="", model="", memory=0, fault=str(error)), i)
+        empty = GPU(i, uuid="", bus_id="", model="", memory=0)
+        known = last.gpus[i] if last and i < len(last.gpus) else empty
+        return Slot(replace(known, fault=str(error)), i, is_lost=error.value == GPU_IS_LOST)
     if gpu.numa is None:
         gpu = replace(gpu, numa=numa_node(sys, gpu.bus_id))
     return Slot(gpu, i, handle, links)

@@ -30,10 +30,18 @@ class PodResources:
         Raises:
             KubeletError: The kubelet gives no answer.
         """
-        listed = await call(
-            self._socket, _LIST, ListPodResourcesRequest(), ListPodResourcesResponse
-        )
-        return containers_of(listed)
+        return containers_of(await self._list())
+
+    async def pods(self) -> tuple[tuple[str, str], ...]:
+        """Return namespace and name of all pods, also of those without devices.
+
+        Raises:
+            KubeletError: The kubelet gives no answer.
+        """
+        return tuple((pod.namespace, pod.name) for pod in (await self._list()).pod_resources)
+
+    async def _list(self) -> ListPodResourcesResponse:
+        return await call(self._socket, _LIST, ListPodResourcesRequest(), ListPodResourcesResponse)
 
 
 def containers_of(listed: ListPodResourcesResponse) -> tuple[ContainerDevices, ...]:

@@ -7,6 +7,7 @@ belongs to an administrator: it is used, and never started, ended or changed.
 import asyncio
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -14,8 +15,9 @@ from pathlib import Path
 import structlog
 
 from agent.host_command import host_command
-from agent.mps.limits import DaemonLimits, Directories, limit_commands
-from agent.mps.program import Result, run_program
+from agent.mps.limits import SHARED_MEMORY, DaemonLimits, Directories, limit_commands
+from agent.mps.memory import mount_empty, unmount
+from agent.program import Result, run_program
 from cluster.keys import ENV_MPS_LOGS, ENV_MPS_PIPES, NVIDIA_GPU
 from runtime.process.backoff import Backoff
 
@@ -25,7 +27,7 @@ _CONTROL, _SMI = "nvidia-cuda-mps-control", "nvidia-smi"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/nvidia/driver/usr/bin"
 _OTHERS = (
     Directories(f"/run/nvidia/mps/{NVIDIA_GPU}/pipe", "/run/nvidia/mps/shm"),
-    Directories("/tmp/nvidia-mps", "/dev/shm"),  # noqa: S108
+    Directories("/tmp/nvidia-mps", SHARED_MEMORY),  # noqa: S108
 )
 _BIND_SHARED_MEMORY = 'mount --bind "$1" /dev/shm && exec nvidia-cuda-mps-control -d'
 """The daemon has a `/dev/shm` of its own, since it is shared with the containers."""
@@ -67,7 +69,7 @@ class DaemonSettings:
     path: str = _PATH
     """`PATH` of the programs."""
     private_shared_memory: bool = True
-    """The agent's daemon gets a `/dev/shm` of its own; needs the right to mount."""
+    """The agent's daemon has its own file system and `/dev/shm`; needs the right to mount."""
     command_seconds: float = 5
     start_seconds: float = 20
     quit_seconds: float = 10
@@ -120,6 +122,14 @@ class ControlDaemon:
         """End the daemon if it is the agent's; its clients may finish first."""
         await self.reconcile(needed=False)
 
+    async def renew(self) -> DaemonStatus:
+        """Restart the agent's daemon with empty folders, and return its state."""
+        async with self._lock:
+            self.status = await self._end()
+            if self.status.state is State.OFF:
+                self.status = await self._start()
+            return self.status
+
     async def apply(self, limits: DaemonLimits) -> str | None:
         """Set the limits of clients that start from now on, if the daemon is the agent's.
 
@@ -140,7 +150,7 @@ class ControlDaemon:
         own = self.settings.own
         for candidate in (self._used,) if self._used else (*self.settings.others, own):
             if (status := await self._look(candidate)) is not None:
-                self._used = candidate
+                self._used = status.directories
                 return status
         if self._used is not None and self._used != own:
             where = self._used.pipes
@@ -162,6 +172,14 @@ class ControlDaemon:
         result = await self._control(directories, "get_server_list")
         if result.problem:
             return None
+        if directories.shared_memory == SHARED_MEMORY:
+            usable = self.settings.others[0]
+            return DaemonStatus(
+                State.FAILED,
+                f"the MPS daemon at {directories.pipes} has the /dev/shm of the host, which "
+                f"containers could fill: end it, or start it at {usable.pipes} with "
+                f"{usable.shared_memory} as its /dev/shm",
+            )
         ours = directories == self.settings.own
         servers = tuple(int(word) for word in result.output.split() if word.isdecimal())
         reason = f"the {'agent' if ours else 'node'}'s daemon answers at {directories.pipes}"
@@ -208,11 +226,16 @@ class ControlDaemon:
                 return DaemonStatus(State.FAILED, f"the MPS daemon was not ended: {problem}")
             # The folder marks that the agent's daemon is to be ended.
             shutil.rmtree(pipes, ignore_errors=True)
+            if self.settings.private_shared_memory:
+                with suppress(OSError):
+                    unmount(self._on_host(self.settings.directory))
         self._used = self._applied = None
         return DaemonStatus(State.OFF, "the mode of the node is not mps")
 
     def _make_folders(self) -> None:
         own = self.settings.own
+        if self.settings.private_shared_memory:
+            mount_empty(self._on_host(self.settings.directory))
         modes = {own.pipes: 0o755, self._logs: 0o755, own.shared_memory: 0o1777}
         for name, mode in modes.items():
             folder = self._on_host(name)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from agent.driver.library import find_library
 from agent.mps.limits import SHARED_MEMORY, Directories
 from agent.mps.probe import Measurement
-from agent.mps.program import run_program
+from agent.program import run_program
 from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_PIPES, ENV_MPS_PREFIX, ENV_MPS_THREADS
 from cluster.record import Isolation
 
@@ -35,7 +36,7 @@ class Prober:
     """Starts the programs that measure."""
 
     library: str
-    """Path of the driver's `libcuda.so.1`, as this process sees it."""
+    """Name of the driver's library, or its path as this process sees it."""
     host_root: Path = Path("/")
     """Root of the node's file system, as this process sees it."""
     private_shared_memory: bool = True
@@ -71,7 +72,8 @@ class Prober:
             return Measurement(failed_step="load", detail=f"no JSON: {result.output[:100]!r}")
 
     def _command(self, directories: Directories) -> Sequence[str]:
-        program = (sys.executable, "-m", "agent.mps.probe", self.library, str(_BLOCK))
+        library = str(find_library(self.host_root, self.library) or self.library)
+        program = (sys.executable, "-m", "agent.mps.probe", library, str(_BLOCK))
         if not self.private_shared_memory:
             return program
         folder = self._on_host(directories.shared_memory)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import structlog
 
-from agent.kubelet.api.deviceplugin_pb2 import Empty, RegisterRequest
+from agent.kubelet.api.deviceplugin_pb2 import DevicePluginOptions, Empty, RegisterRequest
 from agent.kubelet.call import KubeletError, call
 from agent.plugin.devices import Offer
 from agent.plugin.server import Binder, DevicePlugin
@@ -21,6 +21,7 @@ from runtime.process.backoff import Backoff
 
 _VERSION = "v1beta1"
 _REGISTER = f"/{_VERSION}.Registration/Register"
+_OPTIONS = f"/{_VERSION}.DevicePlugin/GetDevicePluginOptions"
 _KUBELET_SOCKET = "kubelet.sock"
 _PREFIX, _SUFFIX = "linkwise-", ".sock"
 
@@ -67,6 +68,17 @@ class DevicePlugins:
         return frozenset(
             resource for resource, plugin in self._plugins.items() if not plugin.watched.is_set()
         )
+
+    async def answer(self) -> None:
+        """Return when each server has answered a call, as the kubelet makes them.
+
+        Raises:
+            KubeletError: A server that the kubelet watches does not answer.
+        """
+        for resource in self._plugins.keys() - self.unregistered:
+            await call(
+                self._folder / _socket_name(resource), _OPTIONS, Empty(), DevicePluginOptions
+            )
 
     def set(self, unhealthy: Mapping[Offer, frozenset[str]]) -> None:
         """Replace all resources. One that is not given any more is withdrawn.

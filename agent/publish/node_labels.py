@@ -1,4 +1,4 @@
-"""Labels of the node about its GPUs and driver, by server-side apply.
+"""Labels of the node about its GPUs and driver, by server-side apply, and its mode in use.
 
 A label of another field manager is left to it: `kubectl`, the cloud provider or GPU feature
 discovery. A label without an owner is ours.
@@ -17,6 +17,7 @@ from cluster.keys import (
     GFD_DRIVER,
     GFD_MEMORY,
     GFD_PRODUCT,
+    MODE_IN_USE,
     MODEL_SERIES,
 )
 from runtime.kube.client import ApiError, Ignored, Kube
@@ -58,11 +59,12 @@ class _NodeMetadata(Struct, frozen=True, rename="camel"):
     name: str
     uid: str
     labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
     managed_fields: list[_ManagedFields] | None = None
 
 
 class LabelledNode(Struct, frozen=True):
-    """The labels of a Node, and their field managers."""
+    """The labels of a Node with their field managers, and its annotations."""
 
     metadata: _NodeMetadata
 
@@ -137,6 +139,21 @@ async def publish_labels(kube: Kube, node: LabelledNode, wanted: Mapping[str, st
         if error.status != _CONFLICT:
             raise
         return False
+    return True
+
+
+async def publish_mode_in_use(kube: Kube, node: LabelledNode, mode: str) -> bool:
+    """Write which mode containers use, where it differs; return whether it was written.
+
+    Raises:
+        KubeError: The API server cannot be reached, or refuses.
+    """
+    if (node.metadata.annotations or {}).get(MODE_IN_USE) == mode:
+        return False
+    # A Node of the same name that was registered since is not changed.
+    metadata = {"uid": node.metadata.uid, "annotations": {MODE_IN_USE: mode}}
+    path = f"/api/v1/nodes/{node.metadata.name}"
+    await kube.patch(path, {"metadata": metadata}, Ignored, kind="merge")
     return True
 
 

@@ -7,7 +7,7 @@ from zlib import crc32
 
 import structlog
 
-from agent.publish.node_labels import publish_labels, read_node_labels
+from agent.publish.node_labels import publish_labels, publish_mode_in_use, read_node_labels
 from agent.publish.topology import publish_topology, topology_config_map
 from cluster.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube, KubeError
@@ -30,6 +30,8 @@ class Publication:
     """Labels of the node."""
     node_uid: str = ""
     """UID of the Node: one that was registered again has neither labels nor ConfigMap."""
+    mode_in_use: str | None = None
+    """The mode whose devices containers have, or that there is none; None: not known yet."""
 
 
 class Publisher:
@@ -75,6 +77,10 @@ class Publisher:
     async def _publish(self, publication: Publication) -> None:
         try:
             node = await read_node_labels(self._kube, self._node)
+            if (mode := publication.mode_in_use) and await publish_mode_in_use(
+                self._kube, node, mode
+            ):
+                _log.info("Mode in use published", mode=mode)
             if topology := publication.topology:
                 desired = topology_config_map(
                     self._node, node.metadata.uid, topology, publication.bandwidth

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.desired_state import Observation, ProblemReason, desired_state
+from agent.desired_state import UNUSED, Observation, ProblemReason, desired_state
 from agent.driver.reading import GPU, DriverReading
 from agent.kubelet.container_devices import ContainerDevices
 from cluster import keys
@@ -26,6 +26,7 @@ IDLE = Observation(
     reading=READING,
     machine=MACHINE,
     allocated=(),
+    unlisted=(),
     bound={},
     mode=None,
     no_cdi=None,
@@ -80,6 +81,23 @@ def test_a_mode_is_not_switched_while_a_container_has_devices():
 
 
 @pytest.mark.parametrize(
+    ("unlisted", "name"),
+    [
+        (devices(keys.GPU_WHOLE, "slot-0"), "default/a"),
+        (replace(devices(keys.GPU_WHOLE, "slot-0", pod="x"), namespace=""), "a pod of UID x"),
+    ],
+    ids=["binding", "checkpoint"],
+)
+@pytest.mark.parametrize("mode", [NodeMode.TOPOLOGY, None], ids=["same agent", "restarted agent"])
+def test_a_mode_is_not_switched_while_the_kubelet_lists_nothing_yet(unlisted, name, mode):
+    labels = {keys.NODE_MODE: "core_mem"}
+    state = desired_state(replace(IDLE, labels=labels, unlisted=(unlisted,), mode=mode))
+    assert state.mode is NodeMode.TOPOLOGY
+    assert [offer.resource for offer in state.slots] == [keys.GPU_WHOLE]
+    assert name in state.problems[0].message
+
+
+@pytest.mark.parametrize(
     ("allocated", "kept"),
     [
         ([devices(keys.GPU_WHOLE, "slot-1")], NodeMode.TOPOLOGY),
@@ -98,6 +116,26 @@ def test_a_restarted_agent_keeps_the_mode_that_is_in_use(allocated, kept):
     assert desired_state(seen).mode is kept
     assert {part.resource for part in allocated} <= offered(seen)
     assert reasons(seen) == [ProblemReason.MODE_NOT_SWITCHED]
+
+
+@pytest.mark.parametrize(
+    ("parts", "mode"),
+    [
+        ({"allocated": (devices(keys.GPU_WHOLE, "slot-0"),)}, "topology"),
+        ({"unlisted": (devices(keys.GPU_MEM, "slot-0"),), "mode": NodeMode.CGPU}, "cgpu"),
+        ({"allocated": (devices(keys.NVIDIA_GPU, "GPU-0"),)}, UNUSED),
+        ({}, UNUSED),
+    ],
+    ids=["listed", "in other books", "of another plugin", "idle"],
+)
+def test_a_mode_is_in_use_while_a_container_has_devices_of_the_agent(parts, mode):
+    assert desired_state(replace(IDLE, **parts)).mode_in_use == mode
+
+
+def test_a_mode_that_waits_is_not_the_one_in_use():
+    used = devices(keys.GPU_WHOLE, "slot-0")
+    labels = {keys.NODE_MODE: "core_mem"}
+    assert desired_state(replace(IDLE, labels=labels, allocated=(used,))).mode_in_use == "topology"
 
 
 def test_nothing_is_offered_without_a_specification_of_nvidia():

@@ -4,7 +4,11 @@ import asyncio
 import json
 import os
 import platform
+import re
+import shutil
+import signal
 import subprocess
+import sys
 import tempfile
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -19,12 +23,14 @@ from gpu_readings import gpu
 from kubelet_stub import Kubelet
 from nvidia_cdi import as_yaml, nvidia_spec
 from nvml.standin import MACHINE, VERSION_MISMATCH, StandInNVML, compiler, library
-from waiting import until, until_true
+from proc_files import UID, a_process
+from waiting import PATIENCE, until, until_true
 
 from agent.__main__ import run
 from agent.driver.reading import DriverReplacedError
 from agent.kubelet.api import podresources_pb2
 from agent.settings import read_settings
+from agent.watchdog import LIMIT
 from cluster import keys
 from topology.catalogue import entry
 
@@ -66,10 +72,19 @@ class API(FakeAPI):
             self.events.append((body["reason"], body["message"]))
         elif request.method == "PATCH":
             self.applied.append(body)
+            # A merge patch of annotations; labels are not read back.
+            self._annotate(body["metadata"].get("annotations", {}))
         elif "/configmaps" in request.path:
             body["metadata"]["resourceVersion"] = "1"
             self.config_maps[body["metadata"]["name"]] = body
         return web.json_response({"metadata": {"name": "stored"}})
+
+    def _annotate(self, annotations):
+        if annotations:
+            self.objects[NODE]["metadata"].setdefault("annotations", {}).update(annotations)
+
+    def mode_in_use(self):
+        return self.objects[NODE]["metadata"].get("annotations", {}).get(keys.MODE_IN_USE)
 
     def published(self, key):
         return json.loads(self.config_maps[MAP]["data"][key]) if MAP in self.config_maps else None
@@ -111,6 +126,13 @@ class Node:
             podresources_pb2.PodResources(name=pod, namespace="ns", containers=[container])
         )
 
+    def allocates(self, uid, *ids):
+        """Let the kubelet's checkpoint have the devices of a pod."""
+        entry = {"PodUID": uid, "ContainerName": "main", "ResourceName": keys.GPU_WHOLE}
+        data = {"PodDeviceEntries": [{**entry, "DeviceIDs": {"-1": ids}}]}
+        path = self.root / "kubelet/device-plugins/kubelet_internal_checkpoint"
+        path.write_text(json.dumps({"Data": data}))
+
     def unhealthy(self):
         devices = self.api.published("devices") or {}
         return {int(i) for i, health in devices.items() if health == "Unhealthy"}
@@ -125,9 +147,9 @@ async def node(monkeypatch):
         root = Path(folder)
         driver = StandInNVML(root, entry("dgx1-v100").machine)
         monkeypatch.setenv(MACHINE, str(driver.path))
-        for part in ("host/usr/lib", "host/etc/cdi", "kubelet"):
+        for part in ("host/usr/lib", "host/etc/cdi", "kubelet", "proc"):
             (root / part).mkdir(parents=True)
-        (root / "host/usr/lib/libnvidia-ml.so.1").symlink_to(library())
+        shutil.copyfile(library(), root / "host/usr/lib/libnvidia-ml.so.1")
         kubelet = Kubelet(root / "kubelet/device-plugins")
         await kubelet.start()
         async with API() as api:
@@ -136,23 +158,27 @@ async def node(monkeypatch):
         await kubelet.stop()
 
 
-@asynccontextmanager
-async def agent(node, port=0):
-    """Run the agent of a node, and stop it."""
-    environment = {
+def environment_of(node, port=0):
+    return {
         "LINKWISE_NODE_NAME": NODE,
         "LINKWISE_HOST_ROOT": str(node.root / "host"),
         "LINKWISE_KUBELET_DIR": str(node.root / "kubelet"),
         "LINKWISE_CDI_DIR": str(node.root / "cdi"),
+        "LINKWISE_PROC_DIR": str(node.root / "proc"),
         "LINKWISE_SYS_DIR": str(node.root / "sys"),
         "LINKWISE_HOST": "127.0.0.1",
         "LINKWISE_PROBE_PORT": str(port),
         "LINKWISE_API_SERVER": node.api.url,
     }
-    settings = read_settings(environment)
+
+
+@asynccontextmanager
+async def agent(node, port=0, **options):
+    """Run the agent of a node, and stop it."""
+    settings = read_settings(environment_of(node, port))
     paths = replace(settings.paths, pod_resources=node.kubelet.pod_resources)
     stop = asyncio.Event()
-    running = asyncio.create_task(run(replace(settings, paths=paths), stop))
+    running = asyncio.create_task(run(replace(settings, paths=paths), stop, **options))
     try:
         yield running
     finally:
@@ -177,17 +203,59 @@ async def test_an_idle_node_is_published_and_offered(node):
     assert node.api.events == []
 
 
-async def test_a_node_whose_gpus_cannot_be_read_loses_their_labels(node):
+async def test_policies_of_the_kubelet_are_published(node):
+    kubelet = read_settings(environment_of(node)).paths.kubelet
+    kubelet.mkdir(parents=True)
+    (kubelet / "cpu_manager_state").write_text('{"policyName": "static"}')
+    (kubelet / "config.yaml").write_text(
+        "kind: KubeletConfiguration\ntopologyManagerPolicy: restricted\n"
+    )
+    async with agent(node):
+        await until(lambda: node.api.published("machine.json"))
+    machine = node.api.published("machine.json")
+    assert (machine["cpuManager"], machine["topologyManager"]) == ("static", "restricted")
+
+
+def put_labelled_node(node, **labels):
+    """Let the agent own a label of the node."""
     fields = {"f:metadata": {"f:labels": {f"f:{keys.GFD_COUNT}": {}}}}
     entry = {"manager": "linkwise-agent", "operation": "Apply", "fieldsV1": fields}
-    node.api.put_node(**{keys.NODE_MODE: "topology", keys.GFD_COUNT: "8"})
+    node.api.put_node(**{keys.NODE_MODE: "topology", keys.GFD_COUNT: "8"}, **labels)
     node.api.objects[NODE]["metadata"]["managedFields"] = [entry]
+
+
+async def test_a_node_whose_gpus_cannot_be_read_loses_their_labels(node):
+    put_labelled_node(node)
     node.driver.unload_driver()
     async with agent(node):
         await until(lambda: node.api.applied)
 
     assert node.api.applied[0]["metadata"]["labels"] == {}
     assert node.api.config_maps == {}
+
+
+async def test_labels_stay_while_containers_have_gpus_that_cannot_be_read(node):
+    install_toolkit(node)
+    async with agent(node):
+        plugin = await node.offers(keys.GPU_WHOLE, 8)
+        node.runs("worker", "slot-0", gpus=(0,))
+        await plugin.pre_start(["slot-0"])
+    put_labelled_node(node)
+    node.driver.unload_driver()
+    node.api.applied.clear()
+    lists = node.kubelet.lists
+    async with agent(node):
+        await until(lambda: "NoGPUsOffered" in dict(node.api.events))
+        # A second look at the node begins after the first has ended.
+        put_labelled_node(node, other="label")
+        await until(lambda: node.kubelet.lists >= lists + 2)
+        assert node.api.applied == []
+        node.kubelet.listed.ClearField("pod_resources")
+        del node.api.pods["worker"]
+        put_labelled_node(node)
+        await until(lambda: node.api.applied)
+
+    assert node.api.applied[0]["metadata"]["labels"] == {}
 
 
 async def test_a_container_gets_the_devices_of_its_record(node):
@@ -204,6 +272,28 @@ async def test_a_container_gets_the_devices_of_its_record(node):
     assert {f"/dev/nvidia{i}" for i in range(8)} & paths == {"/dev/nvidia5", "/dev/nvidia6"}
 
 
+async def test_metrics_name_no_pod_of_a_tenant(node, unused_tcp_port):
+    install_toolkit(node)
+    async with agent(node, unused_tcp_port), ClientSession() as client:
+        plugin = await node.offers(keys.GPU_WHOLE, 8)
+        node.runs("secret", "slot-0", "slot-1", gpus=(5, 6))
+        await plugin.pre_start(["slot-0", "slot-1"])
+
+        async def metrics():
+            async with client.get(f"http://127.0.0.1:{unused_tcp_port}/metrics") as response:
+                return await response.text()
+
+        async def holders():
+            return re.findall(r"^linkwise_gpu_holder\{(.*)\} 1", await metrics(), re.MULTILINE)
+
+        await until_true(holders)
+        uuids = [card.uuid for card in node.driver.cards]
+        assert sorted(await holders()) == [
+            f'gpu="{i}",node="{NODE}",uid="uid-secret",uuid="{uuids[i]}"' for i in (5, 6)
+        ]
+        assert "secret" not in (await metrics()).replace("uid-secret", "")
+
+
 async def test_a_pod_without_a_record_does_not_start(node):
     install_toolkit(node)
     async with agent(node):
@@ -212,6 +302,24 @@ async def test_a_pod_without_a_record_does_not_start(node):
         with pytest.raises(grpc.aio.AioRpcError, match="no GPUs are recorded"):
             await plugin.pre_start(["slot-3"])
     assert [reason for reason, _ in node.api.events] == ["GPUsNotBound"]
+
+
+async def test_a_driver_that_is_installed_later_is_found(node):
+    install_toolkit(node)
+    library = node.root / "host/usr/lib/libnvidia-ml.so.1"
+    # As Debian's alternatives, by links that are made for the root of the host.
+    driver = node.root / "host/opt/driver/libnvidia-ml.so.535"
+    driver.parent.mkdir(parents=True)
+    library.rename(driver)
+    async with agent(node):
+        await until(lambda: "NoGPUsOffered" in dict(node.api.events))
+        message = dict(node.api.events)["NoGPUsOffered"]
+        assert "libnvidia-ml.so.1 is not below" in message
+        assert "the agent searches it again" in message
+        library.symlink_to("/etc/alternatives/nvml")
+        (node.root / "host/etc/alternatives").mkdir()
+        (node.root / "host/etc/alternatives/nvml").symlink_to("/opt/driver/libnvidia-ml.so.535")
+        await node.offers(keys.GPU_WHOLE, 8)
 
 
 async def test_a_lost_gpu_is_published_and_withdrawn(node):
@@ -247,6 +355,70 @@ async def test_a_mode_in_use_is_switched_when_its_containers_end(node):
         node.api.put_node(**{keys.NODE_MODE: "core_mem", "other": "label"})
         memory = sum(card.memory for card in node.driver.cards) >> 30
         await node.offers(keys.GPU_MEM, memory)
+        await node.offers(keys.GPU_CORE, 800)
+
+
+async def test_the_mode_in_use_is_published_while_containers_have_devices(node):
+    install_toolkit(node)
+    async with agent(node):
+        plugin = await node.offers(keys.GPU_WHOLE, 8)
+        await until(lambda: node.api.mode_in_use() == "none")
+        node.runs("worker", "slot-0", gpus=(0,))
+        await plugin.pre_start(["slot-0"])
+        await until(lambda: node.api.mode_in_use() == "topology")
+        node.kubelet.listed.ClearField("pod_resources")
+        del node.api.pods["worker"]
+        node.api.put_node(**{keys.NODE_MODE: "topology", "other": "label"})
+        await until(lambda: node.api.mode_in_use() == "none")
+
+
+async def test_the_timer_that_ends_the_process_is_set_while_the_plugins_answer(node):
+    install_toolkit(node)
+    times = []
+    async with agent(node, set_timer=times.append):
+        await node.offers(keys.GPU_WHOLE, 8)
+        await until(lambda: times)
+    assert set(times) == {LIMIT}
+
+
+async def test_an_agent_that_is_stopped_is_ended(node):
+    install_toolkit(node)
+    (node.root / "kubelet/pod-resources").mkdir()
+    (node.root / "kubelet/pod-resources/kubelet.sock").symlink_to(node.kubelet.pod_resources)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "agent", env={**os.environ, **environment_of(node)}
+    )
+    try:
+        await node.offers(keys.GPU_WHOLE, 8)
+        process.send_signal(signal.SIGSTOP)
+        async with asyncio.timeout(2 * PATIENCE):
+            assert await process.wait() == -signal.SIGKILL
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+
+
+@pytest.mark.parametrize("book", ["binding", "checkpoint"])
+async def test_a_restarted_kubelet_switches_no_mode_that_is_in_use(node, book):
+    install_toolkit(node)
+    async with agent(node):
+        plugin = await node.offers(keys.GPU_WHOLE, 8)
+        node.runs("worker", "slot-0", gpus=(0,))
+        if book == "binding":
+            await plugin.pre_start(["slot-0"])
+        else:
+            a_process(node.root / "proc", 7)
+            node.allocates(UID, "slot-0")
+        # A kubelet that has just started lists nothing.
+        node.kubelet.listed.ClearField("pod_resources")
+        node.api.put_node(**{keys.NODE_MODE: "core_mem"})
+        await until(lambda: "ModeNotSwitched" in dict(node.api.events))
+        assert keys.GPU_MEM not in node.kubelet.plugins
+        if book == "binding":
+            del node.api.pods["worker"]
+        else:
+            shutil.rmtree(node.root / "proc/7")
+        node.api.put_node(**{keys.NODE_MODE: "core_mem", "other": "label"})
         await node.offers(keys.GPU_CORE, 800)
 
 

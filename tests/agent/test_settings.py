@@ -20,6 +20,7 @@ def test_folders_of_the_node_lie_below_its_root():
     settings = read_settings(POD | {"LINKWISE_HOST_ROOT": "/host"})
     assert settings.paths.nvidia_cdi == (Path("/host/etc/cdi"), Path("/host/var/run/cdi"))
     assert settings.paths.cdi == Path("/var/run/cdi")
+    assert settings.paths.kubelet == Path("/host/var/lib/kubelet")
 
 
 @pytest.mark.parametrize(

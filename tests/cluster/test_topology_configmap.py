@@ -16,6 +16,7 @@ from cluster.keys import (
     TOPOLOGY_MACHINE,
     TOPOLOGY_MISMATCH,
 )
+from cluster.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
 from cluster.record import Isolation
 from cluster.topology_configmap import (
     PublishedError,
@@ -54,7 +55,16 @@ def records(draw: st.DrawFn) -> PublishedTopology:
     driver = draw(st.none() | st.text(max_size=9))
     mismatch = draw(st.none() | st.text("abc", min_size=1, max_size=9))
     isolation = draw(st.none() | st.sampled_from(Isolation))
-    return PublishedTopology(machine, healthy, driver, mismatch=mismatch, isolation=isolation)
+    kubelet = draw(
+        st.builds(
+            KubeletPolicy,
+            st.none() | st.sampled_from(CPUManager),
+            st.none() | st.sampled_from(TopologyManager),
+        )
+    )
+    return PublishedTopology(
+        machine, healthy, driver, mismatch=mismatch, isolation=isolation, kubelet=kubelet
+    )
 
 
 def zeros(published: PublishedTopology) -> list[list[float]]:
@@ -69,6 +79,15 @@ def by_links(links: object, devices: object = FOUR) -> Machine:
 @given(records())
 def test_what_is_published_is_read_back_as_it_was(published):
     assert read_published(write_published(published, zeros(published))) == published
+
+
+def test_policy_of_a_later_kubelet_is_unknown():
+    published = PublishedTopology(dgx1_v100(), (True,) * 8)
+    data = write_published(published, zeros(published))
+    later = {"cpuManager": "static", "topologyManager": "by-a-later-release"}
+    data[TOPOLOGY_MACHINE] = json.dumps(json.loads(data[TOPOLOGY_MACHINE]) | later)
+
+    assert read_published(data) == replace(published, kubelet=KubeletPolicy(CPUManager.STATIC))
 
 
 @pytest.mark.parametrize(

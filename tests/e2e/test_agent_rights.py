@@ -12,7 +12,13 @@ from controlplane.plane import ControlPlane
 from controlplane.pods import a_pod
 from controlplane.process import wait_until
 
-from agent.publish.node_labels import LABELS, LabelledNode, publish_labels, read_node_labels
+from agent.publish.node_labels import (
+    LABELS,
+    LabelledNode,
+    publish_labels,
+    publish_mode_in_use,
+    read_node_labels,
+)
 from agent.publish.topology import publish_topology, topology_config_map
 from cluster import keys
 from cluster.topology_configmap import PublishedTopology
@@ -126,6 +132,29 @@ async def test_agent_sets_labels_that_no_other_client_has_set(agents):
         assert labels[keys.NODE_MODE] == "topology"
 
 
+async def test_agent_sets_the_mode_in_use_which_then_cannot_be_changed(agents):
+    path, admin = f"{NODES}/agent-0", agents.plane.api
+    async with agents.kube("agent-0") as kube:
+
+        async def publish(mode):
+            node: LabelledNode = await read_node_labels(kube, "agent-0")
+            return await publish_mode_in_use(kube, node, mode)
+
+        def refused(mode):
+            change = _labelled(**{keys.NODE_MODE: mode})
+            return refusal(lambda: admin.patch(path, change, dryRun="All"))
+
+        assert await publish("topology")
+        assert not await publish("topology")
+        wait_until(lambda: refused("share"), "the policy of modes is in force")
+        for mode in ("share", None):
+            assert "'linkwise-node-mode'" in refused(mode)
+        assert refused("topology") == ""
+        assert refusal(lambda: admin.patch(path, _labelled(zone="a"), dryRun="All")) == ""
+        assert await publish("none")
+        assert refused("share") == ""
+
+
 @pytest.mark.parametrize(
     "config_map",
     [
@@ -162,6 +191,9 @@ def _labelled(**labels):
         pytest.param("agent-0", _labelled(**{keys.NODE_MODE: None}), id="removed label"),
         pytest.param("agent-0", _labelled(zone="a"), id="new label"),
         pytest.param("agent-0", {"metadata": {"annotations": {"a": "b"}}}, id="annotation"),
+        pytest.param(
+            "agent-1", {"metadata": {"annotations": {keys.MODE_IN_USE: "topology"}}}, id="its mode"
+        ),
         pytest.param("agent-0", {"metadata": {"finalizers": ["a.b/c"]}}, id="finalizer"),
         pytest.param("agent-0", {"spec": {"unschedulable": True}}, id="cordon"),
         pytest.param(

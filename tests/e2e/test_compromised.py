@@ -1,4 +1,4 @@
-"""What an attacker gains who controls a component: the webhook's answers, or an account's token."""
+"""Limits of an attacker in control of a component: the webhook's answers, or an account's token."""
 
 import base64
 import json
@@ -258,9 +258,11 @@ def taken(plane, shipped, tmp_path_factory):
     thread = Thread(target=taken.server.serve_forever)
     thread.start()
     config = {"url": taken.url, "caBundle": taken.bundle}
-    steps = [{"op": "replace", "path": "/webhooks/0/clientConfig", "value": config}]
-    # The attacker answers from the process of the tests, which may stand still.
-    steps.append({"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": PATIENT})
+    steps = [
+        {"op": "replace", "path": "/webhooks/0/clientConfig", "value": config},
+        # The attacker answers from the process of the tests, which may stand still.
+        {"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": PATIENT},
+    ]
     plane.api.patch(MUTATING, steps, "json")
     yield taken
     taken.server.shutdown()
@@ -325,7 +327,7 @@ def test_certs_obtains_no_token_of_another_account(plane):
         "type": "kubernetes.io/service-account-token",
         "metadata": {
             # It may read a Secret of this name.
-            "name": "linkwise-webhook-tls",
+            "name": "linkwise-scorer-cert",
             "annotations": {"kubernetes.io/service-account.name": "linkwise-scorer"},
         },
     }
@@ -335,5 +337,5 @@ def test_certs_obtains_no_token_of_another_account(plane):
         lambda: "linkwise-certs" in refusal(lambda: api.create(path, secret, dryRun="All")),
         "the policy is in force",
     )
-    other = {"type": "Opaque", "metadata": {"name": "linkwise-webhook-tls"}}
+    other = {"type": "Opaque", "metadata": {"name": "linkwise-scorer-cert"}}
     assert refusal(lambda: api.create(path, other, dryRun="All")) == ""

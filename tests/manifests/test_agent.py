@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from agent.desired_state import UNUSED
+from agent.mps.daemon import DaemonSettings
 from agent.publish.node_labels import FIELD_MANAGER, LABELS
 from agent.settings import read_settings
 from cluster import keys
@@ -12,6 +14,7 @@ from cluster.mode import NodeMode
 
 FOLDER = Path(__file__).parents[2] / "manifests/agent"
 NAME = "linkwise-agent"
+NODE_MODE = "linkwise-node-mode"
 
 
 @cache
@@ -24,8 +27,12 @@ def documents():
     ]
 
 
-def of_kind(kind):
-    (found,) = (document for document in documents() if document["kind"] == kind)
+def of_kind(kind, name=NAME):
+    (found,) = (
+        document
+        for document in documents()
+        if (document["kind"], document["metadata"]["name"]) == (kind, name)
+    )
     return found
 
 
@@ -64,8 +71,8 @@ def test_folder_lists_every_file():
     assert (set(listed), len(listed)) == (present, len(present))
 
 
-def test_all_objects_have_one_name_and_the_namespace_permits_privileged_pods():
-    assert {item["metadata"]["name"] for item in documents()} == {NAME}
+def test_objects_have_one_name_and_the_namespace_permits_privileged_pods():
+    assert {item["metadata"]["name"] for item in documents()} == {NAME, NODE_MODE}
     namespaces = {item["metadata"].get("namespace") for item in documents()}
     assert namespaces == {None, NAME, keys.TOPOLOGY_NAMESPACE}
     labels = of_kind("Namespace")["metadata"]["labels"]
@@ -102,6 +109,12 @@ def test_the_agent_may_write_its_own_folder_on_the_host():
     assert mounted(settings().paths.host_root / "run/linkwise") == ("/run/linkwise", True)
 
 
+def test_the_file_system_of_mps_is_mounted_on_the_host():
+    [run] = (item for item in container()["volumeMounts"] if item["name"] == "run")
+    assert run["mountPropagation"] == "Bidirectional"
+    assert DaemonSettings().directory.startswith("/run/linkwise/")
+
+
 def test_agent_has_the_processes_and_devices_of_its_node():
     assert pod()["hostPID"] is True
     assert container()["securityContext"]["privileged"] is True
@@ -112,7 +125,7 @@ def test_process_ports_and_memory():
     assert container()["command"] == ["python", "-m", "agent"]
     (port,) = container()["ports"]
     assert port == {"name": "probe", "containerPort": settings().probe_port}
-    resources = {"requests": {"cpu": "20m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}
+    resources = {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "1Gi"}}
     assert container()["resources"] == resources
     env = {item["name"]: item for item in container()["env"]}
     assert env["LINKWISE_NODE_NAME"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
@@ -135,7 +148,7 @@ def test_rights_of_the_agent():
     }
     verbs = ("get", "create", "update", "delete")
     assert granted == {
-        *((None, "pods", verb) for verb in ("get", "list")),
+        (None, "pods", "get"),
         *((None, "nodes", verb) for verb in ("get", "list", "watch", "patch")),
         (None, "events", "create"),
         *((keys.TOPOLOGY_NAMESPACE, "configmaps", verb) for verb in verbs),
@@ -160,9 +173,35 @@ def test_policy_names_what_the_agent_writes():
     variables = {item["name"]: item["expression"] for item in spec["variables"]}
     assert quoted(variables["labels"]) == set(LABELS)
     words = quoted(" ".join(item["expression"] for item in spec["validations"]))
-    assert {keys.TOPOLOGY_NAME_PREFIX, keys.TOPOLOGY_NODE, FIELD_MANAGER} <= words
+    assert {
+        keys.TOPOLOGY_NAME_PREFIX,
+        keys.TOPOLOGY_NODE,
+        keys.MODE_IN_USE,
+        FIELD_MANAGER,
+    } <= words
 
 
-def test_emergency_stop_leaves_the_policy():
+def test_policy_of_modes_names_what_the_agent_writes_and_blocks_no_node_by_an_error():
+    spec = of_kind("ValidatingAdmissionPolicy", NODE_MODE)["spec"]
+    (condition,), (variable,) = spec["matchConditions"], spec["variables"]
+    (validation,) = spec["validations"]
+    assert quoted(condition["expression"]) == {keys.NODE_MODE}
+    assert quoted(variable["expression"]) == {keys.MODE_IN_USE, UNUSED}
+    assert quoted(validation["expression"]) == {keys.NODE_MODE, UNUSED, ""}
+    assert spec["failurePolicy"] == "Ignore"
+
+
+def test_emergency_stop_leaves_the_policies_that_affect_no_pods():
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
-        assert "labels" not in of_kind(kind)["metadata"]
+        for name in (NAME, NODE_MODE):
+            assert "labels" not in of_kind(kind, name)["metadata"]
+
+
+def test_only_monitoring_reaches_the_probe_port():
+    policy = of_kind("NetworkPolicy")
+    (rule,) = policy["spec"]["ingress"]
+    (caller,) = rule["from"]
+
+    (expression,) = caller["namespaceSelector"]["matchExpressions"]
+    assert expression["values"] == ["monitoring"]
+    assert [port["port"] for port in rule["ports"]] == ["probe"]

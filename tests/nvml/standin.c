@@ -17,11 +17,15 @@
  */
 
 #define _GNU_SOURCE
+#include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { GPUS = 16, LINKS = 36, PROCESSES = 64, EVENTS = 1024, FAILURES = 32 };
@@ -346,10 +350,24 @@ static int next_event(EventSet *set, EventData *data) {
       }
     })
 }
+static long now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+/* Sleep until the file is replaced, as the driver's library sleeps until an event. */
 int nvmlEventSetWait_v2(EventSet *set, EventData *data, unsigned timeout_ms) {
-  for (unsigned waited = 0;; waited += 40) {
-    int code = next_event(set, data);
-    if (code != TIMEOUT || waited >= timeout_ms) return code;
-    usleep(40000);
+  char folder[PATH_MAX], changes[4096];
+  const char *path = getenv("LINKWISE_NVML_MACHINE");
+  snprintf(folder, sizeof folder, "%.*s", path ? (int)(strrchr(path, '/') - path) : 0, path ? path : "");
+  struct pollfd watch = {inotify_init1(IN_NONBLOCK | IN_CLOEXEC), POLLIN, 0};
+  inotify_add_watch(watch.fd, folder, IN_MOVED_TO | IN_DELETE);
+  long end = now_ms() + timeout_ms, left;
+  int code;
+  while ((code = next_event(set, data)) == TIMEOUT && (left = end - now_ms()) > 0) {
+    poll(&watch, 1, (int)left);
+    while (read(watch.fd, changes, sizeof changes) > 0) continue;
   }
+  close(watch.fd);
+  return code;
 }

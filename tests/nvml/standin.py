@@ -21,6 +21,7 @@ MACHINE = "LINKWISE_NVML_MACHINE"
 
 UNINITIALIZED = 1
 DRIVER_NOT_LOADED = 9
+TIMEOUT = 10
 GPU_IS_LOST = 15
 VERSION_MISMATCH = 18
 NOT_SUPPORTED = 3
@@ -190,7 +191,7 @@ class StandInNVML:
         """Replace the description; needed after changing `cards` and other attributes directly."""
         text = "\n".join(self._lines()) + "\n"
         new = self.path.with_suffix(".new")
-        new.write_text(text)
+        new.write_text(text, errors="surrogateescape")
         new.replace(self.path)
 
     def _lines(self):

@@ -139,7 +139,10 @@ def test_events_report_a_mismatch_and_its_end_once():
 
     first, second = filter(None, events)
     assert (first.reason, first.is_warning, first.about.kind) == (MISMATCH, True, "Node")
-    assert "uses GPU 1" in first.message
+    assert first.message == (
+        "1 of the processes on GPU 1 contradict the records of pods. New pods are not placed on "
+        "this node: end these processes, which `linkwise inspect n1` names"
+    )
     assert (second.reason, second.is_warning) == (RESOLVED, False)
     assert [event is None for event in events] == [True, False, True, False, True]
 

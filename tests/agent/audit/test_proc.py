@@ -2,19 +2,11 @@ import os
 import subprocess
 from pathlib import Path
 
-from agent.audit.proc import read_processes
+import pytest
+from proc_files import ID, UID, a_process
+
+from agent.audit.proc import read_processes, running_pods
 from agent.audit.processes import ContainerId, Process
-
-UID, ID = "6b0a3f9e-7f53-4a8b-9d0e-1c2d3e4f5a6b", "ab" * 32
-
-
-def a_process(proc, pid, *, name="train", cgroup=f"0::/kubepods/pod{UID}/{ID}\n", started=99):
-    folder = proc / str(pid)
-    folder.mkdir()
-    (folder / "stat").write_text(f"{pid} ({name}) S {'0 ' * 18}{started} 0\n")
-    (folder / "comm").write_text(f"{name}\n")
-    (folder / "cgroup").write_text(cgroup)
-    return folder
 
 
 def test_process_has_its_container_name_and_start(tmp_path):
@@ -49,3 +41,40 @@ def test_real_processes_are_read():
     finally:
         child.communicate()
     assert read_processes([(0, child.pid)], Path("/proc")) == ()
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        f"0::/kubepods/besteffort/pod{UID}/{ID}\n",
+        f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope\n",
+        f"9:name=systemd:/\n4:memory:/kubepods/pod{UID}/{ID}\n0::/\n",
+        f"4:memory:/prefix/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice\n",
+        f"0::/../../kubepods/pod{UID}/{ID}\n",
+    ],
+    ids=["v2, cgroupfs", "v2, systemd", "v1, cgroupfs", "v1, systemd", "another namespace"],
+)
+def test_a_process_of_a_pod_is_found_by_every_kind_of_cgroup(tmp_path, cgroup):
+    a_process(tmp_path, 7, cgroup=cgroup)
+    a_process(tmp_path, 8, cgroup="0::/system.slice/sshd.service\n")
+    (tmp_path / "cpuinfo").touch()
+
+    assert running_pods({UID, "another"}, tmp_path) == {UID: "process 7 (train)"}
+    assert running_pods({"another"}, tmp_path) == {}
+
+
+def test_a_process_hangs_as_long_as_one_of_its_threads_runs(tmp_path):
+    process = a_process(tmp_path, 7, state="Z")
+    assert running_pods({UID}, tmp_path) == {}
+    (process / "task/8").mkdir()
+    assert running_pods({UID}, tmp_path) == {UID: "process 7 (train)"}
+
+
+def test_a_process_that_ends_meanwhile_does_not_run(tmp_path):
+    (a_process(tmp_path, 7) / "cgroup").unlink()
+    assert running_pods({UID}, tmp_path) == {}
+
+
+def test_processes_that_cannot_be_read_are_no_answer(tmp_path):
+    with pytest.raises(OSError, match="missing"):
+        running_pods({UID}, tmp_path / "missing")

@@ -3,19 +3,24 @@
 import asyncio
 import json
 import os
+import shutil
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from aiohttp import web
 from fake_api import FakeAPI, status
 from gpu_readings import gpu, reading
 from nvidia_cdi import as_yaml, nvidia_spec
+from proc_files import UID, a_process
+from waiting import until
 
-from agent.binding import holder
+from agent.audit.proc import running_pods
 from agent.binding.binder import Binder
 from agent.binding.errors import BindError
 from agent.binding.holder import Holders
+from agent.binding.last_holders import LastHolders
 from agent.binding.names import device_name, file_name
 from agent.binding.node_spec import NodeSpec, Toolkit
 from agent.kubelet.call import KubeletError
@@ -24,6 +29,7 @@ from agent.mps.limits import ClientEdits
 from cluster.keys import ALLOCATION, CDI_BINDING
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
+from runtime.process.backoff import Backoff
 
 WHOLE, SHARE = "aliyun.com/gpu", "aliyun.com/gpu-mem"
 
@@ -52,20 +58,28 @@ class Kubelet:
 
     def __init__(self, checkpoint):
         self.checkpoint, self.listed, self.entries = checkpoint, [], []
+        self.listed_pods = {}
+        """Names of all pods, with their namespaces."""
         self.fault = None
         self.asked = asyncio.Event()
+        self.asks = []
         self.answers = asyncio.Event()
         self.answers.set()
 
     async def list(self):
         listed = tuple(self.listed)
         self.asked.set()
+        self.asks.append(listed)
         await self.answers.wait()
         if self.fault:
             raise KubeletError(self.fault)
         return listed
 
+    async def pods(self):
+        return tuple((namespace, name) for name, namespace in self.listed_pods.items())
+
     def allocate(self, pod, container, *ids, resource=WHOLE, uid=None, early=False):
+        self.listed_pods[pod] = "ns"
         if not early:
             self.listed.append(ContainerDevices("ns", pod, container, resource, frozenset(ids)))
         self.entries.append(
@@ -96,18 +110,27 @@ class Node:
         self.nvidia.mkdir()
         (self.nvidia / "nvidia.yaml").write_bytes(as_yaml(nvidia_spec(self.reading.gpus)))
         self.extra = ClientEdits({}, ())
-        self.node_spec = NodeSpec((self.nvidia,), Toolkit(root, root / "none", "/none"))
+        self.proc = root / "proc"
+        self.proc.mkdir()
+        self.patience, self.now = 60.0, 0.0
+        self.node_spec = NodeSpec(
+            (self.nvidia,), Toolkit(root, root / "none", "/none"), Backoff(60, 60, lambda: None)
+        )
         self.binder = self.restarted()
 
     def restarted(self):
         return Binder(
-            Holders("n1", self.kubelet, self.kubelet.checkpoint, self.kube),
+            Holders("n1", self.kubelet, self.kubelet.checkpoint, self.kube, self.last_holders()),
             EventRecorder(self.kube, "linkwise-agent", "n1", lambda: 0.0),
             lambda: self.reading,
             self.node_spec,
             self.folder,
             extra_edits=self.extra_edits,
         )
+
+    def last_holders(self):
+        running = partial(running_pods, proc=self.proc)
+        return LastHolders(running, lambda: self.now, patience=self.patience)
 
     async def extra_edits(self, _pod, _container, _gpus):
         return self.extra
@@ -683,13 +706,51 @@ async def test_the_pod_of_an_init_container_is_found_beside_an_unreadable_one(no
     assert node.gpus("s0", "s1") == [1, 2]
 
 
-async def test_a_list_of_pods_that_is_too_long_for_the_memory_is_not_read(node, monkeypatch):
-    monkeypatch.setattr(holder, "_MAX_LIST", 10_000)
-    node.pod("a", whole(2, 1), container("main"), init=[container("fetch", 2)])
-    node.kubelet.allocate("a", "fetch", "s0", "s1", early=True)
-    node.api.put("large", metadata={"name": "large", "annotations": {"a": "x" * 20_000}})
-    with pytest.raises(BindError, match="more than 10000 bytes"):
-        await node.bind("s0", "s1")
+async def test_large_pods_of_others_do_not_keep_an_init_container_from_starting(node):
+    """An API server stores up to 1.5 MiB of a pod; its JSON may be several times as long."""
+    for i in range(4):
+        large = {"uid": f"uid-a{i}", "annotations": {"a": 9_000_000 * "x"}}
+        node.api.put(f"a{i}", metadata=large)
+        node.kubelet.listed_pods[f"a{i}"] = "ns"
+    node.pod("b", whole(2, 1), container("main"), init=[container("fetch", 2)])
+    node.kubelet.allocate("b", "fetch", "s0", "s1", early=True)
+    await node.bind("s0", "s1")
+
+    assert node.gpus("s0", "s1") == [1, 2]
+
+
+async def test_pods_of_a_node_are_read_one_after_the_other(node):
+    reading = most = 0
+
+    async def counted(_request):
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        await asyncio.sleep(0.01)
+        reading -= 1
+
+    for i in range(8):
+        node.pod(f"a{i}", [], container("main"))
+        node.kubelet.listed_pods[f"a{i}"] = "ns"
+        node.api.faults["list"].append(counted)
+    node.kubelet.listed_pods["gone"] = "ns"
+    node.pod("b", whole(2, 1), container("main"), init=[container("fetch", 2)])
+    node.kubelet.allocate("b", "fetch", "s0", "s1", early=True)
+    await node.bind("s0", "s1")
+
+    assert (len(node.api.queries), most) == (11, 1)
+
+
+async def test_of_many_pods_the_one_with_devices_of_the_same_uid_is_read_first(node):
+    for i in range(8):
+        node.pod(f"a{i}", [], container("main"))
+        node.kubelet.listed_pods[f"a{i}"] = "ns"
+    node.pod("b", whole(2, 1), container("main"), init=[container("fetch", 2)])
+    node.kubelet.allocate("b", "fetch", "s0", "s1", early=True)
+    node.kubelet.allocate("b", "main", "s0")
+    await node.bind("s0", "s1")
+
+    assert len(node.api.queries) == 2
 
 
 async def test_containers_that_start_together_are_bound_a_few_at_a_time(node):
@@ -710,3 +771,126 @@ async def test_containers_that_start_together_are_bound_a_few_at_a_time(node):
 
     assert len(node.files()) == 40
     assert 1 < most <= 16
+
+
+# ---- Processes of pods that are gone.
+
+NEXT = "11111111-7f53-4a8b-9d0e-1c2d3e4f5a6b"
+CGROUP = f"/kubepods/burstable/pod{UID}/{'ab' * 32}"
+
+
+async def force_deleted(node, gpu=2, slot="slot-0"):
+    """Bind a container whose pod is then deleted with grace period 0, while its process runs."""
+    running(node, "old", gpu, slot, uid=UID)
+    await node.bind(slot)
+    node.kubelet.end("old")
+    node.kubelet.entries.clear()
+    node.api.remove("old")
+    return a_process(node.proc, 7, cgroup=f"0::{CGROUP}\n")
+
+
+def without_patience(node):
+    node.patience = 0
+    node.binder = node.restarted()
+
+
+async def test_a_gpu_is_given_when_the_process_of_a_deleted_pod_has_ended(node):
+    process = await force_deleted(node)
+    running(node, "new", 2, "slot-1")
+    binding = asyncio.create_task(node.bind("slot-1"))
+    await until(lambda: len(node.kubelet.asks) > 3)
+    assert not node.file("slot-1").exists()
+    shutil.rmtree(process)
+    await binding
+
+    assert node.gpus("slot-1") == [2]
+    assert node.files() == {node.file("slot-1").name}
+    assert node.api.events == []
+
+
+@pytest.mark.parametrize("collected", [False, True], ids=["at once", "after a look at the files"])
+async def test_a_gpu_is_refused_while_a_process_of_a_deleted_pod_runs(node, collected):
+    await force_deleted(node)
+    without_patience(node)
+    running(node, "new", 2, "slot-1")
+    running(node, "other", 3, "slot-2")
+    if collected:
+        assert await node.held() == {}
+    with pytest.raises(BindError, match=r"process 7 \(train\) of the deleted pod ns/old"):
+        await node.bind("slot-1")
+    await node.bind("slot-2")
+
+    assert not node.file("slot-1").exists()
+    assert [about for about, _, _ in node.api.events] == ["new"]
+
+
+@pytest.mark.parametrize("gpu", [2, 3], ids=["same GPU", "another GPU"])
+async def test_ids_of_a_deleted_pod_are_given_but_not_its_gpu(node, gpu):
+    process = await force_deleted(node)
+    without_patience(node)
+    running(node, "new", gpu, "slot-0", uid=NEXT)
+    if gpu == 2:
+        with pytest.raises(BindError, match="may be in use by process 7"):
+            await node.bind("slot-0")
+        node.kubelet.end("new")
+        node.kubelet.entries.clear()
+        node.api.remove("new")
+    else:
+        await node.bind("slot-0")
+        assert node.gpus("slot-0") == [3]
+    running(node, "third", 2, "slot-1")
+    without_patience(node)
+    with pytest.raises(BindError, match="may be in use by process 7"):
+        await node.bind("slot-1")
+    shutil.rmtree(process)
+    await node.bind("slot-1")
+
+    assert node.gpus("slot-1") == [2]
+    assert await node.held() == {("third", "main"): [2]} | (
+        {("new", "main"): [3]} if gpu == 3 else {}
+    )
+
+
+async def test_the_next_pod_of_a_name_waits_for_the_processes_of_the_one_before(node):
+    await force_deleted(node)
+    without_patience(node)
+    running(node, "old", 2, "slot-1", uid=NEXT)
+    with pytest.raises(BindError, match="may be in use by process 7"):
+        await node.bind("slot-1")
+
+
+async def test_a_gpu_with_a_process_of_a_deleted_pod_is_faulty_after_the_patience(node):
+    process = await force_deleted(node)
+    node.patience = 10
+    node.binder = node.restarted()
+    assert await node.held() == {}
+    assert node.binder.unreleased == {}
+    node.now = 10
+    assert await node.held() == {}
+    assert node.binder.unreleased.keys() == {"GPU-2"}
+    assert f"process 7 (train) of a deleted pod (uid {UID})" in node.binder.unreleased["GPU-2"]
+    shutil.rmtree(process)
+    assert await node.held() == {}
+    assert node.binder.unreleased == {}
+    assert node.files() == set()
+
+
+async def test_no_gpu_of_a_deleted_pod_is_given_while_processes_cannot_be_read(node):
+    await force_deleted(node)
+    shutil.rmtree(node.proc)
+    for slot, pod in (("slot-0", "new"), ("slot-1", "newer")):
+        running(node, pod, 2, slot, uid=NEXT)
+        with pytest.raises(BindError, match="the processes of the node cannot be read"):
+            await node.bind(slot)
+
+    assert node.files() == {node.file("slot-0").name}
+
+
+async def test_a_container_that_is_started_again_does_not_wait_for_its_own_pod(node):
+    running(node, "a", 2, "slot-0", uid=UID)
+    a_process(node.proc, 7, cgroup=f"0::{CGROUP}\n")
+    await node.bind("slot-0")
+    await node.bind("slot-0")
+
+    assert node.files() == {node.file("slot-0").name}
+    assert await node.held() == {("a", "main"): [2]}

@@ -1,5 +1,6 @@
 """NVIDIA's CDI specification of a node."""
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 from gpu_readings import gpu, reading
 from nvidia_cdi import as_yaml, nvidia_spec
+from waiting import PATIENCE, until
 
 from agent.binding.node_spec import NodeSpec, Toolkit
+from runtime.process.backoff import Backoff
 
 FOUR = reading()
 
@@ -17,7 +20,8 @@ class Node:
     """The file system of a node with a stand-in toolkit."""
 
     def __init__(self, root):
-        self.root, self.now = root, 0
+        self.root = root
+        self.backoff = Backoff(0.05, 600, lambda: None)
         self.etc, self.run = root / "etc/cdi", root / "var/run/cdi"
         self.program = root / "nvidia-ctk"
         self.output = root / "out/nvidia.yaml"
@@ -34,7 +38,7 @@ class Node:
 
     def spec(self, timeout=30):
         toolkit = Toolkit(Path("/"), self.output, str(self.program), timeout)
-        return NodeSpec((self.etc, self.run), toolkit, lambda: self.now)
+        return NodeSpec((self.etc, self.run), toolkit, self.backoff)
 
 
 @pytest.fixture
@@ -152,15 +156,15 @@ async def test_a_generation_without_success_is_repeated_later_or_for_other_gpus(
     node.toolkit(WRITES + end)
     (node.root / "generated").write_bytes(b"{")
     found = node.spec()
-    for now, of, expected in [
-        (0, FOUR, 1),
-        (500, FOUR, 1),
-        (600, FOUR, 2),
-        (601, reading(gpu(0)), 3),
-    ]:
-        node.now = now
+    for delay, of, expected in [(0.05, FOUR, 1), (0.1, FOUR, 2), (0.05, reading(gpu(0)), 3)]:
         await found.refresh(of)
         assert calls(node) == expected
+        assert node.backoff.delay(of) == delay
+        await until(lambda of=of: of not in node.backoff)
+    node.backoff.start(FOUR, "it has just failed")
+    await found.refresh(FOUR)
+    assert calls(node) == 3
+    assert "it has just failed" in found.reason
 
 
 async def test_a_lost_specification_leaves_a_reason(node):
@@ -173,3 +177,14 @@ async def test_a_lost_specification_leaves_a_reason(node):
 
     assert found.spec is None
     assert "cannot be started" in found.reason
+
+
+async def test_a_pipe_in_a_cdi_folder_is_not_waited_for(node):
+    os.mkfifo(node.etc / "pipe.yaml")
+    (node.etc / "endless.json").symlink_to("/dev/zero")
+    node.write(node.run / "nvidia.yaml", nvidia_spec(FOUR.gpus))
+    spec = node.spec()
+    async with asyncio.timeout(PATIENCE):
+        await spec.refresh(FOUR)
+
+    assert spec.spec is not None

@@ -1,5 +1,9 @@
 """The files of our CDI specifications."""
 
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,18 @@ from agent.binding.errors import BindError
 from agent.binding.names import file_name
 from agent.binding.spec_files import SpecFiles
 from cluster.record import GPUShare
+
+ROOT = Path(__file__).parents[3]
+FILL = """
+import sys
+from pathlib import Path
+from agent.binding.errors import BindError
+from agent.binding.spec_files import SpecFiles
+try:
+    SpecFiles(Path(sys.argv[1], "cdi")).write("d0", bytes(10000))
+except BindError as error:
+    print(error)
+"""
 
 
 def binding(slot="slot-0", gpu=0):
@@ -109,3 +125,34 @@ def test_files_of_others_are_not_read(files, tmp_path):
         (tmp_path / "cdi" / name).write_bytes(b"x")
 
     assert list(files.bindings()) == [file_name(binding().device)]
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(files, tmp_path):
+    write(files, binding())
+    os.mkfifo(tmp_path / "cdi" / file_name("d0"))
+
+    assert files.bindings()[file_name("d0")] is None
+
+
+def test_the_advice_on_a_full_disk_is_to_free_space(tmp_path):
+    """In a mount namespace, with a file system of one page."""
+    script = (
+        f'mount -t tmpfs -o size=4k tmpfs {tmp_path} && exec {sys.executable} -c "$1" {tmp_path}'
+    )
+    command = [
+        shutil.which("unshare"),
+        "--mount",
+        "--map-root-user",
+        "sh",
+        "-c",
+        script,
+        "sh",
+        FILL,
+    ]
+    full = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    if "mount" in full.stderr or "unshare" in full.stderr:
+        pytest.skip("needs mount namespaces")
+
+    assert "No space left on device" in full.stdout, full.stderr
+    assert f"free space in the file system of {tmp_path}/cdi" in full.stdout
+    assert "let the agent write" not in full.stdout

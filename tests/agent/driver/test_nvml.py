@@ -4,7 +4,7 @@ import threading
 from dataclasses import replace
 
 import pytest
-from nvml.standin import GPU_IS_LOST, UNINITIALIZED, VERSION_MISMATCH
+from nvml.standin import GPU_IS_LOST, TIMEOUT, UNINITIALIZED, VERSION_MISMATCH
 
 from agent.driver.machine import machine_of
 from agent.driver.nvml import APPLICATION_XIDS
@@ -102,16 +102,43 @@ def test_gpu_lost_before_the_first_reading_is_one_unhealthy_gpu(serve):
     assert machine.links[1][5] == 2
 
 
-def test_restored_gpu_is_healthy_and_watched_again(serve):
+def test_gpu_that_was_not_readable_is_healthy_and_watched_again(serve):
     stand_in, driver = serve()
-    stand_in.lose(2)
-    driver.read()
+    stand_in.fail("nvmlDeviceGetUUID", TIMEOUT)
+    assert not any(gpu.usable for gpu in driver.read().gpus)
 
-    stand_in.restore(2)
-    assert driver.read().gpus[2].usable
+    stand_in.fail("nvmlDeviceGetUUID", 0)
+    assert all(gpu.usable for gpu in driver.read().gpus)
     stand_in.xid(2, 48)
 
     assert driver.wait_for_fault(SOON) == ((2, "XID 48"),)
+
+
+@pytest.mark.parametrize("by_reading", [True, False])
+def test_lost_gpu_is_unhealthy_until_the_driver_is_reloaded(serve, by_reading):
+    stand_in, driver = serve()
+    driver.read()
+    stand_in.lose(2)
+    assert driver.read().gpus[2].fault if by_reading else driver.wait_for_fault(SOON)
+
+    stand_in.restore(2)
+    assert [gpu.i for gpu in driver.read().gpus if not gpu.usable] == [2]
+    stand_in.unload_driver()
+    stand_in.load_driver()
+
+    assert all(gpu.usable for gpu in driver.read().gpus)
+
+
+def test_names_that_are_no_utf_8_are_read(serve):
+    stand_in, driver = serve()
+    for card in stand_in.cards:
+        card.model = "Tesla \udcff V100"
+    stand_in.driver = "535\udcff"
+    stand_in.write()
+    reading = driver.read()
+
+    assert {gpu.model for gpu in reading.gpus} == {"Tesla \ufffd V100"}
+    assert reading.driver == "535\ufffd"
 
 
 def test_gpu_that_the_driver_no_longer_lists_is_unhealthy_in_its_place(serve):

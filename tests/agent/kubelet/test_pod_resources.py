@@ -62,6 +62,12 @@ async def test_devices_of_all_containers_are_listed(kubelet):
     )
 
 
+async def test_pods_without_devices_are_listed(kubelet):
+    kubelet.listed.pod_resources.extend([pod("cpu", container("main")), pod("empty")])
+    pods = await PodResources(kubelet.pod_resources).pods()
+    assert pods == (("default", "cpu"), ("default", "empty"))
+
+
 def test_devices_of_several_numa_nodes_are_one_set():
     listed = api.ListPodResourcesResponse(
         pod_resources=[pod("p", container("c", (GPU_MEM, ["slot-0"]), (GPU_MEM, ["slot-9"])))]

@@ -9,7 +9,7 @@ import pytest
 from waiting import until
 
 from agent.mps.daemon import ControlDaemon, DaemonStatus, State
-from agent.mps.limits import DaemonLimits
+from agent.mps.limits import SHARED_MEMORY, DaemonLimits
 
 
 def commands(node):
@@ -203,3 +203,29 @@ async def test_daemon_has_a_shared_memory_folder_of_its_own(settings):
     seen = f"/proc/{daemon_pid(settings.own.pipes)}/root/dev/shm"
     assert os.path.samefile(seen, settings.own.shared_memory)  # noqa: ASYNC240, PTH121
     assert not os.path.samefile("/dev/shm", seen)  # noqa: ASYNC240, PTH121, S108
+    assert statvfs_mib(settings.directory) == 64
+    assert statvfs_mib(status.directories.shared_memory) == 64
+
+    await daemon.stop()
+    assert not os.path.ismount(settings.directory)  # noqa: ASYNC240
+
+
+def statvfs_mib(folder):
+    """Return the size of the file system that a folder is in."""
+    about = os.statvfs(folder)
+    return about.f_frsize * about.f_blocks >> 20
+
+
+async def test_daemon_with_the_shared_memory_of_the_host_is_not_used(node, settings):
+    start_another(node, settings)
+    [other] = settings.others
+    shared = replace(settings, others=(replace(other, shared_memory=SHARED_MEMORY),))
+    daemon = ControlDaemon(shared)
+
+    status = await daemon.reconcile(needed=True)
+
+    assert (status.state, status.directories) == (State.FAILED, None)
+    assert "has the /dev/shm of the host" in status.reason
+    assert compute_mode(node) is None
+    await kill(other.pipes)
+    assert (await daemon.reconcile(needed=True)).ours

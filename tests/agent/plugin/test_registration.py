@@ -13,6 +13,7 @@ from waiting import until
 
 from agent.binding.errors import BindError
 from agent.binding.names import device_name, qualified_name
+from agent.kubelet.call import KubeletError
 from agent.plugin.devices import Offer
 from agent.plugin.registration import DevicePlugins, Timings
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE
@@ -274,3 +275,13 @@ async def test_path_that_is_too_long_for_a_socket_is_logged(tmp_path):
 
 def sockets(folder):
     return sorted(path.name for path in folder.glob("linkwise-*"))
+
+
+async def test_plugins_that_the_kubelet_watches_are_called(kubelet, folder):
+    async with running(folder, MEMORY, CORE, timings=replace(TIMINGS, poll=3600)) as plugins:
+        await until(lambda: healthy(kubelet, MEMORY) and healthy(kubelet, CORE))
+        await plugins.answer()
+
+        next(folder.glob("linkwise-*gpu-core*.sock")).unlink()
+        with pytest.raises(KubeletError, match="UNAVAILABLE"):
+            await plugins.answer()

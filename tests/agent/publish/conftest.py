@@ -25,9 +25,9 @@ class Server:
         metadata = {**value["metadata"], "resourceVersion": str(self.version)}
         self.objects[path] = {**value, "metadata": metadata}
 
-    def put_node(self, uid="uid-1", labels=None, managed=()):
+    def put_node(self, uid="uid-1", labels=None, managed=(), annotations=None):
         metadata = {"name": "gpu-0", "uid": uid, "labels": labels, "managedFields": list(managed)}
-        self.put(NODE, {"metadata": metadata})
+        self.put(NODE, {"metadata": {**metadata, "annotations": annotations}})
 
     async def handle(self, request):
         path, body = request.path, None

@@ -69,6 +69,24 @@ async def test_labels_are_removed_and_the_topology_stays_without_gpus(server):
     assert server.writes[1][3]["metadata"]["labels"] == {}
 
 
+async def test_the_mode_in_use_is_written_where_it_differs(server):
+    server.put_node()
+    async with publishing(server) as publisher:
+        publisher.set(Publication(mode_in_use="topology"))
+        await until(lambda: server.writes)
+        server.put_node(annotations={keys.MODE_IN_USE: "none"})
+        publisher.set(Publication(HEALTHY, ZEROS, mode_in_use="none"))
+        await until(lambda: published(server))
+        # Not known: what is stored stays.
+        publisher.set(Publication(LOST, ZEROS))
+        await until(lambda: published(server) == LOST)
+
+    [(method, path, _, body)] = [write for write in server.writes if write[0] == "PATCH"]
+    assert (method, path) == ("PATCH", NODE)
+    annotations = {keys.MODE_IN_USE: "topology"}
+    assert body == {"metadata": {"uid": "uid-1", "annotations": annotations}}
+
+
 async def test_what_others_delete_is_published_again_after_the_interval(server):
     server.put_node()
     async with publishing(server, interval=0.05) as publisher:

@@ -18,7 +18,7 @@ from cluster.keys import AGENT, TOPOLOGY_NAME_PREFIX, TOPOLOGY_NAMESPACE
 
 _MANIFESTS = ROOT / "manifests/agent"
 # Without the DaemonSet, whose pods would need an image of the project.
-_FILES = ("namespace.yaml", "access.yaml", "policy.yaml")
+_FILES = ("namespace.yaml", "access.yaml", "policy.yaml", "node-mode.yaml")
 _TOKENS = f"{NAMESPACES}/{AGENT}/serviceaccounts/{AGENT}/token"
 
 
@@ -52,13 +52,12 @@ class Agent:
             text: str = answer.read().decode()
         return text
 
-    def holders(self, namespace: str) -> dict[str, set[int]]:
-        """Return the GPUs of the pods of a namespace by its metrics, by the names of the pods."""
+    def holders(self) -> dict[str, set[int]]:
+        """Return the GPUs of pods by its metrics, by the UIDs of the pods."""
         found: dict[str, set[int]] = {}
         for labels in re.findall(r"^linkwise_gpu_holder\{(.*)\} 1", self.metrics, re.MULTILINE):
             values = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-            if values["namespace"] == namespace:
-                found.setdefault(values["pod"], set()).add(int(values["gpu"]))
+            found.setdefault(values["uid"], set()).add(int(values["gpu"]))
         return found
 
     def start(self) -> None:
@@ -108,7 +107,7 @@ def agent_of(node: RealNode, gpus: StandInGPUs) -> Agent:
 
 
 def install_rights(plane: ControlPlane) -> None:
-    """Install the namespace, the account, its rights and its policy; wait until it may work."""
+    """Install the namespace, the account, its rights and the policies; wait until it may work."""
     for name in _FILES:
         applied = plane.kubectl("apply", f"--filename={_MANIFESTS / name}")
         if applied.returncode:

@@ -6,14 +6,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.api import ApiError, Object
+from controlplane.api import ApiError, Object, refusal
 from controlplane.history import gpus
 from controlplane.node.agent import Agent
 from controlplane.node.gpus import StandInGPUs
 from controlplane.node.image import IMAGE
 from controlplane.node.machine import RealNode
 from controlplane.pods import Pods
-from controlplane.process import NotReadyError, wait_until
+from controlplane.process import NotReadyError, wait_for, wait_until
 from controlplane.scorer import Scorer
 
 from agent.binding.container_spec import Binding, read_binding
@@ -76,14 +76,11 @@ class Chain:
 
     def wait_for_pod_of(self, job: str) -> str:
         """Wait until a pod of a Job runs; return its name."""
-        found: list[str] = []
 
-        def runs() -> bool:
-            found[:] = [name for name in self.running() if name.startswith(f"{job}-")]
-            return bool(found)
+        def found() -> list[str]:
+            return [name for name in self.running() if name.startswith(f"{job}-")]
 
-        wait_until(runs, f"a pod of {job} runs", PATIENCE)
-        return found[0]
+        return wait_for(found, f"a pod of {job} runs", PATIENCE)[0]
 
     def delete(self, *names: str) -> None:
         """Delete pods, and wait until the kubelet has ended them."""
@@ -95,18 +92,17 @@ class Chain:
 
     def seen(self, pod: str, container: str = "main", restart: int = 0) -> Seen:
         """Wait until a container has written what it sees; return that."""
-        found: list[list[str]] = []
 
-        def has_reported() -> bool:
+        def report() -> list[str] | None:
             body = self.pods.api.get(f"{self.pods.path}/{pod}")
-            found[:] = [self.node.log(body, container, restart).splitlines()]
-            return "reported" in found[0]
+            lines = self.node.log(body, container, restart).splitlines()
+            return lines if "reported" in lines else None
 
         try:
-            wait_until(has_reported, f"{container} of {pod} has reported", PATIENCE)
+            lines = wait_for(report, f"{container} of {pod} has reported", PATIENCE)
         except NotReadyError as error:
             raise NotReadyError(f"{error}; {self._describe(pod)}") from None
-        words = [line.partition(" ")[::2] for line in found[0]]
+        words = [line.partition(" ")[::2] for line in lines]
         variables = [rest.partition("=")[::2] for word, rest in words if word == "env"]
         return Seen(
             {int(rest) for word, rest in words if word == "device"},
@@ -150,17 +146,38 @@ class Chain:
         node = self.pods.api.get(self.node.path)
         return int(node["status"]["allocatable"].get(resource, 0))
 
+    def label(self, **labels: str | None) -> str:
+        """Set labels of the node; return why the API server refuses, empty where it does not."""
+        patch = {"metadata": {"labels": labels}}
+        return refusal(lambda: self.pods.api.patch(self.node.path, patch))
+
+    def switch(self, mode: str, **labels: str) -> None:
+        """Set the mode of the node as soon as the API server accepts it."""
+        wanted = {keys.NODE_MODE: mode, **labels}
+        wait_until(lambda: self.label(**wanted) == "", f"the mode becomes {mode}", PATIENCE)
+
+    @property
+    def mode_in_use(self) -> str | None:
+        """The mode that the agent has published as in use."""
+        annotations = self.pods.api.get(self.node.path)["metadata"].get("annotations", {})
+        return annotations.get(keys.MODE_IN_USE)
+
     def books(self) -> dict[str, dict[str, set[int]]]:
         """Return the GPUs of each running pod of the namespace, by each of the books."""
+        pods, holders = self.pods.all(), self.agent.holders()
         records = {
             name: {i for _, i in gpus(pod)}
-            for name, pod in self.pods.all().items()
+            for name, pod in pods.items()
             if pod["status"]["phase"] not in {"Succeeded", "Failed"}
         }
         return {
             "records": {name: held for name, held in records.items() if held},
             "CDI files": self._cdi_files(),
-            "metrics of the agent": self.agent.holders(self.pods.namespace),
+            "metrics of the agent": {
+                name: holders[pod["metadata"]["uid"]]
+                for name, pod in pods.items()
+                if pod["metadata"]["uid"] in holders
+            },
             "ledger of the scorer": self._ledger(),
         }
 
@@ -173,7 +190,7 @@ class Chain:
         last: list[object] = []
 
         def agree() -> bool:
-            books, listed, bound = self.books(), self._kubelet(), self._bound()
+            books, listed, bound = self.books(), self.listed(), self.bound()
             last[:] = [books, listed, bound]
             first, *others = books.values()
             return all(book == first for book in others) and listed == bound
@@ -201,7 +218,7 @@ class Chain:
         bindings = [read_binding(path.read_bytes()) for path in self.cdi_files]
         return [one for one in bindings if one.namespace == self.pods.namespace]
 
-    def _bound(self) -> set[tuple[str, str, frozenset[str]]]:
+    def bound(self) -> set[tuple[str, str, frozenset[str]]]:
         """Return the containers with GPUs, by their CDI files."""
         ended = {
             (name, status["name"])
@@ -215,7 +232,7 @@ class Chain:
             if (one.pod, one.container) not in ended
         }
 
-    def _kubelet(self) -> set[tuple[str, str, frozenset[str]]]:
+    def listed(self) -> set[tuple[str, str, frozenset[str]]]:
         """Return the containers with devices that are bound to GPUs, by PodResources."""
         socket = self.node.kubelet_folder / "pod-resources/kubelet.sock"
         listed = asyncio.run(PodResources(socket).list())
@@ -225,6 +242,12 @@ class Chain:
             for one in listed
             if one.resource in binding and one.namespace == self.pods.namespace
         }
+
+    def in_kubelet(self) -> set[str]:
+        """Return the pods of the namespace that the kubelet has, by PodResources."""
+        socket = self.node.kubelet_folder / "pod-resources/kubelet.sock"
+        listed = asyncio.run(PodResources(socket).pods())
+        return {name for namespace, name in listed if namespace == self.pods.namespace}
 
     def _ledger(self) -> dict[str, set[int]]:
         """Return the pods with GPUs, by the scorer's inspection API."""

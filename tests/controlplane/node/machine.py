@@ -172,15 +172,21 @@ class RealNode:
         return conditions.get("Ready") == "True" and not node["spec"].get("taints")
 
     def _kubelet_config(self) -> Object:
+        client = self.plane.site.folder.resolve() / credentials.KUBELET_CLIENT
         return {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "address": "127.0.0.1",
+            # Pods of the node reach it, too, so it asks for the API server's certificate.
+            "address": self.place.address,
             "port": free_ports(1)[0],
             "readOnlyPort": 0,
             "healthzBindAddress": "127.0.0.1",
             "healthzPort": self._port,
-            "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": False}},
+            "authentication": {
+                "anonymous": {"enabled": False},
+                "webhook": {"enabled": False},
+                "x509": {"clientCAFile": str(client)},
+            },
             "authorization": {"mode": "AlwaysAllow"},
             "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock",
             "cgroupDriver": "cgroupfs",

@@ -3,6 +3,7 @@
 import pytest
 from controlplane.node.chain import container
 from controlplane.process import wait_until
+from controlplane.soak import often
 
 from cluster import keys
 
@@ -42,6 +43,22 @@ def test_init_and_sidecar_containers_see_gpus_of_the_record(chain):
     assert (len(main), len(beside)) == (2, 1)
     assert main | beside == record
     chain.wait_until_books_agree()
+
+
+def test_large_pods_of_others_do_not_keep_an_init_container_with_gpus_from_starting(chain):
+    # Each is 1.4 MiB in etcd, and 8 MiB in an answer of the API server. None of them starts, since
+    # no variable may be that long, but the kubelet has them.
+    large = {"name": "LARGE", "value": "<" * 1_400_000}
+    names = [f"large-{i}" for i in range(often(5, 40))]
+    for name in names:
+        chain.create(name, container(env=[large]), spec={"nodeName": chain.node.name})
+    wait_until(lambda: set(names) <= chain.in_kubelet(), "the kubelet has them")
+
+    early = container(gpus(2), "early", then="exit 0")
+    chain.create("pod", container(), spec={"initContainers": [early]})
+
+    assert chain.has("pod", "early") == chain.recorded("pod")
+    assert len(chain.recorded("pod")) == 2
 
 
 def test_a_container_that_is_started_again_sees_the_same_gpus(chain):

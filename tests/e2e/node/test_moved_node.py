@@ -10,7 +10,7 @@ from controlplane.node.nvidia_plugin import plugin_of
 from controlplane.page import Page
 from controlplane.plugins import plugin_of_operator
 from controlplane.pods import Pods, gates
-from controlplane.process import wait_until
+from controlplane.process import wait_for, wait_until
 from nvml.standin import compiler
 
 from cluster import keys
@@ -58,15 +58,13 @@ def deploy(pods):
 
 def wait_until_all_run(chain):
     """Return the GPUs that each container sees, once all pods run."""
-    found = []
 
-    def all_run():
+    def running():
         pods = {name for name in chain.pods.all() if name.startswith("load-")}
-        found[:] = pods & chain.running().keys()
-        return len(pods) == len(found) == PODS
+        found = pods & chain.running().keys()
+        return found if len(pods) == len(found) == PODS else None
 
-    wait_until(all_run, "they run", 180)
-    return {name: chain.has(name) for name in found}
+    return {name: chain.has(name) for name in wait_for(running, "they run", 180)}
 
 
 def delete_listed(chain, printed, *, gated):

@@ -61,9 +61,8 @@ def test_containers_of_a_share_pod_see_its_card_and_their_own_limits(chain):
 
 
 def test_replicas_of_a_time_sliced_node_see_one_gpu_each(chain):
-    node, pods = chain.node, chain.pods
-    sliced = {keys.NODE_MODE: "timeslice", keys.GFD_REPLICAS: "2"}
-    pods.api.patch(node.path, {"metadata": {"labels": sliced}})
+    pods = chain.pods
+    chain.switch("timeslice", **{keys.GFD_REPLICAS: "2"})
     wait_until(lambda: chain.allocatable(keys.NVIDIA_GPU_SHARED) == 8, "the node offers replicas")
     asks = {keys.NVIDIA_GPU_SHARED: 1}
     wait_until(lambda: gates(pods.create(asks, dryRun="All")), "the webhook knows that")

@@ -13,7 +13,7 @@ from controlplane.up import runs
 from nvml.standin import compiler
 
 ROOT = Path(__file__).parents[3]
-BEST_FOURS = ({0, 1, 2, 3}, {4, 5, 6, 7})
+FOURS = ({0, 1, 2, 3}, {4, 5, 6, 7})
 
 
 def call(module, folder):
@@ -42,13 +42,17 @@ def test_workers_print_one_best_set_and_down_leaves_nothing(folder):
     assert (up.returncode, up.stderr) == (0, "")
     workers = re.findall(r"^vgg16-worker-(\d): nvidia(\d) GPU-\S+$", up.stdout, re.MULTILINE)
     assert [number for number, _ in workers] == ["0", "1", "2", "3"]
-    assert {int(gpu) for _, gpu in workers} in BEST_FOURS
+    # The notebook has a GPU of one half, so index order would take GPUs of both.
+    assert {int(gpu) for _, gpu in workers} in FOURS
     assert re.search(r"^vgg16-launcher-\w+, .*=all: no GPUs$", up.stdout, re.MULTILINE)
-    export, _, inspect, logs, *_ = re.findall(r"^  (.*)$", up.stdout, re.MULTILINE)
-    shell = ["bash", "-c", f"{export}\n{inspect}\n{logs}"]
+    export, _, inspect, logs, execute, *_ = re.findall(r"^  (.*)$", up.stdout, re.MULTILINE)
+    shell = ["bash", "-c", f"{export}\n{inspect}\n{logs}\n{execute}"]
     pasted = subprocess.run(shell, cwd=ROOT, capture_output=True, text=True, check=False)
     assert "gang default/mpijob-vgg16 (4 pods)" in pasted.stdout
     assert pasted.stdout.count("vgg16-worker-") == 4
+    assert "default/notebook" in pasted.stdout
+    gpu = dict(workers)["0"]
+    assert re.findall(r"^nvidia\d$", pasted.stdout, re.MULTILINE) == [f"nvidia{gpu}"]
 
     processes = json.loads((folder / "status.json").read_text())["processes"]
     [place, name] = processes[0]["argv"][-2:]

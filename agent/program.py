@@ -2,9 +2,10 @@
 
 import asyncio
 import os
+import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from typing import BinaryIO
 
 _OUTPUT_MAX = 64 << 10
 _SHOWN = 300
@@ -24,8 +25,9 @@ async def run_program(
 ) -> Result:
     """Run a program and return its output.
 
-    A daemon that it leaves running may keep its output open, so the output is a file. It is in
-    memory, since the root of the agent's container is read-only.
+    A daemon that it leaves running may keep its output open, and a program may end before it has
+    read its input, so both are files. They are in memory, since the root of the agent's container
+    is read-only.
 
     Args:
         command: The program, searched in the `PATH` of the environment, and its arguments.
@@ -33,11 +35,15 @@ async def run_program(
         text: Its standard input.
         seconds: It is killed after this time.
     """
-    with os.fdopen(os.memfd_create("output"), "w+b") as output:
+    with _memory_file("input") as standard_input, _memory_file("output") as output:
+        standard_input.write(text.encode())
+        standard_input.seek(0)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=asyncio.subprocess.PIPE,
+            # Not by the event loop: uvloop forks, and gRPC's handlers of a fork end the child while
+            # other threads are in calls. Without `preexec_fn`, this is `vfork`, which runs none.
+            process = subprocess.Popen(  # noqa: S603, ASYNC220 - takes a millisecond.
+                command,
+                stdin=standard_input,
                 stdout=output,
                 stderr=output,
                 env=environment,
@@ -47,15 +53,13 @@ async def run_program(
             return Result("", f"{command[0]} cannot be started: {error.strerror}")
         try:
             async with asyncio.timeout(seconds):
-                await _write(process, text)
-                code = await process.wait()
+                code = await _end(process)
         except TimeoutError:
             return Result("", f"{_named(command)} did not end within {seconds:g} s")
         finally:
             if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
+                process.kill()
+                await _end(process)
         printed = os.pread(output.fileno(), _OUTPUT_MAX, 0).decode(errors="replace")
     if code:
         said = " ".join(printed.split())[:_SHOWN]
@@ -63,13 +67,21 @@ async def run_program(
     return Result(printed)
 
 
-async def _write(process: asyncio.subprocess.Process, text: str) -> None:
-    if process.stdin is None:
-        return
-    with suppress(ConnectionError):
-        process.stdin.write(text.encode())
-        await process.stdin.drain()
-    process.stdin.close()
+async def _end(process: subprocess.Popen[bytes]) -> int:
+    """Wait until a process has ended, and return its status."""
+    ended = asyncio.Event()
+    loop, descriptor = asyncio.get_running_loop(), os.pidfd_open(process.pid)
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+    return process.wait()
+
+
+def _memory_file(name: str) -> BinaryIO:
+    return os.fdopen(os.memfd_create(name), "w+b", buffering=0)
 
 
 def _named(command: Sequence[str]) -> str:
