@@ -1,7 +1,7 @@
 """Leader election by a Lease, as in Kubernetes' own components.
 
-1. A candidate watches the Lease, and acquires it when it has no holder, or when it has not changed
-   for the duration that its holder wrote.
+1. A candidate watches the Lease, and acquires it when it has no holder, when its holder has ended
+   (`holder_watch`), or when it has not changed for the duration that its holder wrote.
 2. The holder renews it, and stops leading if that did not succeed within a shorter time.
 3. A holder that ends releases it, so that the next one need not wait.
 
@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 import structlog
 
 from runtime.kube.client import Kube, KubeError
+from runtime.kube.holder_watch import HolderWatch
 from runtime.kube.lease import DEFAULT_TIMING, Lease, LeaseSpec, LeaseStore, LeaseTimings
 from runtime.kube.reflector import Reflector
 from runtime.process.clock import now_rfc3339, wait_at_most
@@ -34,7 +35,7 @@ _log = structlog.get_logger()
 class Election:
     """A candidate in the election of a leader."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the Lease, this process and its address.
         self,
         kube: Kube,
         namespace: str,
@@ -42,6 +43,7 @@ class Election:
         identity: str,
         timing: LeaseTimings = DEFAULT_TIMING,
         *,
+        address: tuple[str, str] = ("", ""),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create a candidate that does not run yet.
@@ -53,10 +55,13 @@ class Election:
             name: Of the Lease.
             identity: Unique to this process: also its predecessor on the same host has another.
             timing: Of the Lease.
+            address: An annotation, and the address (`host:port`) of this process that a holder
+                writes there together with its name. Empty: its end is not noticed.
             clock: Monotonic [s].
         """
         self._store = LeaseStore(kube, namespace, name)
         self._identity = identity
+        self._annotation, self._address = address
         self._timing = timing
         self._clock = clock
         self._term = 0
@@ -116,14 +121,17 @@ class Election:
         watch = self._watch = self._store.watch(
             self._timing, lambda _items, _changed: changed.set()
         )
-        watching = asyncio.create_task(watch.run())
+        watching, holder = asyncio.create_task(watch.run()), HolderWatch(changed.set)
         try:
             await watch.synced.wait()
-            return await self._wait_and_take(watch, changed)
+            return await self._wait_and_take(watch, changed, holder)
         finally:
+            holder.close()
             await cancel_and_wait(watching)
 
-    async def _wait_and_take(self, watch: Reflector[Lease], changed: asyncio.Event) -> int:
+    async def _wait_and_take(
+        self, watch: Reflector[Lease], changed: asyncio.Event, holder: HolderWatch
+    ) -> int:
         seen: LeaseSpec | None = None
         seen_at, error = -inf, ""
         while True:
@@ -133,7 +141,8 @@ class Election:
                 seen, seen_at = found.spec if found else None, self._clock()
             if seen is not None:
                 self._highest = max(self._highest, seen.lease_transitions or 0)
-            left = seen_at + self._remaining_hold(seen) - self._clock()
+            self._follow(holder, found)
+            left = 0.0 if holder.has_ended else seen_at + self._remaining_hold(seen) - self._clock()
             if left <= 0:
                 left = self._timing.retry_period
                 try:
@@ -152,6 +161,14 @@ class Election:
             return 0
         return spec.lease_duration_seconds or self._timing.lease_duration
 
+    def _follow(self, holder: HolderWatch, found: Lease | None) -> None:
+        """Watch the holder of the Lease, if it has one with an address."""
+        name = found.spec.holder_identity if found else None
+        if found is None or not name or not (address := found.annotation(self._annotation)):
+            holder.close()
+        else:
+            holder.follow(name, found.spec.lease_transitions or 0, address)
+
     async def _take(self, found: Lease | None) -> bool:
         """Try to acquire the Lease; return False if another process was faster."""
         # Terms grow even if the Lease was deleted.
@@ -165,7 +182,11 @@ class Election:
             "renewTime": now,
         }
         store = self._store
-        taken = await (store.create(spec) if found is None else store.write(found, spec))
+        # With the name in one write, so that the address is never that of another holder.
+        address = {self._annotation: self._address} if self._annotation else {}
+        taken = await (
+            store.create(spec, address) if found is None else store.write(found, spec, address)
+        )
         if taken is None:
             return False
         self._held = taken

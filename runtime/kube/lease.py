@@ -7,6 +7,7 @@ Source: kubernetes/client-go, tools/leaderelection/leaderelection.go, for the me
 
 from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import msgspec
 from msgspec import Struct
@@ -37,6 +38,7 @@ DEFAULT_TIMING = LeaseTimings()
 
 class _Metadata(Struct, frozen=True, rename="camel"):
     resource_version: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class LeaseSpec(Struct, frozen=True, rename="camel"):
@@ -54,6 +56,10 @@ class Lease(Struct, frozen=True):
 
     metadata: _Metadata = _Metadata()
     spec: LeaseSpec = LeaseSpec()
+
+    def annotation(self, key: str) -> str:
+        """Return an annotation; empty where there is none."""
+        return (self.metadata.annotations or {}).get(key, "")
 
 
 _leases = msgspec.json.Decoder(Lease)
@@ -112,7 +118,7 @@ class LeaseStore:
         """
         return await self._kube.find(self._path, Lease)
 
-    async def create(self, spec: dict[str, object]) -> Lease | None:
+    async def create(self, spec: dict[str, object], annotations: Mapping[str, str]) -> Lease | None:
         """Create the Lease; return None if it exists already.
 
         Raises:
@@ -121,18 +127,26 @@ class LeaseStore:
         lease = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self.name},
+            "metadata": {"name": self.name, "annotations": annotations},
             "spec": spec,
         }
         return await _stored(self._kube.create(self._collection, lease, Lease))
 
-    async def write(self, base: Lease, spec: dict[str, object]) -> Lease | None:
+    async def write(
+        self,
+        base: Lease,
+        spec: dict[str, object],
+        annotations: Mapping[str, str] = MappingProxyType({}),
+    ) -> Lease | None:
         """Change fields of the Lease; return None if it was changed or deleted since it was read.
 
         Raises:
             KubeError: The call failed; it may still be executed.
         """
-        change = {"metadata": {"resourceVersion": base.metadata.resource_version}, "spec": spec}
+        metadata: dict[str, object] = {"resourceVersion": base.metadata.resource_version}
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        change = {"metadata": metadata, "spec": spec}
         return await _stored(self._kube.patch(self._path, change, Lease, kind="merge"))
 
 

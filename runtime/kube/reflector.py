@@ -107,7 +107,7 @@ class Reflector(Generic[T]):
         self,
         kube: Kube,
         path: str,
-        read: Callable[[Raw], T],
+        read: Callable[[Raw], T | None],
         *,
         label_selector: str | None = None,
         field_selector: str | None = None,
@@ -119,8 +119,8 @@ class Reflector(Generic[T]):
         Args:
             kube: Client of the API server.
             path: The collection, such as `/api/v1/namespaces`.
-            read: Returns the item of an object, from its JSON; if it raises, the object keeps the
-                item that it had.
+            read: Returns the item of an object, from its JSON; None: nothing of the object is kept,
+                not even its name. If it raises, the object keeps the item that it had.
             label_selector: Selects objects; None: all.
             field_selector: Selects objects; None: all.
             on_change: Called after each change and each list, with all items and the keys of those
@@ -288,7 +288,11 @@ class Reflector(Generic[T]):
 
     def _put(self, items: dict[Key, T], unreadable: dict[Key, str], key: Key, raw: Raw) -> None:
         try:
-            items[key] = self._read(raw)
+            item = self._read(raw)
+            if item is None:
+                items.pop(key, None)
+            else:
+                items[key] = item
             unreadable.pop(key, None)
         except Exception as error:  # noqa: BLE001 - one object must not end the watch of all.
             if key in self._items:

@@ -154,6 +154,23 @@ async def test_whatever_reading_an_object_raises_the_others_are_read(api):
         assert watch.reflector.items["ns", "b"].data == {}
 
 
+async def test_nothing_is_kept_of_objects_without_an_item(api):
+    def read(raw):
+        thing = msgspec.json.decode(raw, type=Thing)
+        return thing if thing.data else None
+
+    api.put("a")
+    api.put("b", data={"k": "1"})
+
+    async with watched(api, read=read) as watch:
+        await watch.state("b")
+        await api.watching()
+        api.put("b", data={})
+        await watch.state()
+        api.put("a", data={"k": "1"})
+        assert await watch.state("a") == {"a": {"k": "1"}}
+
+
 async def test_a_list_whose_pages_expire_is_read_in_one_answer(api):
     names = [f"n{number}" for number in range(7)]
     for name in names:
