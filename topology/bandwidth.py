@@ -15,7 +15,7 @@ A(S) is the largest that applies; host(S) applies only where NVLink alone does n
 import numpy as np
 from numpy.typing import NDArray
 
-from topology.machine import Machine, gpus_of
+from topology.machine import Level, Machine, gpus_of
 from topology.packing import pack_chains, pack_rings
 from topology.subsets import Floats, Ints, pair_sums, popcounts, subset_minima, subset_sums
 
@@ -63,6 +63,27 @@ def bandwidths(machine: Machine) -> tuple[Floats, bool]:
             rest = inside[size[inside] > EXACT_SET]
             a[rest] = _mesh_bound(machine, size)[rest]
     return a, exact
+
+
+def uplinks(machine: Machine) -> tuple[tuple[int, int], ...]:
+    """Return the mask of the GPUs below each PCIe switch, and how many of them can leave at once.
+
+    GPUs below a switch share its uplink, or the NICs that are below it, too. A GPU at no known
+    switch has a link of its own.
+    """
+    found: list[tuple[int, int]] = []
+    left = (1 << machine.n) - 1
+    while left:
+        mask, reached = 0, left & -left
+        while mask != reached:
+            mask = reached
+            for i in gpus_of(mask):
+                near = (j for j in range(machine.n) if machine.levels[i][j] >= Level.PXB)
+                reached |= sum(1 << j for j in near)
+        nics = sum(any(nic.levels[i] >= Level.PXB for i in gpus_of(mask)) for nic in machine.nics)
+        found.append((mask, max(nics, 1)))
+        left &= ~mask
+    return tuple(found)
 
 
 def nvlink_connected(machine: Machine) -> NDArray[np.bool_]:

@@ -1,22 +1,25 @@
 """Baselines for a plan: the empty cluster, and filling nodes in index order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from operator import attrgetter
 
 import numpy as np
 
 from cluster.gang import Link
 from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
+from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.feasibility import feasibility_by_count
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.node_cache import Value
 from scorer.placement.placements import new_plan
-from scorer.placement.result import JobBandwidth, Placement, Plan, Refusal
+from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
+from topology.choice import ChoiceMode
 from topology.machine import gpus_of
 
 
@@ -30,10 +33,24 @@ class IndexOrder:
     """None where it is not defined."""
 
 
-def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> JobBandwidth | None:
-    """Return the bandwidth of the same members on the empty cluster, or None.
+def best_possible(
+    snapshot: Snapshot,
+    members: Sequence[Member],
+    planned: JobBandwidth | None = None,
+    order: IndexOrder | None = None,
+) -> JobBandwidth | None:
+    """Return the best bandwidth that is known of the same members on the empty cluster, or None.
+
+    It is planned there by the bandwidth alone. The plan and index order are possible there, too,
+    and may be faster: the planner prefers few nodes and even splits to bandwidth.
 
     None is also returned while link tables of a node are being computed: it may be the best one.
+
+    Args:
+        snapshot: The cluster.
+        members: The pods.
+        planned: The bandwidth of their plan; None: there is none.
+        order: Their placement in index order; it counts only on as many nodes.
     """
     if sum(member.gpus for member in members) < 2:
         # No plan of one GPU, shares, replicas or counted GPUs has a bandwidth.
@@ -41,8 +58,12 @@ def best_possible(snapshot: Snapshot, members: Sequence[Member]) -> JobBandwidth
     empty = snapshot.without_pods()
     if _is_preparing(empty):
         return None
-    planned = plan(empty, members)
-    return planned.job_bandwidth if isinstance(planned, Plan) else None
+    best = plan(replace(empty, mode=ChoiceMode.FAST), members)
+    found = [best.job_bandwidth if isinstance(best, Plan) else None, planned]
+    known = [bandwidth for bandwidth in found if bandwidth]
+    if order and order.bandwidth and order.bandwidth.nodes in {each.nodes for each in known}:
+        known.append(order.bandwidth)
+    return max(known, key=attrgetter("value"), default=None)
 
 
 def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> bool:

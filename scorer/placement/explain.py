@@ -1,10 +1,12 @@
 """Explain a plan: its nodes, the GPUs on each, and what it leaves to other components."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from cluster.node import MachineSource
 from cluster.pod import PodSpec
 from cluster.request import Family
+from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.result import Plan
 from scorer.placement.snapshot import Snapshot
 from topology.choice import ChoiceRequest
@@ -82,15 +84,27 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
     if inferred:
         reason = "inferred from labels of GPU feature discovery"
         notes.append(f"the GPU links of {_few(inferred)} are {reason}")
+    policies: dict[str, list[str]] = {}
+    for node in nodes:
+        if note := node.kubelet.numa_note:
+            policies.setdefault(note, []).append(node.name)
+    notes += [f"of {_few(names)}: {note}" for note, names in policies.items()]
     if plan.sets_unknown:
         where = _few(list(plan.counts))
         notes.append(f"the bandwidth is not known: NVIDIA's plugin chooses the GPUs of {where}")
-    elif plan.nic_unknown:
-        notes.append("the bandwidth of the nodes' NICs is unknown, so it is not counted")
+    elif plan.job_bandwidth:
+        notes += _bandwidth_notes(plan.job_bandwidth)
     left = {c for p in plan.placements for c in left_to_scheduler(p.member.pod.spec)}
     if left:
         notes.append(f"left to kube-scheduler: {', '.join(sorted(left))}")
     return notes
+
+
+def _bandwidth_notes(bandwidth: JobBandwidth) -> Iterator[str]:
+    if bandwidth.slowest:
+        yield f"the slowest link is {bandwidth.slowest.text}"
+    if bandwidth.nic_unknown:
+        yield "the bandwidth of the nodes' NICs is unknown, so it is not counted"
 
 
 def _few(names: list[str]) -> str:

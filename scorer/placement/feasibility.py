@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cluster.node_ledger import NodeLedger
 from cluster.request import Family, Request
 from cluster.selector import labels_read
-from scorer.placement.filters import filter_node, gpu_capacity
+from scorer.placement.filters import filter_node, gpu_capacity, hidden_capacity
 from scorer.placement.group import Group
 from scorer.placement.member import Member
 from scorer.placement.node_cache import Value
@@ -167,7 +167,7 @@ def _filter_codes_of(snapshot: Snapshot, member: Member) -> Ints:
 def _facts(number: Callable[[Hashable], int], node: NodeLedger) -> Value:
     """Return a number for all facts that `filter_node` reads except name and labels."""
     facts = node.node
-    closed = bool(node.unaccounted), facts.preparing, facts.ready, facts.unschedulable
+    closed = hidden_capacity(node), bool(node.unaccounted), facts.ready, facts.unschedulable
     return (number(("facts", facts.mode, facts.counted, facts.taints, *closed)),)
 
 

@@ -31,6 +31,8 @@ def filter_node(node: NodeLedger, member: Member) -> Reason | None:
 
 def hidden_capacity(node: NodeLedger) -> Reason | None:
     """Return why it is not known which GPUs of a node are free, or how they are linked, or None."""
+    if node.node.machine_refused:
+        return Reason.REFUSED
     if node.unaccounted:
         return Reason.UNACCOUNTED
     return Reason.PREPARING if node.node.preparing else None

@@ -9,12 +9,12 @@ from cluster.node_ledger import NodeLedger
 from cluster.request import Family
 from cluster.selector import names_label
 from policy.catalogue import GPU
+from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.feasibility import Feasibility, excluded
 from scorer.placement.group import Group
 from scorer.placement.member import Member
 from scorer.placement.node_columns import node_columns
 from scorer.placement.reasons import Reason, count_reasons
-from scorer.placement.result import JobBandwidth
 
 
 def not_comparable(planned: JobBandwidth, other: JobBandwidth) -> str:

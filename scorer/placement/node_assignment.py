@@ -1,13 +1,13 @@
 """The part of a plan on one node: its workers and their GPUs."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 from cluster.node_ledger import NodeLedger
 from scorer.placement.partition import choose_linked
 from topology.choice import ChoiceMode, ChoiceRequest, choose
+from topology.per_table import per_table
 from topology.table import Table
 
 
@@ -76,7 +76,7 @@ class SelectionOptions(NamedTuple):
     """Mask of the GPUs of other members there: the best set together with these is selected."""
 
 
-@lru_cache(maxsize=1 << 16)
+@per_table(1 << 16)
 def select_gpus(
     table: Table, free: int, sizes: tuple[int, ...], options: SelectionOptions
 ) -> Selection | None:
@@ -104,27 +104,3 @@ def select_gpus(
     left = free & ~mask
     damage = round(table.remainder(free) - table.remainder(left), 6)
     return Selection(mask, bandwidth, left.bit_count(), damage, int(table.near[mask]))
-
-
-def bandwidth_over(
-    assignments: Sequence[NodeAssignment], nic_bandwidth: float | None
-) -> float | None:
-    """Return the modelled all-reduce bandwidth of workers over these nodes [GB/s].
-
-    A ring of K GPUs sends 2(K−1)/K of the data over each of its links, so its slowest link counts,
-    times K/(2(K−1)). A node's link speed is that by which its k GPUs have A, so it allows
-    A · (k−1)/k · K/(K−1): on one node this is A. Nodes with one GPU have no link inside. NICs count
-    between nodes, where their bandwidth is known. None is returned where nothing is known to
-    count, or where the links between the GPUs of a node are unknown.
-    """
-    counts = [(assignment, assignment.mask.bit_count()) for assignment in assignments]
-    several = [(assignment, k) for assignment, k in counts if k > 1]
-    if not all(assignment.candidate.node.node.machine_known for assignment, _ in several):
-        return None
-    total = sum(k for _, k in counts)
-    limits = [
-        assignment.bandwidth * ((k - 1) * total / (k * (total - 1))) for assignment, k in several
-    ]
-    if len(assignments) > 1 and total > 1 and nic_bandwidth is not None:
-        limits.append(nic_bandwidth * total / (2 * (total - 1)))
-    return round(min(limits), 6) if limits else None

@@ -20,6 +20,9 @@ from topology.table import Table
 MAX_COLUMNS = 256
 """Columns that are kept; one of 5,000 nodes takes 40 KB for each number of a value."""
 
+MAX_NUMBERS = 1 << 17
+"""Numbers of things, such as values of labels, before a cache is replaced: about 40 MB."""
+
 _BLOCK = 128
 """Nodes that are compared in one step."""
 
@@ -72,6 +75,13 @@ class NodeCache:
         """By number: a machine's tables, and the mask of its free GPUs."""
         self.nodes_without_pods: NodesWithoutPods | None = None
         """The nodes of the last `Snapshot.without_pods`."""
+
+    @property
+    def is_full(self) -> bool:
+        """It has so many numbers that a new cache must replace it."""
+        own = len(self._numbers) + len(self.states)
+        empty = self.nodes_without_pods.cache if self.nodes_without_pods else None
+        return own > MAX_NUMBERS or (empty is not None and empty.is_full)
 
     def fresh(self) -> "NodeCache":
         """Return an empty cache with the same deadline."""

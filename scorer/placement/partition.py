@@ -1,12 +1,13 @@
 """Split a set of GPUs among several workers, in the order of a ring."""
 
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from itertools import combinations, permutations
 
 from topology.choice import ChoiceMode, ChoiceRequest, candidates, choose, ranked
 from topology.disjoint import best_disjoint
 from topology.machine import gpus_of, mask_of
+from topology.per_table import per_table
 from topology.table import Table
 
 UNEQUAL_EXACT = 8
@@ -15,7 +16,7 @@ RING_EXACT = 8
 """Most parts for which every ring is tried (2 520 rings of 8); of more, the nearest is next."""
 
 
-@lru_cache(maxsize=4096)
+@per_table(4096)
 def split(
     table: Table, mask: int, sizes: tuple[int, ...], *, linked: bool = False
 ) -> tuple[int, ...] | None:
@@ -50,7 +51,7 @@ def split(
     return tuple(left[size].pop(0) for size in sizes)
 
 
-@lru_cache(maxsize=4096)
+@per_table(4096)
 def choose_linked(table: Table, request: ChoiceRequest, sizes: tuple[int, ...]) -> int | None:
     """Return the best set that splits into worker sets which NVLink alone connects, or None.
 
@@ -69,7 +70,7 @@ def linked_capacity(table: Table, free: int, each: int) -> int:
     return _most_linked(table, each)[free]
 
 
-@lru_cache(maxsize=64)
+@per_table(64)
 def _most_linked(table: Table, each: int) -> list[int]:
     most: list[int] = best_disjoint(table.linked.astype(float), table.n, each).astype(int).tolist()
     return most

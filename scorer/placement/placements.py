@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 
 from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
+from scorer.placement.bandwidth import bandwidth_over
 from scorer.placement.member import Member
-from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
+from scorer.placement.node_assignment import Candidate, NodeAssignment
 from scorer.placement.partition import split
 from scorer.placement.result import Placement, Plan
 from scorer.placement.snapshot import Snapshot
@@ -69,14 +70,12 @@ def new_plan(
 ) -> Plan:
     """Return the plan of some placements, with its bandwidth where the sets of GPUs are known."""
     assignments = assignments_of(snapshot, placements)
-    nodes = {placement.node for placement in placements if placement.member.gpus}
     return Plan(
         tuple(placements),
-        bandwidth=bandwidth_over(assignments or (), snapshot.nic_bandwidth),
+        job_bandwidth=bandwidth_over(assignments or (), snapshot.nic_bandwidth),
         exact=exact,
         domain=domain,
         one_by_one=one_by_one,
         nodes_considered=nodes_considered,
-        nic_unknown=len(nodes) > 1 and snapshot.nic_bandwidth is None,
         sets_unknown=assignments is None,
     )

@@ -14,6 +14,7 @@ class Reason(StrEnum):
     MODE = "requested GPU resource not offered"
     UNACCOUNTED = "GPUs in use without a record"
     PREPARING = "tables of its GPU links still being computed"
+    REFUSED = "links of its GPUs are not used, see linkwise inspect"
     RESERVED = "reserved for the unit that waited longest"
     GPUS = "too few free GPUs"
     UNUSABLE = "not enough without the GPUs that are cordoned or unhealthy"

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from cluster.record import GPUShare
+from scorer.placement.bandwidth import JobBandwidth, value_of
 from scorer.placement.member import Member
 from scorer.placement.snapshot import Snapshot
 
@@ -29,39 +30,13 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
-class JobBandwidth:
-    """Modelled all-reduce bandwidth of a job, with what is needed to compare it with another."""
-
-    value: float
-    """[GB/s]"""
-    nodes: int | None
-    """Number of nodes; None: unknown, in a plan that an earlier version wrote."""
-    nic_unknown: bool = False
-    """The nodes are joined by NICs of unknown bandwidth: only links inside each node count."""
-
-    def is_comparable(self, other: "JobBandwidth") -> bool:
-        """Return whether the faster of two jobs has the larger value.
-
-        Over more nodes fewer links count inside each, so the value rises where the network does not
-        count.
-        """
-        same = self.nodes is not None and self.nodes == other.nodes
-        return same or not (self.nic_unknown or other.nic_unknown)
-
-
-def value_of(bandwidth: JobBandwidth | None) -> float | None:
-    """Return the value [GB/s] of a bandwidth that may be undefined."""
-    return bandwidth.value if bandwidth else None
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """Placements of all members."""
 
     placements: tuple[Placement, ...]
     """In the order of the members."""
-    bandwidth: float | None = None
-    """Modelled all-reduce bandwidth over all members [GB/s]; None where it is not defined."""
+    job_bandwidth: JobBandwidth | None = None
+    """Modelled all-reduce bandwidth over all members; None where it is not defined."""
     exact: bool = True
     """False where the set of nodes, or A itself, is not proven to be the best."""
     domain: str | None = None
@@ -70,8 +45,6 @@ class Plan:
     """Members were placed one after another, each on the best node for it."""
     nodes_considered: int = 0
     """Number of nodes that fit at least one member."""
-    nic_unknown: bool = False
-    """The nodes are joined by NICs of unknown bandwidth, which is left out."""
     sets_unknown: bool = False
     """NVIDIA's plugin chooses some of the GPUs, so the bandwidth is not known."""
 
@@ -92,11 +65,9 @@ class Plan:
         return dict(+counts)
 
     @property
-    def job_bandwidth(self) -> JobBandwidth | None:
-        """Its bandwidth, to be compared with others; None where it is not defined."""
-        if self.bandwidth is None:
-            return None
-        return JobBandwidth(self.bandwidth, len(self.gpus), self.nic_unknown)
+    def bandwidth(self) -> float | None:
+        """Its bandwidth [GB/s]; None where it is not defined."""
+        return value_of(self.job_bandwidth)
 
     def applied_to(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the plan carried out."""
@@ -111,6 +82,8 @@ class Refusal:
     """One sentence with numbers and a remedy."""
     is_cacheable: bool = True
     """It holds until capacity is freed; else the unit is planned again in the next cycle."""
+    is_settling: bool = False
+    """All fit, and wait for better GPUs."""
     could_use: frozenset[str] | None = None
     """Nodes that would fit some of its members once pods with GPUs end; empty where not all members
     would fit then. None: not computed."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from cluster.gang import Link
+from scorer.placement.bandwidth import bandwidth_over
 from scorer.placement.by_count import linked_by_count, plan_by_count
 from scorer.placement.candidates import CandidateNodes, candidate
 from scorer.placement.feasibility import (
@@ -24,7 +25,7 @@ from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
 from scorer.placement.messages import gang_refusal, one_node_refusal
 from scorer.placement.multi_node import best_assignment
-from scorer.placement.node_assignment import SelectionOptions, bandwidth_over
+from scorer.placement.node_assignment import SelectionOptions
 from scorer.placement.node_columns import Ints, node_columns
 from scorer.placement.partition import linked_capacity
 from scorer.placement.placements import placements_on
@@ -148,7 +149,7 @@ def _on_one_node(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
         return None
     return Plan(
         placements=placements_on(group.members, assignment, linked=linked),
-        bandwidth=bandwidth_over([assignment], snapshot.nic_bandwidth),
+        job_bandwidth=bandwidth_over([assignment], snapshot.nic_bandwidth),
         exact=assignment.candidate.table.exact,
         nodes_considered=len(rows),
     )
@@ -177,11 +178,10 @@ def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) ->
         placements += placements_on(members, assignment, linked=linked)
     return Plan(
         placements=tuple(placements),
-        bandwidth=bandwidth_over(best.assignments, snapshot.nic_bandwidth),
+        job_bandwidth=bandwidth_over(best.assignments, snapshot.nic_bandwidth),
         exact=best.exact and all(found.candidate.table.exact for found in best.assignments),
         domain=best.domain,
         nodes_considered=len(rows),
-        nic_unknown=snapshot.nic_bandwidth is None,
     )
 
 

@@ -1,7 +1,6 @@
 """Score feasible nodes for one pod from 0 to 10, in the range of the extender protocol."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from cluster.node import PackingStrategy
@@ -12,6 +11,7 @@ from scorer.placement.node_assignment import SelectionOptions, select_gpus
 from scorer.placement.shares import preference
 from scorer.placement.single_node import TOLERANCE
 from topology.choice import ChoiceMode
+from topology.per_table import per_table
 from topology.table import Table
 
 # In Python 3.11 a member of an enum takes ten times as long to look up as a name.
@@ -73,7 +73,7 @@ def scores(values: Sequence[NodeValue | None], placement: PackingStrategy) -> li
     return list(map(score.__getitem__, values))
 
 
-@lru_cache(maxsize=1 << 16)
+@per_table(1 << 16)
 def _offer(table: Table, free: int, gpus: int, mode: ChoiceMode) -> Offer | None:
     """Return the offer of a machine to one pod; None where no selection fits."""
     selection = select_gpus(table, free, (gpus,), SelectionOptions(mode))

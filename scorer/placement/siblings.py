@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cluster.gang import Link
+from scorer.placement.bandwidth import bandwidth_over, value_of
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
-from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
+from scorer.placement.node_assignment import Candidate, NodeAssignment
 from scorer.placement.placements import new_plan
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
@@ -128,7 +129,7 @@ def _rank(snapshot: Snapshot, sibling_nodes: _SiblingNodes) -> tuple[float, list
         NodeAssignment(Candidate(snapshot.ledger.nodes[node], snapshot.tables[node], 0), 0, mask)
         for node, mask in sibling_nodes.masks.items()
     ]
-    bandwidth = bandwidth_over(assignments, snapshot.nic_bandwidth)
+    bandwidth = value_of(bandwidth_over(assignments, snapshot.nic_bandwidth))
     return -(bandwidth or 0.0), sorted(sibling_nodes.counts.values(), reverse=True)
 
 

@@ -91,6 +91,17 @@ class Snapshot:
         nodes = {name: node for name, node in self.ledger.nodes.items() if name not in names}
         return replace(self, ledger=Ledger(nodes))
 
+    def without_holdings(self, holdings: Iterable[tuple[str, Holding]]) -> "Snapshot":
+        """Return the same moment without these entries of the ledger, each on its node."""
+        nodes = self.ledger.nodes
+        changed: dict[str, NodeLedger] = {}
+        for name, holding in holdings:
+            if before := changed.get(name, nodes.get(name)):
+                changed[name] = before.without(holding)
+        if not changed:
+            return self
+        return replace(self, ledger=replace(self.ledger, nodes={**nodes, **changed}))
+
     def without_gpu_pods(self) -> "Snapshot":
         """Return the same cluster without the pods with GPUs that can end.
 

@@ -3,9 +3,10 @@
 from cli.analysis.simulation import UnitResult
 from cli.render.page.markup import Markup, element, name, together
 from cluster.request import Family
+from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.messages import not_comparable
-from scorer.placement.result import JobBandwidth, Plan
+from scorer.placement.result import Plan
 
 
 def bandwidth(result: UnitResult, plan: Plan) -> Markup:
@@ -22,7 +23,7 @@ def bandwidth(result: UnitResult, plan: Plan) -> Markup:
         return _bar(kind, label, shown, longest if shown in compared else None)
 
     bars = (
-        bar("chosen", element("span", _chosen(plan)), planned),
+        bar("chosen", element("span", f"Chosen{planned.uncounted}"), planned),
         bar(
             "best",
             _label(element("span", "Best possible, on the empty cluster"), planned, best),
@@ -34,15 +35,8 @@ def bandwidth(result: UnitResult, plan: Plan) -> Markup:
         "div",
         element("p", "All-reduce bandwidth, modelled", class_="quiet small"),
         element("dl", bars, class_="bars"),
-        _gain(planned.value, baseline.value) if baseline in compared else None,
+        _gain(planned, baseline) if baseline in compared else None,
     )
-
-
-def _chosen(plan: Plan) -> str:
-    """Return the label of the chosen bar."""
-    if not plan.nic_unknown:
-        return "Chosen"
-    return "Chosen, inside each node: the network between nodes not counted"
 
 
 def _bar(kind: str, label: Markup, bandwidth: JobBandwidth | None, longest: float | None) -> Markup:
@@ -68,10 +62,12 @@ def _order(order: IndexOrder | None) -> Markup:
     return element("span", "Index order: ", shown, more)
 
 
-def _gain(chosen: float, baseline: float | None) -> Markup | None:
-    if not baseline:
+def _gain(planned: JobBandwidth, baseline: JobBandwidth | None) -> Markup | None:
+    if not baseline or not baseline.value:
         return None
-    times = chosen / baseline
+    if models := planned.other_models(baseline):
+        return element("p", f"Index order is {models}.", class_="gain")
+    times = planned.value / baseline.value
     if f"{times:.1f}" == "1.0":
         return element("p", "As fast as index order here.", class_="gain")
     return element("p", element("b", f"{times:.1f} ×"), " as fast as index order", class_="gain")
@@ -85,6 +81,4 @@ def _undefined(result: UnitResult, plan: Plan) -> str:
     nodes = [result.seen.ledger.nodes[node].node for node in plan.gpus]
     if not all(node.machine_known for node in nodes):
         return "No bandwidth is modelled: it is not known how these GPUs are linked."
-    if len(nodes) > 1:
-        return "One GPU on each node: only the network links them, and its bandwidth is not known."
     return "A single GPU has no bandwidth to compare."

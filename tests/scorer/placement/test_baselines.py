@@ -3,12 +3,16 @@ from dataclasses import replace
 import pytest
 from builders import a_member, a_node, a_snapshot, workers
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from strategies import clusters, gangs
 
 from cluster.gang import Link
+from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder, best_possible, index_order, never_fits
-from scorer.placement.result import JobBandwidth, Plan
+from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
+from topology.catalogue import NAMES, entry
+from topology.choice import ChoiceMode
 
 
 def test_index_order_fills_nodes_by_name_with_the_lowest_indices():
@@ -42,6 +46,46 @@ def test_the_best_possible_is_that_of_the_empty_cluster():
     assert best_possible(snapshot, workers(2, 4)).value > 55.2
     assert best_possible(snapshot, workers(4)) == JobBandwidth(55.2, nodes=1)
     assert best_possible(snapshot, workers(9)) is None
+
+
+@pytest.mark.parametrize("name", ["dgx1-v100", "dgx1-p100"])
+def test_one_gpu_on_a_node_limits_index_order_more_than_an_even_split_is_limited(name):
+    snapshot = a_snapshot(*(a_node(node, machine=entry(name).machine) for node in "ab"))
+    planned, order = plan(snapshot, workers(9)), index_order(snapshot, workers(9))
+
+    assert [len(gpus) for gpus in planned.gpus.values()] == [5, 4]
+    assert planned.bandwidth == 13.5
+    assert best_possible(snapshot, workers(9)).value == 13.5
+    assert order.bandwidth.value == 6.75
+    assert order.bandwidth.slowest.text == "PCIe out of b, which has one of the job's GPUs"
+
+
+@st.composite
+def gangs_on_catalogue_machines(draw):
+    name, others = draw(st.sampled_from(NAMES)), draw(st.sampled_from(NAMES))
+    nodes = [
+        a_node(f"n{i}", machine=entry(machine).machine)
+        for i, machine in enumerate((name, name, others))
+        if i < 2 or draw(st.booleans())
+    ]
+    taken = {node.name: tuple(draw(st.sets(st.integers(0, len(node.cards) - 1)))) for node in nodes}
+    nic, mode = draw(st.sampled_from((None, 12.5, 100.0))), draw(st.sampled_from(ChoiceMode))
+    snapshot = a_snapshot(*nodes, taken=taken, mode=mode, nic_bandwidth=nic)
+    return snapshot, workers(draw(st.integers(2, 20)), draw(st.integers(1, 3)))
+
+
+@settings(max_examples=100)
+@given(gangs_on_catalogue_machines())
+def test_best_possible_is_never_below_the_plan_or_index_order(gang):
+    snapshot, members = gang
+    found, order = plan(snapshot, members), index_order(snapshot, members)
+    planned = found.job_bandwidth if isinstance(found, Plan) else None
+
+    best = best_possible(snapshot, members, planned, order)
+
+    assert planned is None or best.value >= planned.value
+    if order and order.bandwidth and best and order.bandwidth.nodes == best.nodes:
+        assert best.value >= order.bandwidth.value
 
 
 def test_the_best_possible_over_nodes_counts_links_inside_each():

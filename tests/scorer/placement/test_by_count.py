@@ -68,12 +68,12 @@ def test_gang_on_a_part_of_a_counted_node_has_no_bandwidth():
 
 
 def test_one_gpu_of_each_node_has_no_unknown_set():
-    snapshot = replace(counted_cluster({"a": 1, "b": 1}), nic_bandwidth=50.0)
+    snapshot = counted_cluster({"a": 1, "b": 1})
 
     planned = plan(snapshot, gated_workers(2))
 
     assert isinstance(planned, Plan)
-    assert planned.bandwidth == 50.0
+    assert planned.bandwidth == 12.0
     assert not planned.sets_unknown
 
 

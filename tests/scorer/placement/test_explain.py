@@ -94,6 +94,7 @@ def test_links_inferred_from_labels_are_named():
 
     assert explained(a_snapshot(*inferred), workers(2, 8)).notes == (
         "the GPU links of a, b are inferred from labels of GPU feature discovery",
+        "the slowest link is PCIe out of a, which has 8 of the job's GPUs",
         "the bandwidth of the nodes' NICs is unknown, so it is not counted",
     )
 
@@ -106,6 +107,5 @@ def test_unknown_facts_are_named():
 
     assert explained(a_snapshot(*unknown), workers(16)).notes == (
         "the GPU links of a, b, c and others are unknown: all GPUs count as equal",
-        "the bandwidth of the nodes' NICs is unknown, so it is not counted",
     )
     assert explained(a_snapshot(a_node()), workers(2), link=Link.NVLINK).notes == ()

@@ -3,7 +3,8 @@ from builders import a_member, a_node, a_snapshot
 
 from cluster.gpu_usage import LedgerError
 from cluster.record import GPUShare
-from scorer.placement.result import JobBandwidth, Placement, Plan
+from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.result import Placement, Plan
 
 
 def placed(name: str, node: str, *gpus: int) -> Placement:

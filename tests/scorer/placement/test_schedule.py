@@ -22,6 +22,7 @@ from cluster.node import MachineSource, PackingStrategy, uniform_machine
 from cluster.node_ledger import NodeLedger
 from cluster.record import GPUShare
 from cluster.selector import node_matches, tolerates
+from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.member import Member
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import plan
@@ -168,7 +169,7 @@ def test_sixteen_single_gpus_are_spread_evenly_over_two_nodes():
 
     assert found.gpus == {"a": tuple(range(8)), "b": tuple(range(8))}
     assert [p.node for p in found.placements] == ["a"] * 8 + ["b"] * 8
-    assert found.nic_unknown
+    assert found.job_bandwidth.nic_unknown
 
 
 def test_nine_single_gpus_are_split_into_five_and_four():
@@ -202,7 +203,7 @@ def test_unequal_members_are_placed_over_nodes_with_a_bandwidth():
 
     assert [p.node for p in found.placements] == ["b", "a"]
     # The slowest link is that of the NICs; a ring of 10 GPUs sends 2 · 9/10 of the data over it.
-    assert (found.bandwidth, found.nic_unknown) == (5.555556, False)
+    assert found.job_bandwidth == JobBandwidth(5.555556, nodes=2)
     assert not found.exact
 
 
