@@ -1,6 +1,6 @@
 """Build the ledger from the pods: at every start, never from a file."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from cluster.gpu_usage import LedgerError
@@ -54,9 +54,12 @@ def account(
     others: list[Holding] = []
     """Pods without GPUs here. Any pod can name a node, so there may be thousands."""
     uids: set[str] = set()
-    unaccounted = f"its agent reports: {node.mismatch}" if node.mismatch else None
+    unaccounted, unknown = node.machine_refused, None
+    if node.mismatch:
+        unaccounted = f"its agent reports: {node.mismatch}"
     for one in sorted(claimants, key=lambda one: one.order):
         if one.uid in uids:
+            unknown = unknown or one
             unaccounted = unaccounted or f"{one.name}: {one.name} is on {node.name} already"
             continue
         uids.add(one.uid)
@@ -71,8 +74,36 @@ def account(
                 continue
             # Its CPU, memory and ports are known.
             others.append(one.holding(()))
+            unknown = unknown or one
             unaccounted = unaccounted or f"{one.name}: {error}"
-    return replace(ledger.hold_others(others), unaccounted=unaccounted), tuple(conflicts)
+    pod = (unknown.uid, unknown.name) if unknown else None
+    ledger = ledger.hold_others(others)
+    return replace(ledger, unaccounted=unaccounted, unaccounted_pod=pod), tuple(conflicts)
+
+
+def account_changes(
+    ledger: NodeLedger, changed: Mapping[str, PodUsage | None], *, migrate: bool = False
+) -> NodeLedger | None:
+    """Return the ledger of a node without conflicts, with changed usages.
+
+    None: all usages must be accounted, in their order.
+
+    Args:
+        ledger: Of the node.
+        changed: By uid of the pod; None: it has nothing there any more.
+        migrate: As in `ledger_of`.
+    """
+    if ledger.unaccounted:
+        return None
+    for uid in changed:
+        ledger = ledger.release(uid)
+    try:
+        for usage in filter(None, changed.values()):
+            shares = usage.shares_on(ledger.node, migrate=migrate)
+            ledger = ledger.hold(usage.holding(shares))
+    except (LedgerError, RecordError):
+        return None
+    return ledger
 
 
 def unresolved_conflict(one: PodUsage) -> Conflict | None:

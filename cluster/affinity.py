@@ -37,10 +37,15 @@ class NodeAffinity(KubeObject, frozen=True):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
-class Affinity(KubeObject, frozen=True):
-    """Affinity; of pod (anti-)affinity only the presence is read."""
+class NewAffinity(KubeObject, frozen=True):
+    """Affinity of a pod that is being created; pod (anti-)affinity is not read."""
 
     node_affinity: NodeAffinity | None = None
+
+
+class Affinity(NewAffinity, frozen=True):
+    """Affinity; of pod (anti-)affinity only the presence is read."""
+
     pod_affinity: dict[str, object] | None = None
     pod_anti_affinity: dict[str, object] | None = None
 

@@ -7,6 +7,7 @@ from functools import cache
 
 from cluster.amounts import MEMORY_MAX
 from cluster.keys import CORDON, GPU_MEM, NVIDIA_GPU, UNHEALTHY_NAME_PREFIX
+from cluster.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy
 from cluster.mode import NodeMode, PackingStrategy, counting_resource, read_placement
 from cluster.node_resources import NodeError, NodeObject, NodeResources, read_node_resources
 from cluster.record import Isolation
@@ -85,6 +86,8 @@ class Node:
     machine_source: MachineSource = MachineSource.UNKNOWN
     preparing: bool = False
     """Tables of its machine are still being built; Linkwise places nothing on it until then."""
+    machine_refused: str | None = None
+    """Why no tables of its machine are built, so that nothing is placed on it; None: they are."""
     cards: tuple[Card, ...] = ()
     """By GPU index; as many as the machine has GPUs."""
     cpu: int = 0
@@ -105,6 +108,8 @@ class Node:
     """What its agent saw to keep shares within their limits; None: no agent reports it."""
     mismatch: str | None = None
     """How the processes on its GPUs contradict the records of pods, as its agent publishes it."""
+    kubelet: KubeletPolicy = UNKNOWN_POLICY
+    """The policies of its kubelet, as its agent publishes them."""
     warnings: tuple[str, ...] = ()
     """Warnings about guessed or ignored data, for users."""
     usable_mask: int = field(init=False, repr=False, compare=False)
@@ -157,21 +162,22 @@ def read_node(
     Raises:
         NodeError: An amount is not a Kubernetes quantity.
     """
-    said = published or PublishedTopology(None, ())
-    offer = read_node_resources(raw, said.machine.n if said.machine else 0)
-    linked, source, doubt = _read_machine(offer, said.machine, machine, discovered)
+    published = published or PublishedTopology(None, ())
+    offer = read_node_resources(raw, published.machine.n if published.machine else 0)
+    linked, source, doubt = _read_machine(offer, published.machine, machine, discovered)
     layout, misspelt = read_placement(offer.labels, placement)
     n = linked.n if linked else 0
     listed, unlisted = read_indices(unhealthy, n)
-    ill = listed | said.unhealthy
+    faulty = listed | published.unhealthy
     cordoned, undrained = read_indices(offer.annotations.get(CORDON, ""), n)
+    is_published = linked is published.machine
     cards = tuple(
-        replace(card, healthy=card.healthy and i not in ill, cordoned=i in cordoned)
-        for i, card in enumerate(_read_cards(offer, linked, is_published=linked is said.machine))
+        replace(card, healthy=card.healthy and i not in faulty, cordoned=i in cordoned)
+        for i, card in enumerate(_read_cards(offer, linked, is_published=is_published))
     )
     problems = (
         misspelt,
-        *(f"published topology: {problem}" for problem in _doubts(said)),
+        *(f"published topology: {problem}" for problem in _doubts(published)),
         doubt,
         f"ConfigMap {UNHEALTHY_NAME_PREFIX}{raw.metadata.name}: {unlisted}" if unlisted else None,
         f"{CORDON}: {undrained}" if undrained else None,
@@ -194,8 +200,9 @@ def read_node(
         unschedulable=bool(raw.spec.unschedulable),
         ready=all(c.status == "True" for c in raw.status.conditions or () if c.type == "Ready"),
         replicas=offer.replicas if linked else 0,
-        isolation=said.isolation,
-        mismatch=said.mismatch,
+        isolation=published.isolation,
+        mismatch=published.mismatch,
+        kubelet=published.kubelet,
         warnings=(*offer.warnings, *(problem for problem in problems if problem)),
     )
 

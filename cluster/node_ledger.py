@@ -77,6 +77,8 @@ class NodeLedger:
     unaccounted: str | None = None
     """Why the allocation of the GPUs of this node is unknown, so that nothing is placed there; or
     None."""
+    unaccounted_pod: tuple[str, str] | None = None
+    """Uid and `namespace/name` of the pod whose GPUs are unknown; None: no pod is the reason."""
     free_mask: int = field(init=False, compare=False)
     """Unallocated GPUs, healthy and not cordoned."""
     sharing: Sharing | None = field(init=False, compare=False)
@@ -230,6 +232,11 @@ class NodeLedger:
             cpu_free=self.cpu_free + gone.cpu,
             memory_free_bytes=self.memory_free_bytes + gone.memory,
         )
+
+    def without(self, holding: Holding) -> "NodeLedger":
+        """Return the ledger without this very entry; itself if the pod has another one, or none."""
+        is_here = self.holdings.get(holding.uid) is holding
+        return self.release(holding.uid) if is_here else self
 
     @property
     def has_gpus(self) -> bool:

@@ -4,8 +4,7 @@ Other fields are skipped while decoding; patches consist of explicit operations,
 
 Bounds (`max_length`) limit hostile reviews. Only types named `New...` (a pod that is being created)
 have them: an existing pod that could not be decoded would not be counted, and its GPUs would be
-allocated again. Amounts have no bound, since reading one is linear in its length
-(`cluster.quantity`). Integers have the bounds of the Kubernetes API.
+allocated again. Integers have the bounds of the Kubernetes API.
 """
 
 from collections.abc import Sequence
@@ -13,14 +12,18 @@ from typing import Annotated, TypeAlias
 
 from msgspec import Meta, field
 
-from cluster.affinity import Affinity, NodeSelector, NodeSelectorTerm, Toleration
+from cluster.affinity import Affinity, NewAffinity, NodeSelector, NodeSelectorTerm, Toleration
 from cluster.keys import GANG
 from cluster.kube_object import KubeObject, Labels
 
-_NewLabels: TypeAlias = Annotated[Labels, Meta(max_length=4096)]
+_Text: TypeAlias = Annotated[str, Meta(max_length=1024)]
+"""A name, a label or an amount. It is part of messages, so its length is bounded."""
+_NewLabels: TypeAlias = Annotated[dict[_Text, _Text], Meta(max_length=4096)]
+_NewAnnotations: TypeAlias = Annotated[dict[_Text, str], Meta(max_length=4096)]
 Amount: TypeAlias = str | int | float
 """An unparsed Kubernetes quantity; JSON allows a bare number."""
 Amounts: TypeAlias = dict[str, Amount]
+_NewAmounts: TypeAlias = Annotated[dict[_Text, _Text | int | float], Meta(max_length=256)]
 Int32: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
 """An integer of the Kubernetes API; an API server stores no larger one."""
 
@@ -45,7 +48,7 @@ class NewMetadata(KubeObject, frozen=True):
 
     generate_name: str = ""
     labels: _NewLabels | None = None
-    annotations: _NewLabels | None = None
+    annotations: _NewAnnotations | None = None
     owner_references: Annotated[Sequence[NewOwner], Meta(max_length=256)] | None = None
 
 
@@ -109,11 +112,24 @@ class VolumeMount(KubeObject, frozen=True):
     mount_path: str = ""
 
 
-class Resources(KubeObject, frozen=True):
+class ResourceClaim(KubeObject, frozen=True):
+    """A DRA claim of a pod or of a container; only the presence is read."""
+
+
+class NewResources(KubeObject, frozen=True):
+    """Requests and limits of a container that is being created."""
+
+    limits: _NewAmounts | None = None
+    requests: _NewAmounts | None = None
+    claims: Annotated[list[ResourceClaim], Meta(max_length=256)] | None = None
+
+
+class Resources(NewResources, frozen=True):
     """A container's requests and limits."""
 
     limits: Amounts | None = None
     requests: Amounts | None = None
+    claims: list[ResourceClaim] | None = None
 
 
 class SecurityContext(KubeObject, frozen=True):
@@ -125,11 +141,12 @@ class SecurityContext(KubeObject, frozen=True):
 class NewContainer(KubeObject, frozen=True):
     """A container, an init container, or a sidecar (an init container that restarts)."""
 
-    name: str = ""
-    resources: Resources | None = None
+    name: _Text = ""
+    resources: NewResources | None = None
     env: Annotated[list[Env], Meta(max_length=8192)] | None = None
     restart_policy: str | None = None
     security_context: SecurityContext | None = None
+    volume_mounts: Annotated[list[VolumeMount], Meta(max_length=8192)] | None = None
 
     @property
     def limits(self) -> dict[str, Amount]:
@@ -145,6 +162,8 @@ class NewContainer(KubeObject, frozen=True):
 class Container(NewContainer, frozen=True):
     """A container of an existing pod."""
 
+    name: str = ""
+    resources: Resources | None = None
     env: list[Env] | None = None
     ports: list[Port] | None = None
     env_from: list[EnvFrom] | None = None
@@ -173,10 +192,6 @@ class Volume(KubeObject, frozen=True):
     host_path: HostPath | None = None
 
 
-class ResourceClaim(KubeObject, frozen=True):
-    """A DRA claim; only the presence is read."""
-
-
 class SchedulingGroup(KubeObject, frozen=True):
     """The native gang mark (Kubernetes 1.36)."""
 
@@ -190,7 +205,7 @@ class NewPodSpec(KubeObject, frozen=True):
     init_containers: _NewContainers | None = None
     node_name: str = ""
     node_selector: Labels | None = None
-    affinity: Affinity | None = None
+    affinity: NewAffinity | None = None
     scheduler_name: str = ""
     runtime_class_name: str = ""
     scheduling_gates: list[SchedulingGate] | None = None
@@ -223,6 +238,7 @@ class PodSpec(NewPodSpec, frozen=True):
 
     containers: Sequence[Container] = field(default_factory=list)
     init_containers: Sequence[Container] | None = None
+    affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
     volumes: list[Volume] | None = None
     topology_spread_constraints: list[dict[str, object]] | None = None

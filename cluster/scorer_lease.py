@@ -1,11 +1,17 @@
 """The Lease of the leading scorer, with its address."""
 
+from collections.abc import Mapping
+
+import msgspec
 from msgspec import Struct
 
-from cluster.keys import POLICY_NAMESPACE, SCORER, SCORER_ADDRESS
+from cluster.keys import POLICY_NAMESPACE, REFUSED_MACHINES, SCORER, SCORER_ADDRESS
 from cluster.pod import Metadata
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{POLICY_NAMESPACE}/leases/{SCORER}"
+
+
+_reasons = msgspec.json.Decoder(dict[str, str])
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -27,3 +33,12 @@ class ScorerLease(Struct, frozen=True):
     def address(self) -> str:
         """Its address as `host:port`, or empty."""
         return (self.metadata.annotations or {}).get(SCORER_ADDRESS, "")
+
+    @property
+    def refused_machines(self) -> Mapping[str, str]:
+        """By node: why the scorer does not use its machine; empty if that cannot be read."""
+        text = (self.metadata.annotations or {}).get(REFUSED_MACHINES, "")
+        try:
+            return _reasons.decode(text) if text else {}
+        except msgspec.MsgspecError:
+            return {}

@@ -92,8 +92,8 @@ class FitResult(Struct, frozen=True):
     never: bool = False
     """They would not fit even on the empty cluster."""
     bandwidth_note: str | None = None
-    """`nic unknown`: only links inside each node count in the bandwidth. `GPUs unknown`: there is
-    none, since NVIDIA's plugin chooses some of the GPUs."""
+    """`nic unknown`: the NICs do not count in the bandwidth. `GPUs unknown`: there is none,
+    since NVIDIA's plugin chooses some of the GPUs."""
     bandwidth_nodes: int | None = None
     """The number of nodes that it spans; with `nic unknown`, compare only equal numbers."""
     best_possible_nodes: int | None = None

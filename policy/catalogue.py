@@ -99,10 +99,16 @@ def _words(labels: Mapping[str, str]) -> Iterator[Finding]:
     qos = labels.get(COMPUTE_QOS, DEFAULT_QOS)
     if compute_class not in CLASSES:
         message = f"{compute_class!r} is no compute class: it is one of {', '.join(CLASSES)}"
-        yield _finding(Code.CLASS, COMPUTE_CLASS, compute_class, message, _one_of(CLASSES))
+        yield _finding(
+            Code.CLASS,
+            COMPUTE_CLASS,
+            compute_class,
+            message,
+            _nearest(compute_class, CLASSES) or _one_of(CLASSES),
+        )
     if qos not in QOS:
         message = f"{qos!r} is no compute QoS: it is one of {', '.join(QOS)}"
-        yield _finding(Code.QOS, COMPUTE_QOS, qos, message, _one_of(QOS))
+        yield _finding(Code.QOS, COMPUTE_QOS, qos, message, _nearest(qos, QOS) or _one_of(QOS))
     elif qos == BEST_EFFORT and compute_class == GPU_HPN:
         message = f"class {GPU_HPN} runs on reserved nodes and knows QoS {DEFAULT_QOS} only"
         fix = f"leave the label out, write {DEFAULT_QOS}, or choose class {GPU}"

@@ -103,6 +103,11 @@ class Gangs(Wire):
     """Kinds of owners whose pods with GPUs are a gang without a mark."""
     commit_deadline_seconds: Annotated[int, Field(gt=0)] = 60
     """Deadline for binding all members; afterwards the gang is planned again."""
+    replacement_seconds: Annotated[int, Field(ge=0)] = 60
+    """Time for which the GPUs of a member of a running gang that is gone are reserved for its
+    replacement; 0: they are free at once."""
+    settle_seconds: Annotated[int, Field(ge=0)] = 2
+    """Time for which a gang waits for pods that are ending, if it would be faster without them."""
     ageing_minutes: Annotated[int, Field(ge=0)] = 10
     """Waiting time after which the planner reserves nodes for a gang."""
     non_preempting_classes: Annotated[dict[ClassName, ClassName], AfterValidator(_one_step)] = (
@@ -182,8 +187,9 @@ class Policy(Wire):
     visible_devices: Literal["replace", "deny"] = "replace"
     """Reaction to NVIDIA_VISIBLE_DEVICES set by users."""
     environment: Literal["refuse", "replace", "allow"] = "replace"
-    """Reaction to a variable that would give a container GPUs beyond the request of its pod:
-    NVIDIA_VISIBLE_DEVICES if Linkwise does not choose the GPUs, CGPU_DISABLE."""
+    """Reaction to a variable or mount that would give a container GPUs beyond the request of its
+    pod: NVIDIA_VISIBLE_DEVICES if Linkwise does not choose the GPUs, CGPU_DISABLE, variables of
+    IMEX channels and MIG, and mounts that name devices."""
     profiles_all: bool = False
     """Profiles apply to every pod (with the overlay `profiles-all`); else only to pods with a GPU
     resource, an ACS label or a gang mark."""

@@ -10,7 +10,7 @@ from policy.document import one_document, parse_plugin_config, parse_policy
 from policy.lint_policy import Doubt, plugin_doubts, policy_doubts
 from policy.lint_selectors import doubts_about
 from policy.policy_file import Found, Kind, read_policy_file
-from policy.problem import PolicyError, Problem, doubtful, outer, reported
+from policy.problem import PolicyError, Problem, outer, reported, warning
 from policy.profile import parse_profiles
 from policy.wire import Wire
 
@@ -119,7 +119,7 @@ def _judged(text: str, at: Embedded, wire: Wire, doubts: Iterable[Doubt]) -> Lin
     if document is None:
         return Lint()
     problems = [
-        doubtful(document.line_of(path), field(path), message, fix) for path, message, fix in doubts
+        warning(document.line_of(path), field(path), message, fix) for path, message, fix in doubts
     ]
     decided = wire.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     changes = [

@@ -7,7 +7,7 @@ from cluster import keys
 from cluster.finding import Code
 from manifest.place import Path, Place, field
 from policy.condition import Condition, can_hold
-from policy.problem import Problem, doubtful
+from policy.problem import Problem, warning
 from policy.selection import Addition, Selector
 
 T = TypeVar("T")
@@ -28,10 +28,10 @@ def doubts_about(selectors: Sequence[Selector], document: Place) -> Iterator[Pro
     for i, selector in enumerate(selectors):
         for path, message, fix, code in _doubts(others, i, selector):
             at = (i, *path)
-            yield doubtful(document.find(at).line, field(at), message, fix, code)
+            yield warning(document.find(at).line, field(at), message, fix, code)
     if others.left <= 0:
         message = "these are too many selectors on the same labels to compare each with all others"
-        yield doubtful(document.line, "", message, "join some of them", _PROFILE)
+        yield warning(document.line, "", message, "join some of them", _PROFILE)
 
 
 _Doubt = tuple[Path, str, str, Code]
@@ -71,7 +71,7 @@ class _Others:
                 return
             yield self._selectors[other], addition
 
-    def forestalling(self, index: int, addition: Addition) -> Selector | None:
+    def earlier_equivalent(self, index: int, addition: Addition) -> Selector | None:
         """Return the first earlier selector that always makes the same addition before this one."""
         pod, namespace = self._meets[index]
         for earlier in self._paths[addition.path]:
@@ -159,7 +159,7 @@ def _effects(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt
     for kind, additions in (("labels", selector.labels), ("annotations", selector.annotations)):
         for addition in additions:
             path = ("effect", kind, addition.key)
-            first = others.forestalling(index, addition)
+            first = others.earlier_equivalent(index, addition)
             if first:
                 message = f"never added: {first.name!r} matches whenever this does, and sets it"
                 yield path, message, "remove it, or put this selector first", _PROFILE

@@ -86,7 +86,7 @@ def check_length(text: str, at: Embedded, code: Code = Code.POLICY) -> None:
         raise PolicyError([Problem(at.outer(1), "", message, "shorten it", code)])
 
 
-def doubtful(line: int, path: str, message: str, fix: str, code: Code = Code.POLICY) -> Problem:
+def warning(line: int, path: str, message: str, fix: str, code: Code = Code.POLICY) -> Problem:
     """Return a warning."""
     return Problem(line, path, message, fix, code, Severity.WARNING)
 

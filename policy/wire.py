@@ -25,7 +25,12 @@ class Wire(BaseModel):
     """Base of models: lowerCamelCase names, unknown keys are errors, no coercion of values."""
 
     model_config = ConfigDict(
-        alias_generator=to_camel, extra="forbid", frozen=True, populate_by_name=True, strict=True
+        defer_build=True,
+        alias_generator=to_camel,
+        extra="forbid",
+        frozen=True,
+        populate_by_name=True,
+        strict=True,
     )
 
 

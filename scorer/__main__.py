@@ -13,10 +13,10 @@ from uuid import uuid4
 
 import structlog
 
-from cluster.keys import POLICY_NAMESPACE
+from cluster.keys import POLICY_NAMESPACE, SCORER_ADDRESS
 from cluster.keys import SCORER as LEASE
 from runtime.http.observers import RequestMetrics, log_requests
-from runtime.http.probes import probe_routes
+from runtime.http.probes import PROBE_LIMITS, probe_routes
 from runtime.http.server import serve
 from runtime.http.tls import ServingCertificate
 from runtime.http.types import Observers
@@ -31,7 +31,11 @@ from scorer.api.extender import EXTENDER_LIMITS, Extender
 from scorer.api.http import WHATIF_LIMITS, Inspection, WhatIf
 from scorer.leader import Leader
 from scorer.metrics import Metrics, show_state
-from scorer.report.lease_annotations import publish_address, report_nvidia_nodes
+from scorer.report.lease_annotations import (
+    publish_address,
+    report_nvidia_nodes,
+    report_refused_machines,
+)
 from scorer.settings import Settings, read_settings
 from scorer.timings import Timings
 
@@ -82,6 +86,7 @@ async def run_scorer(
             leads=lambda: leader.leads,
             gangs=lambda: leader.gangs,
             partial=lambda: leader.partial,
+            reserved_gpus=lambda: leader.reserved_gpus,
             unaccounted=lambda: leader.unaccounted,
             unplanned=lambda: leader.unplanned,
             watch_ages=leader.ages,
@@ -89,7 +94,7 @@ async def run_scorer(
         election = _election(reading, settings, instance)
         probes = probe_routes(registry, {"lease": election.missing, "watches": leader.missing})
         async with (
-            serve(probes, host=settings.host, port=settings.probe_port),
+            serve(probes, host=settings.host, port=settings.probe_port, limits=PROBE_LIMITS),
             serve(
                 Inspection(leader).routes(),
                 host=_LOOPBACK,
@@ -136,7 +141,8 @@ def _election(kube: Kube, settings: Settings, instance: str) -> Election | Sidec
         # The scheduler in the same pod holds the Lease, so that both lead together.
         return SidecarElection(kube, POLICY_NAMESPACE, LEASE, instance, timing)
     # A restarted container is another process in a pod of the same name.
-    return Election(kube, POLICY_NAMESPACE, LEASE, f"{instance}_{uuid4()}", timing)
+    address = SCORER_ADDRESS, settings.fit_address
+    return Election(kube, POLICY_NAMESPACE, LEASE, f"{instance}_{uuid4()}", timing, address=address)
 
 
 def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
@@ -147,11 +153,15 @@ def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
         reporting = asyncio.create_task(
             report_nvidia_nodes(lambda: leader.has_nvidia_nodes, kube, term)
         )
+        refusing = asyncio.create_task(
+            report_refused_machines(lambda: leader.refused_machines, kube, term)
+        )
         try:
             await leader.lead(term)
         finally:
             announcing.cancel()
             reporting.cancel()
+            refusing.cancel()
 
     return lead
 

@@ -154,6 +154,11 @@ class Leader:
         return sum(node.unaccounted is not None for node in nodes)
 
     @property
+    def reserved_gpus(self) -> int | None:
+        """GPUs that are reserved for members that are being replaced; None: it does not lead."""
+        return self.context.informers.replacements.gpus if self.context else None
+
+    @property
     def has_nvidia_nodes(self) -> bool | None:
         """Linkwise chooses `nvidia.com/gpu` on some node; None: it does not lead, or is not synced.
 
@@ -163,6 +168,14 @@ class Leader:
             return None
         nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
         return any(node.mode is NodeMode.TOPOLOGY and node.counted == NVIDIA_GPU for node in nodes)
+
+    @property
+    def refused_machines(self) -> Mapping[str, str] | None:
+        """By node: why its machine is not used; None: it does not lead, or is not synced."""
+        if self.context is None or self.context.informers.missing():
+            return None
+        nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
+        return {node.name: node.machine_refused for node in nodes if node.machine_refused}
 
     @property
     def unplanned(self) -> int | None:

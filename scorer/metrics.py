@@ -121,6 +121,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     leads: Callable[[], bool],
     gangs: Callable[[], Iterable[Gang]],
     partial: Callable[[], int | None],
+    reserved_gpus: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
     unplanned: Callable[[], int | None],
     watch_ages: Callable[[], Mapping[str, float | None]],
@@ -133,6 +134,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         gangs: All Gangs.
         partial: Gangs of which some members have their GPUs and others wait; None: unknown, since
             this process does not lead.
+        reserved_gpus: GPUs that are reserved for members that are being replaced; None as above.
         unaccounted: Nodes whose free GPUs are unknown; None as above.
         unplanned: Pods that exceed the memory budget of their namespaces; None as above.
         watch_ages: Time since the last event of each resource [s].
@@ -143,6 +145,12 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         "linkwise_partial_gangs",
         "Gangs that lack members: some have their GPUs, others wait for theirs.",
         {"": partial},
+    )
+    Gauges(
+        registry,
+        "linkwise_reserved_gpus",
+        "GPUs that are reserved for members of running gangs that are being replaced.",
+        {"": reserved_gpus},
     )
     Gauges(
         registry,

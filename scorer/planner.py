@@ -5,7 +5,7 @@ tasks that commit, report and answer requests.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Set
 from typing import Any
 
 from cluster.gang import GangKey
@@ -30,7 +30,7 @@ class Planner:
         """Create the components of the loop."""
         informers, faults, timings = handle.informers, handle.faults, handle.timings
         self._informers, self._faults, self._timings = informers, faults, timings
-        self._status_reporter = handle.status_reporter
+        self._status_reporter, self._clock = handle.status_reporter, handle.clock
         self._pending = PendingUnits(informers.state, informers.owners, faults)
         self._sizes = GangSizeResolver(handle.kube, informers, faults, retry=timings.owner_retry)
         self._binding_tracker = BindingTracker(handle)
@@ -101,7 +101,10 @@ class Planner:
         )
         units = list(self._pending)
         calls = [*self._binding_tracker.reconcile(dirty_groups), *self._sizes.resolve(units)]
-        self._report(dirty_groups)
+        changed = self._changed_gangs(dirty_groups)
+        with self._faults.isolate(Stage.PLAN, "replacements"):
+            changed |= self._informers.replacements.update(self._clock(), changed)
+        self._report(changed)
         for key, owner in self._lacking.items():
             calls += self._sizes.resolve_owner(owner, key.namespace)
         self._scheduler.schedule(units, None if self.has_synced else self._informers.gangs)
@@ -115,11 +118,17 @@ class Planner:
             self._commit_queue.forget(key)
             self._scheduler.forget(key)
 
-    def _report(self, dirty_groups: Iterable[Key]) -> None:
-        """Let the status of changed gangs be written: a pod, the Gang or the owner changed."""
-        self._unreported |= self._informers.gang_objects.drain_dirty()
+    def _changed_gangs(self, dirty_groups: Iterable[Key]) -> Set[GangKey]:
+        """Return the gangs of which a pod, the Gang or the owner changed."""
+        gangs = self._informers.gang_objects
+        changed = set(gangs.drain_dirty())
         for group in dirty_groups:
-            self._unreported |= self._informers.gang_objects.named(group)
+            changed |= gangs.named(group)
+        return changed
+
+    def _report(self, changed: Set[GangKey]) -> None:
+        """Let the status of changed gangs be written."""
+        self._unreported |= changed
         self._faults.work_off(Stage.REPORT, self._unreported, self._report_one)
 
     def _report_one(self, key: GangKey) -> None:
@@ -134,5 +143,9 @@ class Planner:
 
     def _time_left(self) -> float | None:
         """Return the time until a round is due without any change [s]; None: none is."""
-        times = self._binding_tracker.time_left(), self._scheduler.reservation_left()
+        times = (
+            self._binding_tracker.time_left(),
+            self._scheduler.time_left(),
+            self._informers.replacements.time_left(self._clock()),
+        )
         return min((left for left in times if left is not None), default=None)

@@ -28,8 +28,9 @@ class Settings:
     """File of the certificate and chain of `fit_port`; without one its TLS handshakes fail."""
     key: str = "/etc/linkwise/tls/tls.key"
     address: str = ""
-    """Address at which the webhook reaches this process; empty for `host`. If `host` stands for all
-    addresses, none is published, and dry runs do not include placement."""
+    """Address at which the webhook and other replicas reach this process; empty for `host`. If
+    `host` stands for all addresses, none is published: dry runs do not include placement, and other
+    replicas do not notice when this one is killed."""
     api_server: str = ""
     """Such as `https://127.0.0.1:6443`; empty for the one of the pod's service account."""
     api_token_file: str = ""
@@ -55,7 +56,26 @@ class Settings:
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Return the settings of an environment.
+    """Return the settings; an unset or empty variable has its default.
+
+    | variable | default | meaning |
+    |---|---|---|
+    | `LINKWISE_HOST` | all addresses | address to listen on |
+    | `LINKWISE_PROBE_PORT` | 8080 | probes and metrics, without TLS |
+    | `LINKWISE_CERTIFICATE` | `/etc/linkwise/tls/tls.crt` | certificate and chain |
+    | `LINKWISE_KEY` | `/etc/linkwise/tls/tls.key` | its key |
+    | `LINKWISE_FIT_PORT` | 8445 | placement requests of the webhook |
+    | `LINKWISE_ADDRESS` | the host | address at which the webhook reaches this process |
+    | `LINKWISE_INSPECT_PORT` | 8081 | inspection, on 127.0.0.1 |
+    | `LINKWISE_EXTENDER_PORT` | 0: none | a scheduler in the same pod, on 127.0.0.1 |
+    | `LINKWISE_WRITE_SECONDS` | 2 | timeout of a write |
+    | `LINKWISE_LEASE_SECONDS` | 15 | others may take the Lease after this time |
+    | `LINKWISE_RENEW_SECONDS` | 10 | a leader stops if it cannot renew for this time |
+    | `LINKWISE_RETRY_SECONDS` | 2 | between two renewals, and two attempts to lead |
+    | `LINKWISE_API_SERVER` | the pod's own | outside a cluster: its address |
+    | `LINKWISE_API_TOKEN_FILE` | none | read again for every call |
+    | `LINKWISE_API_CA_FILE` | the system's | CA of the API server's certificate |
+    | `LINKWISE_LOG_LEVEL` | `info` | `debug`, `info`, `warning`, `error` |
 
     Raises:
         SettingsError: A value is invalid.

@@ -35,9 +35,9 @@ class Timings:
     min_reservation: float = 60.0
     """The shortest reservation of nodes, however short the policy's ageing is."""
     report_delay: float = 1.0
-    """A gang waits this long before its status says so."""
+    """A gang changes this long before its status says so."""
     report_interval: float = 5.0
-    """Between two status updates of one gang that waits."""
+    """Between two status updates of one gang that goes on waiting."""
     node_check_interval: float = 2.0
     """Between two checks for nodes without accounting."""
     scale_up_interval: float = 10.0

@@ -16,17 +16,26 @@ from scorer.cache.cluster_state import Key
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue
-from scorer.gang.crd import Gang, Phase
-from scorer.gang.plan_record import plan_id_of, plan_of, remaining_placements
+from scorer.gang.crd import Gang, GangPlan, Phase
+from scorer.gang.plan_record import (
+    plan_id_of,
+    plan_of,
+    recorded_bandwidths,
+    remaining_placements,
+    reserved_plan,
+    with_baselines,
+)
 from scorer.gang.unit import Unit
 from scorer.gang.whole_plan import all_members, whole_plan, without_siblings
 from scorer.metrics import Stage
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.node_cache import DeadlineExceeded
-from scorer.placement.result import JobBandwidth, Plan, Refusal
+from scorer.placement.result import Plan, Refusal
+from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import Reservation, SchedulingCycle, in_order
 from scorer.queue.fault_isolation import FAULT
 from scorer.queue.pending import ClosedNodes, PendingUnits
+from scorer.queue.settling import Settling
 from scorer.queue.starvation import StarvationGuard
 from scorer.queue.time_budget import TimeBudget
 from scorer.report.status_update import StatusUpdate
@@ -54,6 +63,7 @@ class UnitScheduler:
         self._binding_tracker = binding_tracker
         self._time_budget = TimeBudget(handle.timings, handle.informers.changed.set)
         self._starvation = StarvationGuard(handle.timings.min_reservation)
+        self._settling = Settling()
         self._capacity_version = 0
         """Of the cluster state when the current pass over all pending units began."""
         self._is_pass_complete = True
@@ -62,12 +72,15 @@ class UnitScheduler:
         """The nodes that the last cycle reserved for a starving unit; None: it reserved none."""
 
     def forget(self, key: GangKey) -> None:
-        """Drop the time budget of a unit that has no pods left."""
+        """Drop what is known of a unit that has no pods left."""
         self._time_budget.reset(key)
+        self._end_settling(key)
 
-    def reservation_left(self) -> float | None:
-        """Return the time until the current reservation ends [s]; None: there is none."""
-        return self._starvation.reservation_left(self._clock())
+    def time_left(self) -> float | None:
+        """Return the time until a reservation, or the wait of a unit, ends [s]; None: never."""
+        now = self._clock()
+        times = self._starvation.reservation_left(now), self._settling.time_left(now)
+        return min((left for left in times if left is not None), default=None)
 
     def schedule(self, units: Collection[Unit], gangs: Mapping[Key, Gang] | None) -> None:
         """Run one cycle.
@@ -85,7 +98,12 @@ class UnitScheduler:
         if self._is_pass_complete:
             # Else a unit that has just come would get capacity before older ones that were refused.
             self._capacity_version = self._state.capacity_version
-        cycle = SchedulingCycle(is_starving=self._is_starving, excluded_nodes=excluded_nodes)
+        cycle = SchedulingCycle(
+            is_starving=self._is_starving,
+            excluded_nodes=excluded_nodes,
+            ending=self._state.ending(),
+            may_settle=self._may_settle,
+        )
         # First of all, so that the GPUs that interrupted plans still need are not given to others.
         unplanned = self._resume_plans([unit for unit in units if self._may_be_planned(unit)])
         slow = self._time_budget.slow_namespaces
@@ -118,9 +136,14 @@ class UnitScheduler:
         closed = ClosedNodes(excluded, cycle.reserved_nodes)
         cached = self._pending.cached_refusal(unit, self._capacity_version, closed)
         try:
-            outcome = cycle.decide(self._state.snapshot(), unit, cached)
+            outcome: Plan | Refusal | None = self._reserved_plan(unit, excluded)
+            outcome = outcome or cycle.decide(self._snapshot(unit), unit, cached)
             if isinstance(outcome, Plan):
                 self._accept(unit, outcome)
+                self._end_settling(unit.key)
+            elif outcome.is_settling:
+                self._settling.wait(unit.key, self._clock(), self._settle_seconds)
+                self._refuse(unit, outcome, closed)
             elif cached is None or not outcome.is_cacheable:
                 self._refuse(unit, outcome, closed)
             elif outcome is not cached:
@@ -145,6 +168,20 @@ class UnitScheduler:
     def _is_starving(self, unit: Unit) -> bool:
         return self._starvation.is_starving(unit, self._clock(), self._ageing)
 
+    def _may_settle(self, unit: Unit) -> bool:
+        may_wait = self._settling.may_wait
+        return unit.is_gang and may_wait(unit.key, self._clock(), self._settle_seconds)
+
+    def _end_settling(self, key: GangKey) -> None:
+        """Forget the wait of a unit; the GPUs that it had meanwhile may fit others."""
+        if self._settling.end(key):
+            self._state.capacity_version += 1
+            self._informers.changed.set()
+
+    @property
+    def _settle_seconds(self) -> float:
+        return self._informers.policy.policy.gangs.settle_seconds
+
     @property
     def _ageing(self) -> float:
         return self._informers.policy.policy.gangs.ageing_minutes * 60
@@ -154,27 +191,30 @@ class UnitScheduler:
         self._pending.accept(unit)
         self._starvation.placed(unit.key)
         self._plans += 1
-        best, order = self._baselines(unit)
-        plan_id = f"{self._term}-{self._plans}"
-        recorded = plan_of(plan, plan_id, best_possible=best, index_order=order)
+        recorded = plan_of(plan, f"{self._term}-{self._plans}")
         if unit.is_gang:
             before = self._informers.recorded_plan(unit.key)
-            recorded = whole_plan(recorded, unit, self._state.snapshot(), before)
-        self._commit_queue.add(unit, plan.placements, recorded, ready_since=self._ready_since(unit))
+            recorded = whole_plan(recorded, unit, self._snapshot(unit), before)
+        recorded = self._compared(recorded, unit)
+        placements = plan.placements[len(unit.late) :]
+        self._commit_queue.add(unit, placements, recorded, ready_since=self._ready_since(unit))
+        if unit.late:
+            self._informers.replacements.planned(unit.key, recorded)
 
-    def _baselines(self, unit: Unit) -> tuple[JobBandwidth | None, JobBandwidth | None]:
-        """Return the best bandwidth on the empty cluster, and that of index order.
+    def _compared(self, plan: GangPlan, unit: Unit) -> GangPlan:
+        """Return a plan with the best bandwidth on the empty cluster, and that of index order.
 
-        None is returned for what exceeds the deadline: a plan does not wait for it.
+        What exceeds the deadline is left out: a plan does not wait for it.
         """
-        snapshot, members = self._state.snapshot(), all_members(unit)
+        snapshot, members = self._snapshot(unit), all_members(unit)
         order = best = None
         if members is None:
-            return None, None
+            return plan
         with suppress(DeadlineExceeded):
             order = index_order(without_siblings(snapshot, unit), members)
-            best = best_possible(snapshot, members)
-        return best, order.bandwidth if order else None
+            planned = recorded_bandwidths(plan).planned
+            best = best_possible(snapshot, members, planned, order)
+        return with_baselines(plan, best, order.bandwidth if order else None)
 
     def _refuse(self, unit: Unit, refusal: Refusal, closed: ClosedNodes = _OPEN) -> None:
         """Cache and report a refusal."""
@@ -225,12 +265,23 @@ class UnitScheduler:
         plan = self._informers.recorded_plan(unit.key)
         if plan is None or plan.id not in plan_ids:
             return False
-        placements = remaining_placements(plan, unit, self._state.snapshot())
+        placements = remaining_placements(plan, unit, self._snapshot(unit))
         if placements is None:
             return False
         _log.info("Resuming plan", gang=_name(unit), plan=plan.id)
         self._commit_queue.add(unit, placements, plan, ready_since=self._ready_since(unit))
         return True
+
+    def _reserved_plan(self, unit: Unit, excluded: frozenset[str]) -> Plan | None:
+        """Return the plan of a late launcher whose GPUs are reserved; None: it is planned anew."""
+        if not unit.is_gang or not unit.settled or unit.blocked:
+            return None
+        recorded = self._informers.recorded_plan(unit.key)
+        return reserved_plan(recorded, unit, self._snapshot(unit).without(excluded))
+
+    def _snapshot(self, unit: Unit) -> Snapshot:
+        """Return the cluster, with the GPUs that are reserved for a unit free."""
+        return self._state.snapshot_for(unit.key, unit.priority)
 
     def _ready_since(self, unit: Unit) -> float:
         """Return since when all of a unit could be planned [s, of the loop's clock]."""

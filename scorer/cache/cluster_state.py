@@ -4,18 +4,20 @@ Pods are the source of truth. An allocation is assumed from the decision until t
 a write whose response is lost may have been carried out.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 
-from cluster.accounting import account, unresolved_conflict
-from cluster.gpu_usage import LedgerError
+from cluster.accounting import account, account_changes, unresolved_conflict
+from cluster.gang import GangKey
 from cluster.ledger import Conflict, Ledger
 from cluster.node import Node
 from cluster.node_ledger import NodeLedger
 from cluster.pod_usage import PodUsage
-from cluster.record import Allocation, RecordError
+from cluster.record import Allocation
+from scorer.cache.reserved_gpus import Place, ReservedGPUs
 from scorer.gang.pod_info import PodInfo
+from scorer.placement.node_cache import NodeCache
 from scorer.placement.snapshot import Snapshot
 from topology.table import Table, table_of
 
@@ -38,6 +40,8 @@ class ClusterState:
         """By uid: pods as the watch shows them, without the allocation that is assumed."""
         self._usages: dict[str, dict[str, PodUsage]] = {}
         """By node, then by uid of the pod."""
+        self._ending: dict[str, str] = {}
+        """By uid of a pod with GPUs that is being deleted: its node."""
         self._groups: dict[Key, dict[Key, PodInfo]] = {}
         """Pods that wait or waited for GPUs, by namespace and gang, or by their own name."""
         self._ledgers: dict[str, NodeLedger] = {}
@@ -48,6 +52,8 @@ class ClusterState:
         self._stale: dict[str, set[str]] = {}
         """Nodes whose ledger is outdated, and the uids of the pods that changed there."""
         self._snapshot: Snapshot | None = None
+        self.reserved = ReservedGPUs(self._reservation_changed)
+        """GPUs of members that are being replaced."""
         self.capacity_version = 0
         """Grows with every change that may free capacity, so that a refused unit may fit."""
         self._dirty_groups: set[Key] = set()
@@ -74,16 +80,23 @@ class ClusterState:
         Args:
             name: Its name.
             node: The node.
-            table: Of its machine; None: built here, unless the node is `preparing`.
+            table: Of its machine; None: built here, unless the node is `preparing` or its machine
+                is refused.
         """
-        if self._nodes.get(name) == node:
+        known = self._nodes.get(name)
+        if known == node:
             return
+        if _health(known) != _health(node):
+            self._mark_pods_dirty(name)
         self._nodes.pop(name, None)
-        self._tables.pop(name, None)
+        unused = self._tables.pop(name, None)
         if node is not None:
             self._nodes[name] = node
-            if node.machine is not None and not node.preparing:
+            if node.machine is not None and not (node.preparing or node.machine_refused):
                 self._tables[name] = table or table_of(node.machine)
+        if unused and all(unused is not used for used in self._tables.values()):
+            # Cached values keep tables in memory.
+            self._preferences = replace(self._preferences, cache=NodeCache())
         self.capacity_version += 1
         self._dirty_nodes.add(name)
         self._mark_node_dirty(name)
@@ -141,6 +154,22 @@ class ClusterState:
             self._account(name)
         return self._ledgers.get(name)
 
+    def ledger_for(self, name: str, priority: int) -> NodeLedger | None:
+        """Return the ledger of a node for a pod without a gang; None: no such node."""
+        ledger = self.ledger(name)
+        for holding in self.reserved.open_on(name, priority):
+            ledger = ledger and ledger.without(holding)
+        return ledger
+
+    def ending(self) -> list[Place]:
+        """Return the GPUs of pods that are being deleted."""
+        ledgers = ((uid, self.ledger(node)) for uid, node in self._ending.items())
+        return [
+            Place(ledger.node.name, ledger.holdings[uid])
+            for uid, ledger in ledgers
+            if ledger and uid in ledger.holdings
+        ]
+
     def table(self, name: str) -> Table | None:
         """Return the table of a node's machine; None: it has none, or it does not exist."""
         return self._tables.get(name)
@@ -183,6 +212,8 @@ class ClusterState:
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot. Cost: the nodes that changed."""
+        if self._preferences.cache.is_full:
+            self._preferences, self._snapshot = replace(self._preferences, cache=NodeCache()), None
         if self._snapshot is not None:
             return self._snapshot
         conflicts = self.conflicts
@@ -193,6 +224,10 @@ class ClusterState:
         ledger = Ledger(dict(self._ledgers), conflicts)
         self._snapshot = replace(self._preferences, ledger=ledger, tables=dict(self._tables))
         return self._snapshot
+
+    def snapshot_for(self, gang: GangKey, priority: int) -> Snapshot:
+        """Return the current snapshot for a unit, which may have what is reserved for it."""
+        return self.snapshot().without_holdings(self.reserved.open_to(gang, priority))
 
     def _account(self, name: str) -> None:
         node, usages = self._nodes.get(name), self._usages.get(name, {})
@@ -205,13 +240,14 @@ class ClusterState:
             return
         ledger = self._ledgers.get(name)
         self._is_sorted &= ledger is not None
+        updated = None
         if ledger is not None and ledger.node is node and not self._conflicts.get(name):
-            updated = self._updated(ledger, {uid: usages.get(uid) for uid in changed})
-        else:
-            updated = None
-        self._ledgers[name], conflicts = (
+            usages_now = {uid: usages.get(uid) for uid in changed}
+            updated = account_changes(ledger, usages_now, migrate=self._migrate)
+        counted, conflicts = (
             (updated, ()) if updated else account(node, usages.values(), migrate=self._migrate)
         )
+        self._ledgers[name] = self.reserved.held_on(counted)
         self._set_conflicts(name, conflicts)
 
     def _set_conflicts(self, name: str, conflicts: tuple[Conflict, ...]) -> None:
@@ -219,32 +255,16 @@ class ClusterState:
         if conflicts:
             self._conflicts[name] = conflicts
 
-    def _updated(
-        self, ledger: NodeLedger, changed: Mapping[str, PodUsage | None]
-    ) -> NodeLedger | None:
-        """Return the ledger with changed usages; None where all usages must be accounted.
-
-        Without conflicts the order of the usages does not matter.
-        """
-        if ledger.unaccounted:
-            return None
-        for uid in changed:
-            ledger = ledger.release(uid)
-        try:
-            for usage in filter(None, changed.values()):
-                shares = usage.shares_on(ledger.node, migrate=self._migrate)
-                ledger = ledger.hold(usage.holding(shares))
-        except (LedgerError, RecordError):
-            return None
-        return ledger
-
     def _set(self, key: Key, pod: PodInfo | None) -> None:
         before = self._pods.pop(key, None)
         if before is not None:
+            self._ending.pop(before.uid, None)
             self._set_usage(before.uid, before.usage, exists=False)
             self._set_group(key, before, exists=False)
         if pod is not None:
             self._pods[key] = pod
+            if pod.is_ending and pod.usage:
+                self._ending[pod.uid] = pod.usage.target
             self._set_usage(pod.uid, pod.usage, exists=True)
             self._set_group(key, pod, exists=True)
         old = before.usage if before else None
@@ -278,8 +298,24 @@ class ClusterState:
             if not group:
                 del self._groups[group_key]
 
+    def _mark_pods_dirty(self, node: str) -> None:
+        """Let the planner assemble the groups of a node's pods again."""
+        for usage in self.usages(node):
+            namespace, _, name = usage.name.partition("/")
+            pod = self._pods.get((namespace, name))
+            if pod and pod.group is not None:
+                self.mark_group_dirty((namespace, pod.group))
+
+    def _reservation_changed(self, place: Place) -> None:
+        self.capacity_version += 1
+        self._mark_node_dirty(place.node, place.holding.uid)
+
     def _mark_node_dirty(self, name: str, *uids: str) -> None:
         self._stale.setdefault(name, set()).update(uids)
         if name in self._nodes:
             self._dirty_nodes.add(name)
         self._snapshot = None
+
+
+def _health(node: Node | None) -> tuple[bool, ...]:
+    return tuple(card.healthy for card in node.cards) if node else ()

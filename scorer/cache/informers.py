@@ -25,6 +25,7 @@ from scorer.cache.gang_informer import GangInformer
 from scorer.cache.node_info import ConfigMap
 from scorer.cache.node_informer import NodeInformer
 from scorer.cache.pod_informer import PodInformer
+from scorer.cache.replacements import Replacements
 from scorer.cache.table_builder import build_table
 from scorer.cache.workload_informer import WorkloadInformer
 from scorer.gang.crd import Gang, GangPlan, object_key
@@ -56,6 +57,12 @@ class Informers:
         )
         self.workloads = WorkloadInformer(
             kube, self.state, self.changed.set, self.gang_objects.mark_dirty
+        )
+        self.replacements = Replacements(
+            self.state,
+            self.gang_objects,
+            self.workloads,
+            lambda: self.policy.policy.gangs.replacement_seconds,
         )
         self._policy = Reflector(
             kube,
@@ -134,9 +141,15 @@ class Informers:
         return {name: reflector.age for name, reflector in self._reflectors.items()}
 
     def _pods_changed(self, items: Mapping[Key, PodInfo], changed: Set[Key]) -> None:
+        lost: set[Key] = set()
         for key in changed:
-            self.workloads.update_leader(key, items.get(key))
-            self.state.update_pod(key, items.get(key))
+            before, pod = self.state.pod(key), items.get(key)
+            self.workloads.update_leader(key, pod)
+            self.state.update_pod(key, pod)
+            if before and before.gang and _has_lost_gpus(before, pod):
+                lost.add((before.namespace, before.gang))
+        # At once: a scheduler may ask for a node before the next round of the planner.
+        self.replacements.pods_lost(lost)
         self.changed.set()
 
     def _policy_changed(self, items: Mapping[Key, ConfigMap], _changed: Set[Key]) -> None:
@@ -157,3 +170,9 @@ class Informers:
         self.state.set_preferences(preferences, migrate=policy.migration.gpushare)
         self.nodes.set_policy(self.policy)
         self.changed.set()
+
+
+def _has_lost_gpus(before: PodInfo, pod: PodInfo | None) -> bool:
+    """Return whether a pod had GPUs, and is gone now, or has ended."""
+    had_gpus = before.usage is not None and bool(before.usage.target)
+    return had_gpus and (pod is None or pod.uid != before.uid or pod.usage is None)

@@ -11,7 +11,7 @@ from runtime.kube.client import Kube
 from runtime.kube.reflector import Key, Reflector
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.workloads import Job, StatefulSet, read_job, read_stateful_set
-from scorer.gang.owners import ExpectedPods
+from scorer.gang.owners import ExpectedPods, OwnerState
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
 
@@ -45,8 +45,10 @@ class WorkloadInformer:
         self.owners = Owners(self._controllers, self._declared, self._expected, self._group_sizes)
         self.fails_on_eviction: set[str] = set()
         """Uids of the Jobs that count an evicted pod as a failure."""
-        self._suspended: set[str] = set()
-        """Uids of owners that create no pods for now."""
+        self._states: dict[str, OwnerState] = {}
+        """By uid; without the active ones."""
+        self._jobs: dict[str, Owner] = {}
+        """By uid of a StatefulSet: the MPIJob that controls it."""
         self._watched: set[str] = set()
         """Uids of the Jobs and StatefulSets that exist."""
         self._job_uids: dict[Key, str] = {}
@@ -86,14 +88,19 @@ class WorkloadInformer:
             self._state.mark_group_dirty((gang.namespace, gang.name))
             self._on_change()
 
-    def set_suspended(self, uid: str, *, suspended: bool) -> None:
-        """Take whether an owner creates no pods for now; ignored for one that is watched."""
-        if uid not in self._watched and self._note_suspended(uid, suspended=suspended):
+    def set_state(self, uid: str, state: OwnerState) -> None:
+        """Take whether an owner makes pods; of one that is watched only that it has ended."""
+        is_known = uid in self._watched and not state.is_final
+        if not is_known and self._note_state(uid, state):
             self._on_change()
 
-    def is_suspended(self, uid: str) -> bool:
-        """Return whether an owner creates no pods for now, as far as is known."""
-        return uid in self._suspended
+    def state(self, uid: str) -> OwnerState:
+        """Return whether an owner makes pods, as far as is known."""
+        return self._states.get(uid, OwnerState.ACTIVE)
+
+    def job_of(self, uid: str) -> Owner | None:
+        """Return the MPIJob that controls a StatefulSet; None: there is none."""
+        return self._jobs.get(uid)
 
     def forget_gang(self, gang: GangKey) -> None:
         """Drop the sizes of a gang without pods."""
@@ -104,9 +111,9 @@ class WorkloadInformer:
                 sizes.pop(gang.owner, None)
 
     def forget_owner(self, uid: str) -> None:
-        """Drop whether an owner without a Gang is suspended, unless it is watched."""
+        """Drop whether an owner without a Gang makes pods, unless it is watched."""
         if uid not in self._watched:
-            self._suspended.discard(uid)
+            self._states.pop(uid, None)
 
     def drain_dirty_owners(self) -> Set[str]:
         """Return the uids of owners that changed since the last call; the planner calls it."""
@@ -124,19 +131,25 @@ class WorkloadInformer:
 
     def _stateful_sets_changed(self, items: Mapping[Key, StatefulSet], changed: Set[Key]) -> None:
         for key in changed:
-            self._take(self._stateful_set_uids, key, items.get(key))
+            stateful_set = items.get(key)
+            self._take(self._stateful_set_uids, key, stateful_set)
+            if stateful_set is not None and stateful_set.job:
+                self._jobs[stateful_set.uid] = stateful_set.job
         self._on_change()
 
     def _take(self, uids: dict[Key, str], key: Key, workload: Job | StatefulSet | None) -> None:
         if deleted := _replace(uids, key, workload.uid if workload else None):
             self._set_controller(deleted, None)
             self.fails_on_eviction.discard(deleted)
-            self._suspended.discard(deleted)
+            self._states.pop(deleted, None)
+            self._jobs.pop(deleted, None)
             self._watched.discard(deleted)
         if workload is not None:
             self._watched.add(workload.uid)
             self._set_controller(workload.uid, workload.controller)
-            self._note_suspended(workload.uid, suspended=workload.is_suspended)
+            # It is scaled to 0 because its job, which was read, has ended.
+            if not (workload.state is OwnerState.SUSPENDED and self.state(workload.uid).is_final):
+                self._note_state(workload.uid, workload.state)
 
     def _set_controller(self, uid: str, controller: Owner | None) -> None:
         """Note the controller of an owner; None: it has none, or the owner was deleted."""
@@ -148,11 +161,13 @@ class WorkloadInformer:
             self._controllers[uid] = controller
         self._dirty_owners.add(uid)
 
-    def _note_suspended(self, uid: str, *, suspended: bool) -> bool:
+    def _note_state(self, uid: str, state: OwnerState) -> bool:
         """Return whether it changed."""
-        if suspended == (uid in self._suspended):
+        if state is self.state(uid):
             return False
-        (self._suspended.add if suspended else self._suspended.discard)(uid)
+        self._states.pop(uid, None)
+        if state is not OwnerState.ACTIVE:
+            self._states[uid] = state
         self._on_owner_change(uid)
         return True
 

@@ -7,7 +7,8 @@ from msgspec import Raw, Struct
 
 from cluster.pod import Owner
 from runtime.kube.decode import decode
-from scorer.gang.owners import LEADER_WORKER_SET
+from scorer.gang.declaration import OwnerStatus
+from scorer.gang.owners import LEADER_WORKER_SET, OwnerState, state_by
 from scorer.gang.pod_info import controller_of
 
 
@@ -37,6 +38,7 @@ class _Spec(Struct, frozen=True, rename="camel"):
 class _Job(Struct, frozen=True):
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
+    status: OwnerStatus = OwnerStatus()
 
 
 class _SetSpec(Struct, frozen=True):
@@ -60,8 +62,10 @@ class StatefulSet:
     controller: Owner | None
     """The leader pod or the LeaderWorkerSet that controls it; None where it has another controller,
     and its own size is that of the gang."""
-    is_suspended: bool = False
-    """It is scaled to 0."""
+    state: OwnerState = OwnerState.ACTIVE
+    """Suspended while it is scaled to 0."""
+    job: Owner | None = None
+    """The MPIJob that controls it, and scales it to 0 when it ends."""
 
 
 def read_stateful_set(raw: bytes | Raw) -> StatefulSet:
@@ -72,8 +76,14 @@ def read_stateful_set(raw: bytes | Raw) -> StatefulSet:
     """
     stateful_set = decode(raw, _stateful_set_decoder)
     metadata = stateful_set.metadata
-    controller = above_set(controller_of(metadata.owner_references or ()))
-    return StatefulSet(metadata.uid, controller, is_suspended=stateful_set.spec.replicas == 0)
+    controller = controller_of(metadata.owner_references or ())
+    is_suspended = stateful_set.spec.replicas == 0
+    return StatefulSet(
+        metadata.uid,
+        above_set(controller),
+        OwnerState.SUSPENDED if is_suspended else OwnerState.ACTIVE,
+        controller if controller and controller.kind == "MPIJob" else None,
+    )
 
 
 def above_set(controller: Owner | None) -> Owner | None:
@@ -90,8 +100,8 @@ class Job:
     """Its own controller."""
     fails_when_evicted: bool
     """It counts an evicted pod as a failure."""
-    is_suspended: bool = False
-    """It creates no pods for now, and deletes its unfinished ones."""
+    state: OwnerState = OwnerState.ACTIVE
+    """While it is suspended, it deletes its unfinished pods, too."""
 
 
 def read_job(raw: bytes | Raw) -> Job:
@@ -109,5 +119,5 @@ def read_job(raw: bytes | Raw) -> Job:
             for rule in job.spec.pod_failure_policy.rules or ()
             for condition in rule.on_pod_conditions or ()
         ),
-        is_suspended=bool(job.spec.suspend),
+        state=state_by(job.status, suspended=bool(job.spec.suspend)),
     )

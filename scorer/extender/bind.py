@@ -136,9 +136,10 @@ class Binder:
 
     def _allocate(self, pod: PodInfo, node: str) -> Mapping[str, str] | str:
         """Choose and assume GPUs; return the annotations, or why there are no GPUs."""
-        member, ledger, table = pod.ungated, self._state.ledger(node), self._state.table(node)
+        member, table = pod.ungated, self._state.table(node)
         if member is None:
             return pod.unplannable or "the pod is leaving, or waits behind a gate"
+        ledger = self._state.ledger_for(node, member.pod.spec.priority or 0)
         if ledger is None:
             return Reason.UNKNOWN
         if member.violation or member.gang:

@@ -65,14 +65,15 @@ class Filter:
             return FilterVerdict(unresolvable=dict.fromkeys(names, request))
         if not request.places:
             return FilterVerdict(names)
-        ledger = self._state.ledger
+        ledger, priority = self._state.ledger_for, pod.spec.priority or 0
 
         def filter_node(name: str) -> Infeasible | None:
-            node = ledger(name)
+            node = ledger(name, priority)
             return filter_gpus(node, request) if node else _UNKNOWN
 
         self._invalidate()
-        verdicts = self._cache.get_or_compute(f"filter {_kind(request)}", names, filter_node)
+        question = f"filter {self._kind(request, priority)}"
+        verdicts = self._cache.get_or_compute(question, names, filter_node)
         feasible: list[str] = []
         resolvable: dict[str, Reason] = {}
         unresolvable: dict[str, Reason] = {}
@@ -91,18 +92,25 @@ class Filter:
         request = request_of(pod) if allocation is None else allocation
         if isinstance(request, Reason) or not request.places:
             return [0] * len(names)
-        ledger, table, preferences = self._state.ledger, self._state.table, self._state.preferences
+        table, preferences = self._state.table, self._state.preferences
+        ledger, priority = self._state.ledger_for, pod.spec.priority or 0
 
         def value(name: str) -> NodeValue | None:
-            node = ledger(name)
+            node = ledger(name, priority)
             if node is None:
                 return None
             return node_value(node, table(name), request, preferences.mode, preferences.placement)
 
         self._invalidate()
-        question = f"score {preferences.mode} {_kind(request)}"
+        question = f"score {preferences.mode} {self._kind(request, priority)}"
         values = self._cache.get_or_compute(question, names, value)
         return scores(values, preferences.placement)
+
+    def _kind(self, request: Request, priority: int) -> str:
+        """Identify pods of which each node fits all or none."""
+        amounts = f"{request.gpus} {request.memory} {request.core}"
+        passed = self._state.reserved.passed_priority(priority)
+        return f"{request.family} {request.counted} {amounts} {passed}"
 
     def _invalidate(self) -> None:
         self._cache.invalidate(self._state.drain_dirty_nodes())
@@ -155,7 +163,3 @@ def filter_gpus(node: NodeLedger, request: Request) -> Infeasible | None:
         return None
     when_empty = gpu_capacity(node.without_pods(), request)
     return Infeasible(capacity, resolvable=not isinstance(when_empty, Reason))
-
-
-def _kind(request: Request) -> str:
-    return f"{request.family} {request.counted} {request.gpus} {request.memory} {request.core}"

@@ -45,7 +45,7 @@ def preemption(
     member = new_member(pod, pod.metadata.namespace)
     result: dict[str, MetaVictims] = {}
     for name, victims in proposed.items():
-        ledger = state.ledger(name)
+        ledger = state.ledger_for(name, pod.spec.priority or 0)
         usages = {usage.uid: usage for usage in state.usages(name) if usage.node == name}
         uids = [victim.uid for victim in victims.pods or ()]
         chosen = _choose_victims(ledger, usages, member, uids) if ledger else []

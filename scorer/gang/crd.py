@@ -1,7 +1,7 @@
 """Types of the custom resource Gang, and its reader.
 
 Its `spec` holds the plan: after a crash of the scorer, the next leader completes it. Its `status`
-is for users; no decision depends on it.
+is for users; the next leader reads since when its conditions hold, and nothing else decides by it.
 """
 
 import re
@@ -21,8 +21,8 @@ from cluster.record import Index
 
 GANGS = f"/apis/{API_VERSION}/gangs"
 """The Gangs of all namespaces."""
-PLACED, ASSEMBLED = "Placed", "Assembled"
-"""The types of a Gang's conditions."""
+PLACED, ASSEMBLED, GPUS_HEALTHY = "Placed", "Assembled", "GPUsHealthy"
+"""The types of a Gang's conditions. The last one is absent until a GPU is unhealthy."""
 _NAME_MAX = 63
 _OUTSIDE = re.compile(r"[^a-z0-9]+")
 
@@ -39,7 +39,7 @@ class Phase(StrEnum):
     PLACED = "Placed"
     """All its members are bound."""
     FINISHED = "Finished"
-    """All its members have succeeded, and hold no GPUs."""
+    """All its members have succeeded, or its owner has ended; it holds no GPUs."""
     SUSPENDED = "Suspended"
     """It has no pods, since its owner makes none for now."""
     GONE = "Gone"
@@ -63,8 +63,9 @@ class PlannedPod(_Wire, frozen=True):
     """Node and GPUs of one member."""
 
     pod: str
-    """Its name."""
+    """Its name; of a late launcher that does not exist yet that of its Job."""
     uid: str
+    """Empty until the pod exists."""
     node: str
     gpus: tuple[Index, ...]
     """Ascending; of replicas one entry each, so an index may repeat."""
@@ -89,6 +90,8 @@ class Held(_Wire, frozen=True):
     """By name of the node."""
     bandwidth: float | None = None
     """Modelled all-reduce bandwidth over all of them [GB/s]."""
+    reserved: tuple[NodeGPUs, ...] = ()
+    """GPUs that are reserved for the replacements of others, or for a late launcher."""
 
 
 class GangPlan(_Wire, frozen=True):
@@ -104,8 +107,8 @@ class GangPlan(_Wire, frozen=True):
     """Of nodes by name and lowest free indices."""
     domain: str | None = None
     bandwidth_note: str | None = None
-    """`nic unknown`: only links inside each node count in the bandwidth. `GPUs unknown`: there is
-    none, since NVIDIA's plugin chooses some of the GPUs."""
+    """`nic unknown`: the NICs do not count in the bandwidth. `GPUs unknown`: there is none,
+    since NVIDIA's plugin chooses some of the GPUs."""
     best_possible_nodes: int | None = None
     """The number of nodes that best_possible spans."""
     index_order_nodes: int | None = None
@@ -115,6 +118,11 @@ class GangPlan(_Wire, frozen=True):
     def nodes(self) -> tuple[str, ...]:
         """Its nodes, in the order of ranks."""
         return tuple(dict.fromkeys(member.node for member in self.members))
+
+    @property
+    def late(self) -> int:
+        """Number of members that are planned before their pods exist."""
+        return sum(not member.uid for member in self.members)
 
     @property
     def held(self) -> Held:
@@ -159,9 +167,17 @@ class GangStatus(_Wire, frozen=True):
     """These GPUs."""
     bandwidth: float | None = None
     """Of these [GB/s]."""
+    reserved: tuple[NodeGPUs, ...] = ()
+    """GPUs that are reserved for the replacements of members, or for a late launcher."""
     reason: str = ""
     """Why it is not placed; empty when it is."""
     conditions: tuple[GangCondition, ...] = ()
+
+    @property
+    def unhealthy(self) -> str | None:
+        """Its unhealthy GPUs; empty: all are healthy again; None: none was unhealthy."""
+        messages = (each.message for each in self.conditions if each.type == GPUS_HEALTHY)
+        return next(messages, None)
 
     def since(self, kind: str, status: str) -> str | None:
         """Return the time since which a condition has this status; None where it has another."""

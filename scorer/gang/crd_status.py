@@ -1,7 +1,10 @@
 """Build the status of a Gang."""
 
+from msgspec import structs
+
 from scorer.gang.crd import (
     ASSEMBLED,
+    GPUS_HEALTHY,
     PLACED,
     GangCondition,
     GangStatus,
@@ -49,6 +52,7 @@ def status_of(
         gpus=sum(len(node.gpus) + node.count for node in held.nodes),
         held=held.nodes,
         bandwidth=held.bandwidth,
+        reserved=held.reserved,
         reason=message,
         conditions=(
             condition(PLACED, message, holds=phase is Phase.PLACED),
@@ -56,6 +60,24 @@ def status_of(
             condition(ASSEMBLED, "" if is_assembled else message, holds=is_assembled),
         ),
     )
+
+
+def with_health(status: GangStatus, unhealthy: str, *, before: GangStatus, now: str) -> GangStatus:
+    """Return a status with the condition `GPUsHealthy`, once a GPU was unhealthy.
+
+    Args:
+        status: The status without it.
+        unhealthy: The unhealthy GPUs, for users; empty where there are none.
+        before: The last status.
+        now: RFC 3339.
+    """
+    if not unhealthy and before.unhealthy is None:
+        return status
+    holds, reason = ("False", "GPUUnhealthy") if unhealthy else ("True", "AllHealthy")
+    since = before.since(GPUS_HEALTHY, holds) or now
+    message = truncated(unhealthy, _REASON_MAX)
+    health = GangCondition(GPUS_HEALTHY, holds, since, reason, message)
+    return structs.replace(status, conditions=(*status.conditions, health))
 
 
 def _names(nodes: tuple[str, ...]) -> str:

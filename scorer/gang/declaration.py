@@ -1,11 +1,15 @@
-"""The part of a gang's owner that declares its pods.
+"""The part of a gang's owner that declares its pods, and says whether it has ended.
 
 The fields of all kinds are in one type; their names do not conflict.
 """
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from cluster.pod import PodSpec
+
+_LAUNCHER = "Launcher"
 
 
 class _Template(Struct, frozen=True):
@@ -99,19 +103,50 @@ class Spec(Struct, frozen=True, rename="camel"):
 
     @property
     def roles(self) -> dict[str, Replicas]:
-        """The roles of a job of Kubeflow whose pods are made at once, by name.
+        """The roles of a job of Kubeflow whose pods are made at once, by name."""
+        late = {_LAUNCHER} if self.late_launcher else set()
+        specs = self.mpi_replica_specs | self.pytorch_replica_specs | self.tf_replica_specs
+        return {role: replicas for role, replicas in specs.items() if role not in late}
 
-        A launcher that is made once all workers are ready is none of them: their gang never
-        would be.
+    @property
+    def late_launcher(self) -> Replicas | None:
+        """The launcher of an MPIJob that is made once all workers are ready; None: there is none.
+
+        Its workers are placed before it exists.
         """
         waits = self.launcher_creation_policy == "WaitForWorkersReady"
-        launchers = {"Launcher"} if waits else set()
-        specs = self.mpi_replica_specs | self.pytorch_replica_specs | self.tf_replica_specs
-        return {role: replicas for role, replicas in specs.items() if role not in launchers}
+        return self.mpi_replica_specs.get(_LAUNCHER) if waits else None
 
 
 class _Metadata(Struct, frozen=True):
     uid: str = ""
+
+
+class _Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _VolcanoState(Struct, frozen=True):
+    phase: str = ""
+
+
+class OwnerStatus(Struct, frozen=True, rename="camel"):
+    """How far an owner is."""
+
+    conditions: list[_Condition] | None = None
+    launcher_status: str = ""
+    """Of an MPIJob v1alpha1, which has no conditions."""
+    state: _VolcanoState | str = ""
+    """Of a Volcano Job an object, of a RayCluster a text."""
+
+    @property
+    def reached(self) -> Iterator[str]:
+        """The conditions that hold, and the states; empty where there is none."""
+        yield from (one.type for one in self.conditions or () if one.status == "True")
+        yield self.launcher_status
+        if isinstance(self.state, _VolcanoState):
+            yield self.state.phase
 
 
 class Declaration(Struct, frozen=True):
@@ -119,3 +154,4 @@ class Declaration(Struct, frozen=True):
 
     metadata: _Metadata = _Metadata()
     spec: Spec = Spec()
+    status: OwnerStatus = OwnerStatus()

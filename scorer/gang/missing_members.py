@@ -33,7 +33,7 @@ def _declared(present: set[str], needed: int, expected: ExpectedPods) -> Iterato
     counts = dict(expected.parts)
     numbered = [_NUMBERED.fullmatch(name) for name in present]
     known = all(found and int(found[2]) < counts.get(found[1], 0) for found in numbered)
-    if not known or sum(counts.values()) != needed:
+    if not known or sum(counts.values()) + bool(expected.late_launcher) != needed:
         # They have other names; or not all are needed, so it is unknown which come next.
         return
     for stem, count in expected.parts:

@@ -12,9 +12,12 @@ kubernetes-sigs/scheduler-plugins `apis/scheduling/v1alpha1`, kubernetes/api `sc
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
 
 from msgspec import Struct
 
+from cluster.demand import Demand, demand_of
 from cluster.keys import (
     NATIVE_GROUP_API,
     NATIVE_GROUP_API_BEFORE,
@@ -23,7 +26,15 @@ from cluster.keys import (
 )
 from cluster.pod import Owner, Pod, PodSpec
 from cluster.request import read_request
-from scorer.gang.declaration import Declaration, Group, JobSpec, RayGroup, Replicas, Spec
+from scorer.gang.declaration import (
+    Declaration,
+    Group,
+    JobSpec,
+    OwnerStatus,
+    RayGroup,
+    Replicas,
+    Spec,
+)
 
 _PLURALS = {
     "MPIJob": "mpijobs",
@@ -53,6 +64,18 @@ _PART = re.compile(r"[a-z0-9][-.a-z0-9]*")
 """A valid part of a path: users can write any text into ownerReferences."""
 
 
+class LateLauncher(NamedTuple):
+    """A launcher that is made once all workers of its MPIJob are ready.
+
+    It asks for GPUs as a worker does, of which it needs no more than one of them.
+    """
+
+    job: str
+    """Name of the batch Job that makes its pod."""
+    gpus: int
+    demand: Demand
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedPods:
     """The pods with GPUs that an owner makes, where their names are known."""
@@ -61,6 +84,33 @@ class ExpectedPods:
     """Prefixes of its pods' names, before `-0` and the following numbers, and their number."""
     ordered: bool = False
     """It makes each pod only when the one before it is ready. Its kind is in `ORDERED_STARTUP`."""
+    late_launcher: LateLauncher | None = None
+    """It makes this pod last; the GPUs are planned with those of the others."""
+
+
+class OwnerState(Enum):
+    """Whether an owner makes pods."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+    """It makes none for now."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+
+    @property
+    def is_final(self) -> bool:
+        """It never makes pods again."""
+        return self in {OwnerState.SUCCEEDED, OwnerState.FAILED}
+
+
+_OUTCOMES = {
+    "Succeeded": OwnerState.SUCCEEDED,
+    "Complete": OwnerState.SUCCEEDED,
+    "Completed": OwnerState.SUCCEEDED,
+    "Failed": OwnerState.FAILED,
+}
+"""By text in the status: `Complete` of a batch Job, `Completed` of a JobSet or a Volcano Job; the
+others are Kubeflow's, and `Failed` is of all."""
 
 
 class _Gang(Struct, frozen=True, rename="camel"):
@@ -128,15 +178,26 @@ def members_of(declaration: Declaration, uid: str) -> int:
     if declaration.metadata.uid != uid:
         return 0
     declared = sum(count for count, pod in _pods(declaration.spec) if _places(pod))
+    declared += _late_launcher(declaration.spec) is not None
     least = declaration.spec.min_available
     return declared if least is None or least < 1 else min(declared, least)
 
 
-def is_suspended(declaration: Declaration, uid: str) -> bool:
-    """Return whether an owner makes no pods for now."""
+def owner_state(declaration: Declaration, uid: str) -> OwnerState:
+    """Return whether an owner makes pods; active where the object is another one of its name."""
+    if declaration.metadata.uid != uid:
+        return OwnerState.ACTIVE
     spec = declaration.spec
     suspended = spec.suspend or (spec.run_policy is not None and spec.run_policy.suspend)
-    return declaration.metadata.uid == uid and (bool(suspended) or spec.replicas == 0)
+    return state_by(declaration.status, suspended=bool(suspended) or spec.replicas == 0)
+
+
+def state_by(status: OwnerStatus, *, suspended: bool) -> OwnerState:
+    """Return whether an owner makes pods, by its status, and by its spec: is it suspended?"""
+    for reached in status.reached:
+        if outcome := _OUTCOMES.get(reached):
+            return outcome
+    return OwnerState.SUSPENDED if suspended else OwnerState.ACTIVE
 
 
 def expected_pods(declaration: Declaration, owner: Owner) -> ExpectedPods:
@@ -147,6 +208,7 @@ def expected_pods(declaration: Declaration, owner: Owner) -> ExpectedPods:
     if owner.kind == "StatefulSet" and spec.template and _places(spec.template.spec):
         ordered = spec.pod_management_policy != "Parallel"
         return ExpectedPods(((owner.name, _count(spec.replicas)),), ordered=ordered)
+    late = _late_launcher(spec)
     parts: list[tuple[str, Replicas]] = [(role.lower(), each) for role, each in spec.roles.items()]
     parts += ((task.name, task) for task in spec.tasks)
     return ExpectedPods(
@@ -157,7 +219,22 @@ def expected_pods(declaration: Declaration, owner: Owner) -> ExpectedPods:
         ),
         # Owners of other kinds may have fields of these, too: not every CRD prunes unknown ones.
         ordered=owner.kind in ORDERED_STARTUP and _is_ordered(spec),
+        late_launcher=LateLauncher(f"{owner.name}-launcher", *late) if late else None,
     )
+
+
+def _late_launcher(spec: Spec) -> tuple[int, Demand] | None:
+    """Return GPUs and demand of a late launcher that asks for GPUs as a worker does; else None.
+
+    GPUs are reserved for it before it exists, so they are no more than a worker has.
+    """
+    launcher, worker = spec.late_launcher, spec.mpi_replica_specs.get("Worker")
+    if launcher is None or worker is None:
+        return None
+    pod = Pod(spec=launcher.template.spec)
+    asks, of_worker = (read_request(each)[0] for each in (pod, Pod(spec=worker.template.spec)))
+    is_counted = asks.family is not None and asks.is_part_of(of_worker)
+    return (asks.gpus, demand_of(pod)) if is_counted else None
 
 
 def _is_ordered(spec: Spec) -> bool:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from msgspec import structs
+
 from cluster.keys import NVIDIA_GPU
 from cluster.node import Node
 from cluster.record import Allocation, GPUShare
@@ -10,13 +12,17 @@ from cluster.request import Family
 from scorer.gang.crd import GangPlan, PlannedPod
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
+from scorer.placement.bandwidth import JobBandwidth, value_of
+from scorer.placement.feasibility import feasibility_by_count
+from scorer.placement.group import new_group
 from scorer.placement.member import Member
-from scorer.placement.result import JobBandwidth, Placement, Plan, value_of
+from scorer.placement.placements import new_plan
+from scorer.placement.result import Placement, Plan
 from scorer.placement.siblings import Sibling
 from scorer.placement.snapshot import Snapshot
 
 NIC_UNKNOWN = "nic unknown"
-"""Note of a bandwidth that counts only links inside each node."""
+"""Note of a bandwidth that does not count the NICs between nodes."""
 SETS_UNKNOWN = "GPUs unknown"
 """Note of a plan without a bandwidth: NVIDIA's plugin chooses some of the GPUs."""
 
@@ -29,20 +35,12 @@ class RecordedBandwidths(NamedTuple):
     index_order: JobBandwidth | None
 
 
-def plan_of(
-    plan: Plan,
-    plan_id: str,
-    *,
-    best_possible: JobBandwidth | None = None,
-    index_order: JobBandwidth | None = None,
-) -> GangPlan:
-    """Return a plan as it is written.
+def plan_of(plan: Plan, plan_id: str) -> GangPlan:
+    """Return a plan as it is written, without baselines.
 
     Args:
         plan: The placements of the members.
         plan_id: Different for each plan; the pods' records contain it.
-        best_possible: Bandwidth on the empty cluster.
-        index_order: Bandwidth on nodes by name and lowest free indices.
     """
     return GangPlan(
         id=plan_id,
@@ -50,11 +48,26 @@ def plan_of(
         members=tuple(_planned(placement) for placement in plan.placements),
         bandwidth=tenths(plan.bandwidth),
         bandwidth_note=note_of(plan),
+        domain=plan.domain,
+    )
+
+
+def with_baselines(
+    plan: GangPlan, best_possible: JobBandwidth | None, index_order: JobBandwidth | None
+) -> GangPlan:
+    """Return a plan with bandwidths to compare it with.
+
+    Args:
+        plan: As it is written.
+        best_possible: Bandwidth on the empty cluster.
+        index_order: Bandwidth on nodes by name and lowest free indices.
+    """
+    return structs.replace(
+        plan,
         best_possible=tenths(value_of(best_possible)),
         best_possible_nodes=best_possible.nodes if best_possible else None,
         index_order=tenths(value_of(index_order)),
         index_order_nodes=index_order.nodes if index_order else None,
-        domain=plan.domain,
     )
 
 
@@ -121,7 +134,7 @@ def remaining_placements(
     try:
         placements = tuple(
             placement_of(planned[pod.uid], member, nodes[planned[pod.uid].node].node)
-            for pod, member in zip(unit.waiting, unit.members, strict=True)
+            for pod, member in zip(unit.waiting, unit.waiting_members, strict=True)
         )
         held = snapshot.hold_all((p.node, p.member.holding(p.shares)) for p in placements)
         counted = {placement.node for placement in placements if placement.count}
@@ -130,6 +143,29 @@ def remaining_placements(
     except (KeyError, IndexError, ValueError):
         return None
     return placements
+
+
+def reserved_plan(plan: GangPlan | None, unit: Unit, snapshot: Snapshot) -> Plan | None:
+    """Return the plan of a late launcher that waits now: the place that was planned for it.
+
+    None: the unit is something else, or the launcher does not fit there any more.
+    """
+    places = {member.pod: member for member in plan.members if not member.uid} if plan else {}
+    controllers = [pod.controller.name for pod in unit.waiting if pod.controller]
+    planned = places.get(controllers[0]) if len(controllers) == len(unit.members) == 1 else None
+    ledger = snapshot.ledger.nodes.get(planned.node) if planned else None
+    if planned is None or ledger is None:
+        return None
+    member, here = unit.members[0], snapshot.only(planned.node)
+    if (planned.count or len(planned.gpus)) != member.request.gpus:
+        return None
+    try:
+        placement = placement_of(planned, member, ledger.node)
+        here.hold_all([(placement.node, member.holding(placement.shares))])
+    except (IndexError, ValueError):
+        return None
+    fits = feasibility_by_count(here, new_group((member,))).feasible.size
+    return new_plan(snapshot, (placement,), exact=True) if fits else None
 
 
 def plan_from_records(plan_id: str, pods: Iterable[PodInfo]) -> GangPlan:

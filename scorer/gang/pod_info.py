@@ -87,6 +87,13 @@ class PodInfo:
         """It has a node, or had one and succeeded."""
         return self.settled and (self.usage is None or bool(self.usage.node))
 
+    @property
+    def is_ending(self) -> bool:
+        """It is being deleted, and has GPUs until it has ended."""
+        usage = self.usage
+        has_gpus = usage is not None and bool(usage.target and (usage.places or usage.nvidia))
+        return has_gpus and not self.settled
+
     def with_allocation(self, allocation: Allocation) -> "PodInfo":
         """Return the pod as it will be once it has these GPUs."""
         if self.usage is None:
@@ -115,7 +122,7 @@ def pod_info(pod: Pod) -> PodInfo:
         usage=usage,
         gang=gang,
         controller=controller_of(metadata.owner_references or ()),
-        settled=(is_placed and not is_terminating) or phase == "Succeeded",
+        settled=(is_placed or phase == "Succeeded") and not is_terminating,
         member=None,
         was_tried=pod.status.was_tried,
         lacks_capacity=pod.status.lacks_capacity,

@@ -1,7 +1,9 @@
 """Assemble waiting pods into units: each gang is one unit, every other pod is one of its own."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from msgspec import structs
 
 from cluster.gang import (
     GangKey,
@@ -39,7 +41,7 @@ class Unit:
     waiting: tuple[PodInfo, ...]
     """The pods without GPUs, in rank order; at least one."""
     members: tuple[Member, ...]
-    """The same pods, as the input of placement."""
+    """The input of placement: a late launcher that does not exist yet, then the same pods."""
     settled: tuple[PodInfo, ...]
     """The pods that have GPUs, or had them and succeeded."""
     needed: int | None
@@ -49,6 +51,16 @@ class Unit:
     """The top owner."""
     blocked: str | None
     """Why it is not planned, whatever is free; None when it is."""
+
+    @property
+    def late(self) -> tuple[Member, ...]:
+        """The members that are planned before their pods exist; they have no uid."""
+        return self.members[: len(self.members) - len(self.waiting)]
+
+    @property
+    def waiting_members(self) -> tuple[Member, ...]:
+        """The waiting pods, as the input of placement."""
+        return self.members[len(self.members) - len(self.waiting) :]
 
     @property
     def present(self) -> int:
@@ -100,6 +112,20 @@ class Owners:
                 break
             owner = higher
         return owner
+
+    def size(self, key: GangKey, pods: Iterable[PodInfo], known: int | None) -> int | None:
+        """Return how many members a gang needs now; None where it is unknown.
+
+        Args:
+            key: Of the gang.
+            pods: Its pods.
+            known: How many it was last known to need.
+        """
+        declared = self.declared.get(key.owner)
+        if declared is None:
+            return known
+        is_stated = key in self.groups or any(pod.states_size for pod in pods)
+        return min(known or declared, declared) if is_stated else declared
 
     def key(self, pod: PodInfo) -> GangKey:
         """Return the key of a member's gang; of a pod on its own its name and uid."""
@@ -184,21 +210,42 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
     declared = None if is_part else owners.declared.get(key.owner)
     needed = _needed(first, declared, owners.groups.get(key))
     settled = tuple(pod for pod in pods if pod.settled)
+    expected = owners.expected.get(owner.uid) if owner else None
+    late = _late(members[0], (*waiting, *settled), needed, expected)
+    missing = _missing(waiting, settled, needed, len(late), owner, expected)
     return Unit(
         key=key,
         is_gang=True,
         group=(key.namespace, key.name),
         waiting=waiting,
-        members=members,
+        members=(*late, *members),
         settled=settled,
         needed=needed,
         link=link_of(members, is_gang=True),
         owner=owner,
-        blocked=_unplannable(waiting)
-        or _violation(members)
-        or _missing(waiting, settled, needed, owner, owners)
-        or _foreign_gate(members),
+        blocked=_unplannable(waiting) or _violation(members) or missing or _foreign_gate(members),
     )
+
+
+def _late(
+    worker: Member, pods: Sequence[PodInfo], needed: int | None, expected: ExpectedPods | None
+) -> tuple[Member, ...]:
+    """Return the launcher that is made once the others are ready, if the gang still lacks it."""
+    launcher = expected.late_launcher if expected else None
+    if launcher is None or needed is None or len(pods) >= needed:
+        return ()
+    if any(pod.controller and pod.controller.name == launcher.job for pod in pods):
+        return ()
+    # Its constraints are those that admission has given to a worker.
+    metadata = structs.replace(worker.pod.metadata, name=launcher.job, uid="")
+    late = replace(
+        worker,
+        pod=structs.replace(worker.pod, metadata=metadata),
+        name=f"{worker.pod.metadata.namespace}/{launcher.job}",
+        request=worker.request.of_cards(launcher.gpus),
+        demand=launcher.demand,
+    )
+    return (late,)
 
 
 def _single(pod: PodInfo, member: Member, owners: Owners) -> Unit:
@@ -241,8 +288,9 @@ def _missing(
     waiting: Sequence[PodInfo],
     settled: Sequence[PodInfo],
     needed: int | None,
+    late: int,
     owner: Owner | None,
-    owners: Owners,
+    expected: ExpectedPods | None,
 ) -> str | None:
     """Name the missing members, and why they are missing where it is known; None: all exist."""
     if needed is None:
@@ -250,9 +298,8 @@ def _missing(
     pods = (*waiting, *settled)
     if max(needed, len(pods)) > MEMBERS_MAX:
         return f"a gang has at most {MEMBERS_MAX} members: split it"
-    if len(pods) >= needed:
+    if len(pods) + late >= needed:
         return None
-    expected = owners.expected.get(owner.uid) if owner else None
     reason = assembling([pod.name for pod in pods], needed, expected)
     if owner and expected and expected.ordered:
         return f"{reason}; {owner.kind} {owner.name} {ORDERED_STARTUP[owner.kind]}"

@@ -10,10 +10,11 @@ from msgspec import structs
 
 from cluster.node_ledger import NodeLedger
 from scorer.gang.crd import GangPlan, NodeGPUs, PlannedPod, held_nodes
-from scorer.gang.plan_record import NIC_UNKNOWN, SETS_UNKNOWN, plan_from_records, tenths
+from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note, plan_from_records, tenths
 from scorer.gang.unit import Unit
+from scorer.placement.bandwidth import JobBandwidth, bandwidth_over, value_of
 from scorer.placement.member import Member
-from scorer.placement.node_assignment import Candidate, NodeAssignment, bandwidth_over
+from scorer.placement.node_assignment import Candidate, NodeAssignment
 from scorer.placement.placements import counted_set
 from scorer.placement.snapshot import Snapshot
 from topology.machine import mask_of
@@ -38,7 +39,9 @@ def whole_plan(plan: GangPlan, unit: Unit, snapshot: Snapshot, before: GangPlan 
 
     def order(member: PlannedPod) -> tuple[int, str, int]:
         stem = member.pod.rstrip("0123456789")
-        return places.get(member.pod, len(places)), stem, int(member.pod[len(stem) :] or -1)
+        # A late launcher has the place of its Job.
+        place = places.get(member.pod, places.get(member.pod.rpartition("-")[0], len(places)))
+        return place, stem, int(member.pod[len(stem) :] or -1)
 
     members = tuple(sorted((*siblings, *plan.members), key=order))
     nodes = held_nodes((member.node, member.gpus, member.count) for member in members)
@@ -46,14 +49,12 @@ def whole_plan(plan: GangPlan, unit: Unit, snapshot: Snapshot, before: GangPlan 
     ledgers, bandwidth = snapshot.ledger.nodes, None
     if all(member.gpus for member in unit.members):
         bandwidth = gang_bandwidth(nodes, ledgers.get, snapshot.tables.get, nic)
-    note = NIC_UNKNOWN if bandwidth is not None and len(nodes) > 1 and nic is None else None
-    if bandwidth is None and any(node.count for node in nodes):
-        note = SETS_UNKNOWN
+    is_unknown = bandwidth is None and any(node.count for node in nodes)
     return structs.replace(
         plan,
         members=members,
-        bandwidth=bandwidth,
-        bandwidth_note=note,
+        bandwidth=tenths(value_of(bandwidth)),
+        bandwidth_note=SETS_UNKNOWN if is_unknown else bandwidth_note(bandwidth),
         domain=_domain([ledgers.get(node.node) for node in nodes], snapshot.domains),
     )
 
@@ -63,8 +64,8 @@ def gang_bandwidth(
     ledger: Callable[[str], NodeLedger | None],
     table: Callable[[str], Table | None],
     nic_bandwidth: float | None,
-) -> float | None:
-    """Return the modelled bandwidth over whole GPUs [GB/s]; None where it is not known.
+) -> JobBandwidth | None:
+    """Return the modelled bandwidth over whole GPUs; None where it is not known.
 
     Args:
         nodes: The GPUs on each node.
@@ -81,7 +82,7 @@ def gang_bandwidth(
         if mask is None:
             return None
         assignments.append(NodeAssignment(Candidate(here, links, 0), 0, mask))
-    return tenths(bandwidth_over(assignments, nic_bandwidth))
+    return bandwidth_over(assignments, nic_bandwidth)
 
 
 def all_members(unit: Unit) -> tuple[Member, ...] | None:

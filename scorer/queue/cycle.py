@@ -5,10 +5,12 @@ it is starving. Then the nodes that it could use once running pods end are reser
 while (`starvation`), and all other units go to other nodes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cluster.gang import GangKey
+from cluster.gpu_usage import LedgerError
+from cluster.node_ledger import Holding
 from scorer.gang.plan_record import siblings_of
 from scorer.gang.unit import Unit
 from scorer.placement.node_cache import DeadlineExceeded
@@ -16,6 +18,7 @@ from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.siblings import plan_with_siblings
 from scorer.placement.snapshot import Snapshot
+from scorer.queue.settling import is_better
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,20 @@ class SchedulingCycle:
         *,
         is_starving: Callable[[Unit], bool],
         excluded_nodes: Mapping[GangKey, frozenset[str]],
+        ending: Collection[tuple[str, Holding]] = (),
+        may_settle: Callable[[Unit], bool] = lambda _: False,
     ) -> None:
         """Start without decisions.
 
         Args:
             is_starving: Whether a unit has waited so long that nodes may be reserved for it.
             excluded_nodes: Nodes on which members of a unit could not be bound.
+            ending: GPUs of pods that are being deleted, each with its node.
+            may_settle: Whether a unit may wait for these.
         """
+        self._ending, self._may_settle = ending, may_settle
+        self._settling: list[Plan] = []
+        """Plans that units have if they wait in vain: others do not get these GPUs meanwhile."""
         self._is_starving, self._excluded_nodes = is_starving, excluded_nodes
         self.starving: Unit | None = None
         """The unit for which nodes are reserved."""
@@ -78,11 +88,30 @@ class SchedulingCycle:
         if outcome is None:
             self.planned += 1
             outcome = _explain_excluded(self._plan(visible, unit), snapshot, excluded)
+            if isinstance(outcome, Plan) and self._ending and self._may_settle(unit):
+                outcome = self._settle(visible, unit, outcome)
         if isinstance(outcome, Plan) or unit.blocked or self.starving:
             return outcome
         return self._reserve(visible, unit, outcome) if self._is_starving(unit) else outcome
 
+    def _settle(self, snapshot: Snapshot, unit: Unit, planned: Plan) -> Plan | Refusal:
+        """Return a plan, or a refusal if a better one is possible once pods have ended."""
+        try:
+            better = self._plan(snapshot.without_holdings(self._ending), unit)
+        except DeadlineExceeded:
+            return planned
+        if isinstance(better, Refusal) or not is_better(better, planned):
+            return planned
+        self._settling.append(planned)
+        return Refusal(
+            "it fits, and waits shortly for pods that are ending, to get better GPUs",
+            is_cacheable=False,
+            is_settling=True,
+        )
+
     def _plan(self, snapshot: Snapshot, unit: Unit) -> Plan | Refusal:
+        for tentative in self._settling:
+            snapshot = _with(snapshot, tentative)
         open_nodes = (
             replace(snapshot, reserved=self.reserved_nodes) if self.reserved_nodes else snapshot
         )
@@ -97,6 +126,20 @@ class SchedulingCycle:
         if refusal.could_use:
             self.starving, self.reserved_nodes = unit, refusal.could_use
         return refusal
+
+
+def _with(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """Return a snapshot without what a plan needs, as far as its nodes are there."""
+    nodes = plan.gpus.keys() & snapshot.ledger.nodes.keys()
+    try:
+        return snapshot.hold_all(
+            (placement.node, placement.member.holding(placement.shares))
+            for placement in plan.placements
+            if placement.node in nodes
+        )
+    except LedgerError:
+        # It has GPUs that are reserved, and that this unit may not have.
+        return snapshot.without(nodes)
 
 
 def _explain_excluded(

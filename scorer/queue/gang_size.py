@@ -26,11 +26,12 @@ from scorer.cache.informers import Informers
 from scorer.gang.declaration import Declaration
 from scorer.gang.owners import (
     ExpectedPods,
+    OwnerState,
     PodGroup,
     expected_pods,
     group_paths,
-    is_suspended,
     members_of,
+    owner_state,
     path_of,
 )
 from scorer.gang.unit import Unit
@@ -54,6 +55,7 @@ class _OwnerPath(NamedTuple):
     """An owner, and where it is read."""
 
     uid: str
+    """Of the gang's owner; a job above it is read for it, too."""
     path: str
 
 
@@ -65,7 +67,7 @@ _Owner: TypeAlias = tuple[str, str]
 class _Read(NamedTuple):
     """What is read of an owner."""
 
-    is_suspended: bool
+    state: OwnerState
     members: int
     expected: ExpectedPods
 
@@ -109,13 +111,14 @@ class GangSizeResolver:
                 yield self._isolated(key, self._read_group(key, paths))
 
     def resolve_owner(self, owner: Owner, namespace: str) -> Iterator[Coroutine[Any, Any, None]]:
-        """Yield the read of a gang's owner, if it is due."""
-        path = path_of(owner, namespace)
-        # Users can write any name and uid, which must not delay the read of another owner.
-        if path and self._is_due(source := _OwnerPath(owner.uid, path)):
-            self._pending.add(source)
-            self._paths.setdefault((namespace, owner.uid), set()).add(path)
-            yield self._isolated(source, self._read_owner(owner, source, namespace))
+        """Yield the reads of a gang's owner, and of the job above it, if they are due."""
+        for read in filter(None, (owner, self._workloads.job_of(owner.uid))):
+            path = path_of(read, namespace)
+            # Users can write any name and uid, which must not delay the read of another owner.
+            if path and self._is_due(source := _OwnerPath(owner.uid, path)):
+                self._pending.add(source)
+                self._paths.setdefault((namespace, owner.uid), set()).add(path)
+                yield self._isolated(source, self._read_owner(read, source, namespace))
 
     def expire(self, owner: Owner, namespace: str) -> None:
         """Let an owner be read without delay, since its size may have changed."""
@@ -147,8 +150,9 @@ class GangSizeResolver:
             _log.warning("Could not read owner", owner=path, err=str(error))
         if not self._finish(source) or not read:
             return
-        self._workloads.set_suspended(owner.uid, suspended=read.is_suspended)
-        if read.members:
+        self._workloads.set_state(source.uid, read.state)
+        # The size of a StatefulSet is its own, not that of its job.
+        if read.members and source.uid == owner.uid:
             self._workloads.set_expected(namespace, owner.uid, read.members, read.expected)
 
     async def _read_group(self, gang: GangKey, paths: Iterable[str]) -> None:
@@ -201,7 +205,7 @@ class GangSizeResolver:
 def _owner(owner: Owner, raw: Raw) -> _Read:
     declaration = decode(raw, _declarations)
     return _Read(
-        is_suspended(declaration, owner.uid),
+        owner_state(declaration, owner.uid),
         members_of(declaration, owner.uid),
         expected_pods(declaration, owner),
     )

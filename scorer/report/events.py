@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from scorer.gang.crd import GangPlan
 from scorer.gang.plan_record import SETS_UNKNOWN, recorded_bandwidths
-from scorer.placement.result import JobBandwidth
+from scorer.placement.bandwidth import JobBandwidth
 
 _NODES_SHOWN = 3
 _GANG_SHOWN = 63
@@ -19,7 +19,9 @@ class EventReason(StrEnum):
     PARTIAL = "GangPartial"
     PLACED = "GangPlaced"
     EVICTED = "GangEvicted"
+    UNHEALTHY = "GangGPUUnhealthy"
     UNACCOUNTED = "NodeUnaccounted"
+    MACHINE_REFUSED = "NodeMachineRefused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ def partial(gang: str, allocated: int, needed: int | None, why: str) -> EventMes
 
 
 def placed(gang: str, plan: GangPlan, *, is_uniform: bool = True) -> EventMessage:
-    """Report that all members of a gang are bound.
+    """Report that all members of a gang are bound that exist when they are planned.
 
     Args:
         gang: Its name.
@@ -62,7 +64,11 @@ def placed(gang: str, plan: GangPlan, *, is_uniform: bool = True) -> EventMessag
         is_uniform: All members request the same, as they should.
     """
     unlike = "" if is_uniform else "; they do not all ask for the same"
-    members = _members(gang, len(plan.members), "is", "are")
+    members, late = _members(gang, len(plan.members), "is", "are"), plan.late
+    if late:
+        bound = len(plan.members) - late
+        members = f"{bound} of {len(plan.members)} members of gang {_printable(gang)} are"
+        unlike += "; the GPUs of the launcher are reserved until all workers are ready"
     text = f"{members} on {_nodes(plan.nodes)}{_bandwidth(plan)}{unlike}"
     return EventMessage(EventReason.PLACED, text)
 
@@ -84,10 +90,32 @@ def evicted(gang: str, members: int, others: int, why: str) -> EventMessage:
     return EventMessage(EventReason.EVICTED, text)
 
 
-def unaccounted(why: str) -> EventMessage:
-    """Report that no pod is placed on a node, since its free GPUs are unknown."""
-    text = f"No pod gets GPUs here until it is known which ones are in use: {why}"
+def unhealthy_message(gang: str, gpus: str) -> EventMessage:
+    """Report that members of a gang have unhealthy GPUs."""
+    return EventMessage(EventReason.UNHEALTHY, f"Gang {_printable(gang)} has {gpus}")
+
+
+def unaccounted(node: str) -> EventMessage:
+    """Report that no pod is placed on a node, since its free GPUs are unknown.
+
+    All who may read Events of namespace `default` see it, so it names no pods.
+    """
+    text = (
+        "No pod gets GPUs here until it is known which ones are in use: "
+        f"`linkwise inspect {node}` states the reason"
+    )
     return EventMessage(EventReason.UNACCOUNTED, text)
+
+
+def unaccounted_pod(node: str, why: str) -> EventMessage:
+    """Report that it is unknown which GPUs of its node a pod uses."""
+    text = f"Node {node} takes no more pods with GPUs because of this one: {why}"
+    return EventMessage(EventReason.UNACCOUNTED, text)
+
+
+def machine_refused(why: str) -> EventMessage:
+    """Report that no pod is placed on a node, since its machine is not used."""
+    return EventMessage(EventReason.MACHINE_REFUSED, f"No pod gets GPUs here: {why}")
 
 
 def _bandwidth(plan: GangPlan) -> str:
@@ -95,7 +123,7 @@ def _bandwidth(plan: GangPlan) -> str:
     if planned is None:
         is_unknown = plan.bandwidth_note == SETS_UNKNOWN
         return "; bandwidth not known: NVIDIA's plugin chooses the GPUs" if is_unknown else ""
-    text = f": {planned.value:g} GB/s{' inside each node' if planned.nic_unknown else ''}"
+    text = f": {planned.value:g} GB/s{planned.uncounted}"
     if best is not None:
         beside = f" of {best.value:g} possible"
         text += beside if planned.is_comparable(best) else _apart("the best possible", best)

@@ -1,15 +1,22 @@
 """Compute the state of a gang from its pods, independently of what was planned. Pure."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+
+from msgspec import structs
 
 from cluster.record import Allocation
 from cluster.request import Family
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
-from scorer.gang.crd import Gang, GangPlan, Held, Phase, held_nodes
+from scorer.cache.reserved_gpus import Place
+from scorer.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
+from scorer.gang.health import unhealthy_gpus
+from scorer.gang.owners import OwnerState, path_of
+from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.whole_plan import gang_bandwidth
+from scorer.placement.bandwidth import value_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +29,24 @@ class GangState:
     held: Held
     reason: str
     """Why it is not placed, as far as its pods show; empty where it is placed."""
+    unhealthy: str = ""
+    """Its unhealthy GPUs; empty where there are none."""
+    reserved_until: float | None = None
+    """Until when GPUs are reserved for replacements [s since 1970]; None: for none, or only for a
+    late launcher."""
     has_surplus: bool = False
     """It has more members than its owner declared when it was read."""
+    has_shrunk: bool = False
+    """It is placed, and members of its plan were deleted."""
+    plan: GangPlan | None = None
+    """The plan without these members, once it is known that they are not made again."""
 
     @property
     def is_size_outdated(self) -> bool:
         """Its owner may declare another number of members by now, or none."""
         present, needed = self.members
         is_lacking = self.phase in _INCOMPLETE and (needed is None or present < needed)
-        return is_lacking or self.has_surplus
+        return is_lacking or self.has_surplus or self.has_shrunk
 
 
 _INCOMPLETE = frozenset({Phase.ASSEMBLING, Phase.GONE, Phase.SUSPENDED})
@@ -48,13 +64,51 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers) -> GangStat
     """
     key, state, owners = gang.key, informers.state, informers.owners
     pods = [pod for pod in state.group(key[:2]) if owners.key(pod) == key]
-    needed, declared = needed or gang.spec.size, owners.declared.get(key.owner)
-    if declared is not None:
-        is_stated = key in owners.groups or any(pod.states_size for pod in pods)
-        needed = min(needed or declared, declared) if is_stated else declared
+    declared, needed = owners.declared.get(key.owner), needed or gang.spec.size
+    needed = owners.size(key, pods, needed)
     found = _state_of(gang, pods, needed, informers)
     present = sum(pod.settled or pod.waiting is not None for pod in pods)
-    return replace(found, has_surplus=declared is not None and present > declared)
+    found = replace(
+        found,
+        held=structs.replace(found.held, reserved=_reserved(informers.replacements.places(key))),
+        reserved_until=informers.replacements.until(key),
+        has_surplus=declared is not None and present > declared,
+        unhealthy=unhealthy_gpus(pods, state.node),
+    )
+    if found.phase is not Phase.PLACED or gang.spec.plan is None:
+        return found
+    plan = _without_deleted(gang.spec.plan, pods, state)
+    if plan is gang.spec.plan or not plan.members:
+        return found
+    is_read = gang.owner is not None and path_of(gang.owner, key.namespace) is not None
+    is_complete = not is_read if declared is None else present >= declared
+    return replace(found, has_shrunk=True, plan=plan if is_complete else None)
+
+
+def _without_deleted(plan: GangPlan, pods: Collection[PodInfo], state: ClusterState) -> GangPlan:
+    """Return a plan without members that do not exist any more; the same where all exist.
+
+    The bandwidths of other placements are left out: they are those of more members.
+    """
+    present = {pod.uid for pod in pods}
+    members = tuple(member for member in plan.members if member.uid in present)
+    if len(members) == len(plan.members):
+        return plan
+    left = structs.replace(
+        plan,
+        members=members,
+        best_possible=None,
+        best_possible_nodes=None,
+        index_order=None,
+        index_order_nodes=None,
+    )
+    bandwidth = None if plan.bandwidth is None else _bandwidth(left.held.nodes, state)
+    return structs.replace(left, bandwidth=bandwidth)
+
+
+def _bandwidth(nodes: Sequence[NodeGPUs], state: ClusterState) -> float | None:
+    nic = state.preferences.nic_bandwidth
+    return tenths(value_of(gang_bandwidth(nodes, state.ledger, state.table, nic)))
 
 
 def _state_of(
@@ -68,8 +122,7 @@ def _state_of(
     if waiting:
         return _waiting(len(settled) + waiting, needed, held)
     if not running:
-        is_suspended = informers.workloads.is_suspended(key.owner)
-        return _without_pods(len(settled), needed, is_suspended=is_suspended)
+        return _without_pods(len(settled), needed, informers.workloads.state(key.owner))
     return _allocated(settled, needed, held)
 
 
@@ -90,16 +143,24 @@ def _allocated(settled: Collection[PodInfo], needed: int | None, held: Held) -> 
     return GangState(Phase.PLACED, (bound, needed), held, "")
 
 
-def _without_pods(succeeded: int, needed: int | None, *, is_suspended: bool) -> GangState:
+def _without_pods(succeeded: int, needed: int | None, owner: OwnerState) -> GangState:
     """Return the state of a gang without a member that has GPUs or waits for them."""
     members = succeeded, needed
-    if succeeded >= (needed or 1):
+    if owner is OwnerState.FAILED:
+        return GangState(Phase.FINISHED, members, Held(), "its owner has failed")
+    if owner is OwnerState.SUCCEEDED or succeeded >= (needed or 1):
         return GangState(Phase.FINISHED, members, Held(), "")
-    if is_suspended:
+    if owner is OwnerState.SUSPENDED:
         reason = "its owner is suspended, or makes no pods"
         return GangState(Phase.SUSPENDED, members, Held(), reason)
     ended = f"; {succeeded} of its members have succeeded" if succeeded else ""
     return GangState(Phase.GONE, members, Held(), f"none of its pods is there{ended}")
+
+
+def _reserved(places: Iterable[Place]) -> tuple[NodeGPUs, ...]:
+    return held_nodes(
+        (node, [share.i for share in holding.shares], holding.nvidia) for node, holding in places
+    )
 
 
 def _held(running: Sequence[PodInfo], plan: GangPlan | None, state: ClusterState) -> Held:
@@ -115,5 +176,4 @@ def _held(running: Sequence[PodInfo], plan: GangPlan | None, state: ClusterState
         return plan.held
     if not all(usage.family is Family.WHOLE for usage in usages):
         return Held(nodes)
-    nic = state.preferences.nic_bandwidth
-    return Held(nodes, gang_bandwidth(nodes, state.ledger, state.table, nic))
+    return Held(nodes, _bandwidth(nodes, state))

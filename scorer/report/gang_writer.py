@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from cluster.gang import GangKey
+from cluster.gang import GangKey, Link
 from runtime.kube.client import ApiError, Kube
 from runtime.kube.reflector import Key
 from scorer.cache.informers import Informers
@@ -47,6 +47,14 @@ class GangWriter:
                 raise
             await self.refresh(unit.key)
             await self._write_plan(unit, plan)
+
+    async def shrink_plan(self, gang: Gang, plan: GangPlan, size: int | None) -> None:
+        """Write a plan without deleted members, unless the Gang has changed.
+
+        Raises:
+            KubeError: It could not be written.
+        """
+        await self._patch_plan(gang, plan, size=size, link=gang.spec.link)
 
     async def write_status(self, gang: Gang, key: GangKey, status: GangStatus) -> None:
         """Write the status of a Gang, where it differs from the last one.
@@ -93,9 +101,14 @@ class GangWriter:
         if gang is None:
             await self.create(unit, plan, WRITE_TIMEOUT)
         elif gang.spec.plan is None or gang.spec.plan.id != plan.id:
-            steps = plan_steps(gang, plan, size=unit.needed, link=unit.link)
-            path = gang.path
-            self._keep(await self._kube.patch(path, steps, Gang, kind="json", params=WRITE_TIMEOUT))
+            await self._patch_plan(gang, plan, size=unit.needed, link=unit.link)
+
+    async def _patch_plan(
+        self, gang: Gang, plan: GangPlan, *, size: int | None, link: Link
+    ) -> None:
+        steps = plan_steps(gang, plan, size=size, link=link)
+        path, params = gang.path, WRITE_TIMEOUT
+        self._keep(await self._kube.patch(path, steps, Gang, kind="json", params=params))
 
     def _keep(self, gang: Gang) -> Gang:
         self._written[gang.metadata.namespace, gang.metadata.name] = gang

@@ -23,7 +23,7 @@ from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.gang_state import GangState, gang_state
 from scorer.report.gang_writer import GangWriter
-from scorer.report.status_update import PENDING, StatusUpdate, desired_status
+from scorer.report.status_update import PENDING, StatusUpdate, desired_status, health_event
 from scorer.timings import Timings
 
 _CONCURRENT_WRITES = 8
@@ -84,8 +84,7 @@ class StatusReporter:
         self._latest.pop(unit.key, None)
         self._unwritten.pop(unit.key, None)
         # Each plan has the members of those before, so it must not be replaced by one of them.
-        turn = self._plan_turns.setdefault(unit.key, asyncio.Lock())
-        async with turn, self._plan_slots:
+        async with self._plan_turn(unit.key), self._plan_slots:
             await self._gangs.write_plan(unit, plan)
         gang = self._gangs.find(unit.key)
         if gang and gang.status.phase in PENDING:
@@ -103,16 +102,14 @@ class StatusReporter:
     def reconcile(self, key: GangKey) -> GangState | None:
         """Return the state of a gang's pods; correct the status of its Gang soon if it differs.
 
-        None where there is no Gang, or a write is pending, which reconciles it; a gang with surplus
-        members is returned nevertheless, since nothing else may report them.
+        None where there is no Gang.
         """
         gang = self._gangs.find(key)
         if gang is None:
             return None
         state = self._state(gang, key)
-        if key in self._tasks:
-            return state if state.has_surplus else None
-        if not self._is_current(key):
+        # A write that is pending reconciles it.
+        if key not in self._tasks and not self._is_current(key):
             self._start(key, is_urgent=False)
         return state
 
@@ -174,11 +171,24 @@ class StatusReporter:
         return self._namespace_slots.setdefault(namespace, asyncio.Semaphore(_OF_NAMESPACE))
 
     async def _delay(self, key: GangKey) -> None:
-        """Wait for a newer update that makes this one needless, unless one is urgent."""
+        """Wait for a newer update that makes this one needless, unless one is urgent.
+
+        A gang that goes on waiting is reported less often.
+        """
         due = self._written_at.get(key, -math.inf) + self._timings.report_interval
         urgent = self._urgent[key]
-        await wait_at_most(max(self._timings.report_delay, due - loop_time()), urgent)
+        await wait_at_most(self._timings.report_delay, urgent)
+        while not urgent.is_set() and loop_time() < due and self._still_waits(key):
+            await wait_at_most(min(self._timings.report_delay, due - loop_time()), urgent)
         urgent.clear()
+
+    def _still_waits(self, key: GangKey) -> bool:
+        """Return whether a gang waits, as its last status says."""
+        gang = self._gangs.find(key)
+        if gang is None:
+            return True
+        written = self._gangs.last_status(gang, key).phase
+        return written in PENDING and self._desired(gang, key).phase in PENDING
 
     async def _write(self, key: GangKey, update: StatusUpdate | None) -> None:
         """Write the status of a gang, then the Event of an update."""
@@ -197,7 +207,23 @@ class StatusReporter:
             if update is None:
                 return
             gang = await self._gangs.create(update.unit)
-        await self._gangs.write_status(gang, key, self._desired(gang, key))
+        desired = self._desired(gang, key)
+        if desired.unhealthy and desired.unhealthy != self._gangs.last_status(gang, key).unhealthy:
+            # First, so that it is created again if it fails.
+            await self._recorder.record(health_event(gang, desired.unhealthy))
+        await self._gangs.write_status(gang, key, desired)
+        async with self._plan_turn(key):
+            await self._shrink_plan(key)
+
+    async def _shrink_plan(self, key: GangKey) -> None:
+        """Remove members from the recorded plan that were deleted and are not made again."""
+        if gang := self._gangs.find(key):
+            state = self._state(gang, key)
+            if state.plan is not None:
+                await self._gangs.shrink_plan(gang, state.plan, state.members[1])
+
+    def _plan_turn(self, key: GangKey) -> asyncio.Lock:
+        return self._plan_turns.setdefault(key, asyncio.Lock())
 
     async def _record_event(self, update: StatusUpdate | None) -> None:
         event = update.event(self._gangs.find(update.unit.key)) if update else None
@@ -205,9 +231,12 @@ class StatusReporter:
             await self._recorder.record(event)
 
     def _is_current(self, key: GangKey) -> bool:
-        """Return whether the status of a Gang is that of its pods; true where there is no Gang."""
+        """Return whether a Gang has the status and the members of its pods, or there is no Gang."""
         gang = self._gangs.find(key)
-        return gang is None or self._desired(gang, key) == self._gangs.last_status(gang, key)
+        if gang is None:
+            return True
+        is_status = self._desired(gang, key) == self._gangs.last_status(gang, key)
+        return is_status and self._state(gang, key).plan is None
 
     def _desired(self, gang: Gang, key: GangKey) -> GangStatus:
         return desired_status(

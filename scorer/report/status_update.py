@@ -1,10 +1,12 @@
 """The latest result of planning one unit, as a Gang's status and as an Event. Pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from runtime.kube.event_recorder import Event, ObjectReference
-from scorer.gang.crd import Gang, GangPlan, GangStatus, Phase
-from scorer.gang.crd_status import status_of
+from runtime.process.clock import rfc3339
+from scorer.gang.crd import Gang, GangPlan, GangStatus, NodeGPUs, Phase
+from scorer.gang.crd_status import status_of, with_health
 from scorer.gang.unit import Unit
 from scorer.report.events import (
     EventMessage,
@@ -13,6 +15,7 @@ from scorer.report.events import (
     partial,
     placed,
     pod_waiting,
+    unhealthy_message,
     waiting,
 )
 from scorer.report.gang_state import GangState
@@ -117,9 +120,39 @@ def desired_status(
         phase = update.phase
     if phase not in _WITHOUT_REASON:
         reason = _reason(phase, update, gang.status) or reason
-    return status_of(
+    if reservation := _reservation(state):
+        reason = f"{reason}; {reservation}" if reason else reservation
+    status = status_of(
         phase, members=state.members, held=state.held, reason=reason, before=before, now=now
     )
+    return with_health(status, state.unhealthy, before=before, now=now)
+
+
+def health_event(gang: Gang, unhealthy: str) -> Event:
+    """Return the Event about the owner of a gang, else about its Gang, with unhealthy GPUs."""
+    meta, owner = gang.metadata, gang.owner
+    about = ObjectReference(gang.api_version, gang.kind, meta.name, meta.uid, meta.namespace)
+    if owner:
+        about = ObjectReference(
+            owner.api_version, owner.kind, owner.name, owner.uid, meta.namespace
+        )
+    message = unhealthy_message(gang.key.name, unhealthy)
+    return Event(about, message.reason, message.text, change=unhealthy)
+
+
+def _reservation(state: GangState) -> str:
+    """Return what is reserved for a gang, for users; empty where nothing is."""
+    if not state.held.reserved:
+        return ""
+    gpus = f"GPUs of {_nodes(state.held.reserved)} are reserved for"
+    if state.reserved_until is None:
+        return f"{gpus} its launcher, which is made when all workers are ready"
+    return f"{gpus} its replacements until {rfc3339(state.reserved_until)}"
+
+
+def _nodes(reserved: Sequence[NodeGPUs]) -> str:
+    more = f" and {len(reserved) - 1} more" if len(reserved) > 1 else ""
+    return f"{reserved[0].node}{more}"
 
 
 def _reason(phase: Phase, update: StatusUpdate | None, last: GangStatus) -> str:

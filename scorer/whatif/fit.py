@@ -14,10 +14,11 @@ from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, Pod
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note, tenths
 from scorer.gang.pod_info import PodInfo
+from scorer.placement.bandwidth import value_of
 from scorer.placement.baselines import never_fits
 from scorer.placement.explain import notes_on, why_these
 from scorer.placement.member import Member
-from scorer.placement.result import Placement, value_of
+from scorer.placement.result import Placement
 from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import Reservation
 from scorer.whatif.simulate import (

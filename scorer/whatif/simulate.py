@@ -18,9 +18,10 @@ from scorer.gang.compact_pod import oversize_reason
 from scorer.gang.plan_record import siblings_of
 from scorer.gang.pod_info import PodInfo, controller_of
 from scorer.gang.unit import Owners, Unit, units_of
+from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
 from scorer.placement.member import Member, new_member
-from scorer.placement.result import JobBandwidth, Plan, Refusal
+from scorer.placement.result import Plan, Refusal
 from scorer.placement.siblings import plan_with_siblings
 from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import Reservation
@@ -79,7 +80,8 @@ class SimulatedUnit(UnitPlacement):
     @cached_property
     def best_possible(self) -> JobBandwidth | None:
         """The same members on the empty cluster."""
-        return best_possible(self.seen, self.members)
+        planned = self.plan.job_bandwidth if self.plan else None
+        return best_possible(self.seen, self.members, planned, self.index_order)
 
     @cached_property
     def index_order(self) -> IndexOrder | None:

@@ -65,7 +65,8 @@ def worker_of(job: Object, index: int) -> Object:
 
 
 def launcher_job_of(job: Object) -> Object:
-    """Return the Job of the launcher of an MPIJob v2beta1, made at once."""
+    """Return the Job of the launcher of an MPIJob v2beta1: made at once, or when all workers are
+    ready."""
     template = copy.deepcopy(job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"])
     template["metadata"] = {"labels": _marks_v2(job, "launcher")}
     template["spec"]["restartPolicy"] = "Never"

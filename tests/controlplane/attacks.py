@@ -1,13 +1,16 @@
-"""Attacks of a tenant with role `edit`, and of a client of the webhook's ports.
+"""Attacks of a tenant with role `edit`, of a client of open ports, and of the agent of a node.
 
 Each attack goes on while its block runs. Requests that are refused are no error.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import combinations, count, cycle
+from random import Random
 from ssl import SSLSocket
 from threading import Event, Thread
 from uuid import uuid4
@@ -16,19 +19,30 @@ from controlplane.api import Api, ApiError, Object
 from controlplane.dryruns import person
 from controlplane.gangs import gang_labels
 from controlplane.pods import Pods, a_pod, container
-from controlplane.process import wait_until
+from controlplane.process import NotReadyError, wait_until
 from controlplane.raw_requests import connect, post, review, send, status
+from controlplane.scorer import LEASE
+from controlplane.soak import often
 from controlplane.webhook import Webhook
 
 from cluster import keys
+from cluster.topology_configmap import PublishedTopology, write_published
+from topology.machine import Level, Machine
 
 GPU = {keys.GPU_WHOLE: 1}
 NODES = tuple(f"gpu-{i}" for i in range(4))
-"""All nodes, of eight GPUs each."""
+"""All nodes on which pods are placed, of eight GPUs each."""
+HOSTILE_NODE = "hostile"
+"""A node of 16 GPUs that is cordoned, so that what its agent publishes can harm only the scorer."""
 AGEING = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n"
 """A unit that waits is aged at once; as shipped it takes ten minutes."""
 _POLICY = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\n"
 _OTHER_SOURCE = "127.0.0.2"
+_BUILD_SECONDS = 3.0
+"""For the tables of 16 GPUs, about [s]."""
+_CONNECTIONS = 600
+"""To the open ports of all processes together."""
+_GET_METRICS = b"GET /metrics HTTP/1.1\r\nHost: any\r\n\r\n"
 _ANNOTATIONS = 262_144
 """All annotations of an object may have so many bytes."""
 
@@ -43,8 +57,12 @@ class Tenant:
     dry_run_token: str
     policy: Callable[[str], None]
     """Writes the administrator's policy."""
+    probes: tuple[int, ...] = ()
+    """The open ports of webhook and scorer."""
     dropped: list[int] = field(default_factory=list)
     """Statuses that other clients got instead of 200, during an attack on connections."""
+    used: list[str] = field(default_factory=list)
+    """Nodes that are not refused after their machines changed too often."""
 
     def create(self, name: str, *limits: Mapping[str, object], **given: object) -> None:
         """Try to create a pod; arguments as of `Pods.create`."""
@@ -55,13 +73,22 @@ class Tenant:
 Attack = Callable[[Tenant], AbstractContextManager[None]]
 
 
-def a_tenant(webhook: Webhook, namespace: str, policy: Callable[[str], None]) -> Tenant:
-    """Create the account, and wait until its role is in force."""
+def a_tenant(
+    webhook: Webhook, namespace: str, policy: Callable[[str], None], probes: tuple[int, ...]
+) -> Tenant:
+    """Create the account, and wait until its role is in force.
+
+    Args:
+        webhook: The only replica.
+        namespace: Of the tenant.
+        policy: Writes the administrator's policy.
+        probes: The open ports of webhook and scorer.
+    """
     account = person(webhook, namespace)
     api: Api = webhook.plane.api_as(webhook.plane.token(namespace, "ann"))
     pods = Pods(api, namespace)
     wait_until(lambda: bool(pods.create({}, name="probe", dryRun="All")), "the role is in force")
-    return Tenant(webhook, pods, account.token, policy)
+    return Tenant(webhook, pods, account.token, policy, probes)
 
 
 @contextmanager
@@ -275,6 +302,159 @@ def half_sent_bodies(tenant: Tenant) -> Iterator[None]:
         answers = [_answer(one, post(len(body)) + body) for one in others]
         tenant.dropped.extend(one for one in answers if one != 200)
         yield
+
+
+@contextmanager
+def names_like_ours(tenant: Tenant) -> Iterator[None]:
+    """Send pods whose resources resemble ours, to the webhook and through the API server."""
+    made = count()
+
+    def pod(containers: int, names: int) -> Object:
+        amounts = ({_like_ours(next(made)): 1 for _ in range(names)} for _ in range(containers))
+        return {"containers": [container(amount, f"c{i}") for i, amount in enumerate(amounts)]}
+
+    # Made beforehand, since the process of the attacker is that of the honest tenant, too.
+    bodies = cycle([review({"metadata": {}, "spec": pod(300, 250)}) for _ in range(4)])
+    specs = cycle([{**pod(60, 60), "nodeName": "none"} for _ in range(4)])
+
+    def ask() -> None:
+        send(tenant.webhook, next(bodies), source=_OTHER_SOURCE)
+
+    def create() -> None:
+        tenant.create(f"like-{next(made)}", spec=next(specs))
+
+    with _flood(ask), _flood(create, clients=often(1, 8)):
+        yield
+
+
+@contextmanager
+def unread_answers(tenant: Tenant) -> Iterator[None]:
+    """Ask for large answers on many connections, and read none of them."""
+    limits = {keys.GPU_CORE: 3}
+    containers = [container(limits, f"{i:03}{'x' * 900}") for i in range(100)]
+    body = review({"metadata": {}, "spec": {"containers": containers}})
+    request = post(len(body)) + body
+
+    def open_one(_: int) -> None:
+        with suppress(OSError):
+            one = stack.enter_context(connect(tenant.webhook, source=_OTHER_SOURCE, timeout=1))
+            for _ in range(often(20, 50)):
+                one.sendall(request)
+
+    with ExitStack() as stack, ThreadPoolExecutor(2) as clients:
+        opened = clients.map(open_one, range(often(40, 120)))
+        yield
+        list(opened)
+
+
+@contextmanager
+def machines_that_change(tenant: Tenant) -> Iterator[None]:
+    """Publish other links of 16 GPUs again and again, each when the tables of the last are built.
+
+    An agent may write the ConfigMap of its own node.
+    """
+    api = tenant.webhook.plane.api
+    path = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
+    path += f"/{keys.TOPOLOGY_NAME_PREFIX}{HOSTILE_NODE}"
+    changes = [{"data": _published(_random_machine(i))} for i in range(often(8, 46))]
+    over = Event()
+
+    def is_refused() -> bool:
+        annotations = api.get(LEASE)["metadata"].get("annotations", {})
+        return HOSTILE_NODE in annotations.get(keys.REFUSED_MACHINES, "")
+
+    def publish() -> None:
+        for change in changes:
+            api.patch(path, change)
+            if not is_refused():
+                over.wait(_BUILD_SECONDS)
+
+    with ThreadPoolExecutor(1) as agent:
+        published = agent.submit(publish)
+        yield
+        published.result()
+    try:
+        wait_until(is_refused, f"{HOSTILE_NODE} is refused", 10)
+    except NotReadyError:
+        tenant.used.append(HOSTILE_NODE)
+
+
+@contextmanager
+def flood_of_metrics(tenant: Tenant) -> Iterator[None]:
+    """Ask the open ports for their metrics, on many connections from many addresses."""
+    targets = [
+        (f"127.0.1.{i % 50 + 1}", port)
+        for i in range(_CONNECTIONS // len(tenant.probes))
+        for port in tenant.probes
+    ]
+    over = Event()
+
+    def ask(own: Sequence[tuple[str, int]]) -> None:
+        with ExitStack() as stack:
+            opened = [stack.enter_context(_Client(*target)) for target in own]
+            while not over.wait(often(1000, 250) / 1000):
+                for client in opened:
+                    client.ask()
+
+    with ThreadPoolExecutor(4) as clients:
+        asked = [clients.submit(ask, targets[i::4]) for i in range(4)]
+        yield
+        over.set()
+        for one in asked:
+            one.result()
+
+
+class _Client:
+    """A connection that asks for metrics without reading them, and is opened again when it ends."""
+
+    def __init__(self, source: str, port: int) -> None:
+        self._source, self._port = source, port
+        self._connection: socket.socket | None = None
+
+    def __enter__(self) -> "_Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection:
+            self._connection.close()
+
+    def ask(self) -> None:
+        """Send a request, and drop what has arrived of earlier answers."""
+        try:
+            if self._connection is None:
+                address, source = ("127.0.0.1", self._port), (self._source, 0)
+                self._connection = socket.create_connection(address, 0.2, source)
+                self._connection.setblocking(False)
+            self._connection.sendall(_GET_METRICS)
+            with suppress(BlockingIOError):
+                while self._connection.recv(1 << 20):
+                    pass
+        except OSError:
+            self.__exit__()
+            self._connection = None
+
+
+def _random_machine(seed: int) -> Machine:
+    """Return 16 GPUs of random links: a class of machines of its own, whose tables take 24 MB."""
+    random, n = Random(seed), range(16)  # noqa: S311 - links of tests.
+    links = {pair: random.choice((0, 0, 0, 0, 1, 2)) for pair in combinations(n, 2)}
+    return Machine(
+        tuple(tuple(links.get((min(i, j), max(i, j)), 0) for j in n) for i in n),
+        tuple(tuple(Level.SYS if i != j else Level.UNKNOWN for j in n) for i in n),
+        (0,) * 16,
+    )
+
+
+def _published(machine: Machine) -> dict[str, str]:
+    pairs = [[0.0] * machine.n] * machine.n
+    return write_published(PublishedTopology(machine, (True,) * machine.n), pairs)
+
+
+def _like_ours(number: int) -> str:
+    """Return one of the many permutations of a resource name."""
+    letters = list(keys.NVIDIA_GPU)
+    Random(number).shuffle(letters)  # noqa: S311 - names of tests.
+    return "".join(letters)
 
 
 def _answer(connection: SSLSocket, request: bytes) -> int:

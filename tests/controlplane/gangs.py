@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from controlplane.api import ApiError, Object
 from controlplane.history import Gpu, gpus
 from controlplane.pods import Pods, container
-from controlplane.process import wait_until
+from controlplane.process import wait_for, wait_until
 
 from cluster import keys
 from scorer.gang.crd import gangs_of
@@ -138,20 +138,17 @@ def wait_for_phase(
         reason: A part of its reason.
         members: Its members, such as `2/4`; any when empty.
     """
-    found: list[Object] = []
 
-    def is_so() -> bool:
-        found[:] = [
+    def found() -> list[Object]:
+        return [
             one
             for one in pods.api.get(gangs_of(pods.namespace))["items"]
             if one["spec"]["gang"] == gang and one.get("status", {}).get("phase") == phase
             if reason in one["status"].get("reason", "")
             if members in {"", one["status"].get("members")}
         ]
-        return bool(found)
 
-    wait_until(is_so, f"Gang {gang} is {phase}: {reason}", _PATIENCE)
-    return found[0]
+    return wait_for(found, f"Gang {gang} is {phase}: {reason}", _PATIENCE)[0]
 
 
 def events(pods: Pods, reason: str, *, of: str = "") -> list[str]:
@@ -164,6 +161,12 @@ def events(pods: Pods, reason: str, *, of: str = "") -> list[str]:
     ]
 
 
+def wait_for_event(pods: Pods, reason: str, text: str, *, of: str = "") -> None:
+    """Wait until a message of the Events with a reason has a text; `of` as in `events`."""
+    what = f"an Event {reason} says {text}"
+    wait_until(lambda: any(text in message for message in events(pods, reason, of=of)), what)
+
+
 def is_gone(pods: Pods, path: str) -> bool:
     """Return whether no object exists at a path."""
     try:
@@ -173,13 +176,13 @@ def is_gone(pods: Pods, path: str) -> bool:
     return False
 
 
-def wait_until_planned(pods: Pods, count: int) -> None:
-    """Wait until the plan of the only gang has the uids of so many present workers."""
+def wait_until_planned(pods: Pods, count: int, *, of: str = "worker") -> None:
+    """Wait until the plan of the only gang has the uids of so many present pods of that name."""
 
     def is_planned() -> bool:
         (gang,) = pods.api.get(gangs_of(pods.namespace))["items"]
         members = {member["uid"] for member in gang["spec"].get("plan", {}).get("members", [])}
-        workers = {one["metadata"]["uid"] for name, one in pods.all().items() if "worker" in name}
+        workers = {one["metadata"]["uid"] for name, one in pods.all().items() if of in name}
         return len(workers) == count and members == workers
 
-    wait_until(is_planned, f"the plan is that of {count} present workers", _PATIENCE)
+    wait_until(is_planned, f"the plan is that of {count} present pods", _PATIENCE)

@@ -68,6 +68,13 @@ def test_workers_of_arenas_mpi_job_are_placed_as_one_gang_and_the_launcher_follo
     assert keys.ALLOCATION not in launcher()["metadata"].get("annotations", {})
     assert wait_for_phase(pods, f"mpijob-{JOB}", "Placed", members="4/4")["spec"] == gang["spec"]
 
+    # The operator scales the workers to 0 when the launcher has ended.
+    path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{JOB}-worker"
+    pods.api.patch(path, {"spec": {"replicas": 0}})
+    path = f"/apis/kubeflow.org/v1alpha1/namespaces/{namespace}/mpijobs/{JOB}"
+    pods.api.patch(path, {"status": {"launcherStatus": "Succeeded"}})
+    wait_for_phase(pods, f"mpijob-{JOB}", "Finished")
+
 
 def creator(pods):
     """Return a function that creates an object of a resource."""
@@ -114,6 +121,36 @@ def test_an_unmarked_job_of_mpi_operator_is_placed_as_a_whole_or_not_at_all(pods
     after = wait_for_phase(pods, "train", "Placed", members="4/4")
     assert len(after["spec"]["plan"]["members"]) == 4
     assert after["spec"]["plan"]["bandwidth"] == 55.2
+
+
+def test_a_launcher_that_waits_for_its_workers_gets_the_gpus_that_are_reserved_for_it(
+    pods, machines, placing
+):
+    """The gang fills the node, and another pod waits for the GPUs of the launcher."""
+    machines(1)
+    create = creator(pods)
+    body = unmarked_job("v2beta1", "train", 3, 2)
+    roles = body["spec"]["mpiReplicaSpecs"]
+    roles["Launcher"] = {**roles["Worker"], "replicas": 1}
+    body["spec"] |= {"runLauncherAsWorker": True, "launcherCreationPolicy": "WaitForWorkersReady"}
+    job = create("kubeflow.org/v2beta1", "mpijobs", body)
+    for index in range(3):
+        create("v1", "pods", worker_of(job, index))
+    wait_until_held(pods, "train-worker", 3)
+    waits = wait_for_phase(pods, "train", "Assembling", "reserved for its launcher", members="3/4")
+    (kept,) = waits["status"]["reserved"]
+    pods.create({keys.GPU_WHOLE: 1}, name="waiter")
+
+    placing.process.stop()
+    placing.process.start()
+    create("batch/v1", "jobs", launcher_job_of(job))
+    launcher = wait_until_held(pods, "train-launcher", 1)
+    whole = wait_for_phase(pods, "train", "Placed", members="4/4")
+
+    assert [*launcher.values()] == [tuple((kept["node"], i) for i in kept["gpus"])]
+    assert "reserved" not in whole["status"]
+    assert len(whole["spec"]["plan"]["members"]) == 4
+    assert held(pods, "waiter") == {}
 
 
 @pytest.mark.usefixtures("placing")

@@ -1,6 +1,6 @@
 """The namespace of Linkwise deleted before its registrations and policies: pods are still created.
 
-The table of docs/operations.md, "When the webhook is unavailable", where no server comes back.
+The table of docs/operations, "When the webhook is unavailable", where no server comes back.
 """
 
 import os

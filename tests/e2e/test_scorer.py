@@ -135,11 +135,7 @@ def test_inspection_shows_the_holder_of_each_gpu_and_why_pods_wait(
         return report(running, "/v1/gangs", namespace)["waiting"]
 
     wait_until(lambda: len(held(running)) == 4, "four have theirs", 60)
-    wait_until(
-        lambda: [(one["name"], one["reason"] == "queued") for one in waiting()] == [("big", False)],
-        "one waits, with a reason",
-        60,
-    )
+    wait_until(lambda: [one["reason"][:5] for one in waiting()] == ["needs"], "one waits", 60)
 
     (waits,) = waiting()
     assert (waits["name"], waits["gang"], waits["pods"]) == ("big", True, ["bert-big"])

@@ -3,6 +3,7 @@
 import pytest
 from controlplane import soak
 from controlplane.api import refusal
+from controlplane.gangs import events, wait_for_event
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
 from controlplane.scorer import LEASE
@@ -50,12 +51,6 @@ def is_placed(pods, name):
     return keys.ALLOCATION in annotations
 
 
-def event_messages(pods, reason):
-    """Return the messages of a namespace's events of a reason."""
-    events = pods.api.get(f"/api/v1/namespaces/{pods.namespace}/events")["items"]
-    return [one["message"] for one in events if one["reason"] == reason]
-
-
 def test_a_pod_that_cannot_be_patched_deposes_no_leader_whatever_its_name(
     plane, placing, tenant, honest, machines
 ):
@@ -63,11 +58,7 @@ def test_a_pod_that_cannot_be_patched_deposes_no_leader_whatever_its_name(
     before = term(plane)
     body = a_pod("linkwise-fence-0", {keys.GPU_WHOLE: 1}, annotations=NEARLY_FULL)
     tenant.api.create(tenant.path, body)
-    too_long = "Too long: may not be more than 262144 bytes"
-    wait_until(
-        lambda: any(too_long in text for text in event_messages(tenant, "WaitingForGPUs")),
-        "an event says why it waits",
-    )
+    wait_for_event(tenant, "WaitingForGPUs", "Too long: may not be more than 262144 bytes")
 
     for i in range(3):
         honest.create({keys.GPU_WHOLE: 1}, name=f"pod-{i}")
@@ -81,7 +72,7 @@ def test_a_pod_that_cannot_be_patched_deposes_no_leader_whatever_its_name(
 def test_a_pod_that_could_not_be_patched_is_placed_once_it_can_be(placing, tenant, machines):
     machines(1)
     tenant.api.create(tenant.path, a_pod("full", {keys.GPU_WHOLE: 1}, annotations=NEARLY_FULL))
-    wait_until(lambda: bool(event_messages(tenant, "WaitingForGPUs")), "an event says why it waits")
+    wait_until(lambda: bool(events(tenant, "WaitingForGPUs")), "an event says why it waits")
 
     tenant.api.patch(f"{tenant.path}/full", {"metadata": {"annotations": {"any": None}}})
 
@@ -98,16 +89,13 @@ def test_a_gang_of_bare_pods_of_which_one_can_never_be_patched_gets_no_gpus_at_a
         annotations = NEARLY_FULL if i == 3 else {}
         body = a_pod(f"bert-{i}", {keys.GPU_WHOLE: 2}, labels=labels, annotations=annotations)
         tenant.api.create(tenant.path, body)
-    wait_until(lambda: bool(event_messages(tenant, "GangWaiting")), "an event says why it waits")
+    wait_until(lambda: bool(events(tenant, "GangWaiting")), "an event says why it waits")
 
     # It needs what the gang would have.
     honest.create({keys.GPU_WHOLE: 8}, name="pod")
     wait_until(lambda: is_placed(honest, "pod"), "another is placed")
 
-    wait_until(
-        lambda: any("pod bert-3: " in text for text in event_messages(tenant, "GangWaiting")),
-        "an event names the pod",
-    )
+    wait_for_event(tenant, "GangWaiting", "pod bert-3: ")
     assert not any(is_placed(tenant, f"bert-{i}") for i in range(4))
     assert placing.metrics["linkwise_partial_gangs"] == 0
 
@@ -124,9 +112,9 @@ def test_a_partial_gang_of_bare_pods_is_an_event_and_is_counted(placing, tenant,
     body = a_pod("bert-2", {keys.GPU_WHOLE: 2}, labels=labels, annotations=NEARLY_FULL)
     tenant.api.create(tenant.path, body)
 
-    wait_until(lambda: bool(event_messages(tenant, "GangPartial")), "an event reports it")
+    wait_until(lambda: bool(events(tenant, "GangPartial")), "an event reports it")
 
-    (message,) = event_messages(tenant, "GangPartial")
+    (message,) = events(tenant, "GangPartial")
     assert message.startswith("1 of 2 members of gang bert have their GPUs, the others do not: ")
     assert "pod bert-0 has no controller that would create it again" in message
     assert placing.metrics["linkwise_partial_gangs"] == 1

@@ -96,9 +96,10 @@ def test_unknown_value_is_denied_with_the_known_ones(given, code, key, part):
             labels(model="T4", driver="x"),
             "write a version of the list, or leave the label out for 535.161.08",
         ),
-        (labels(klass="gpus"), "write general-purpose, performance, gpu or gpu-hpn"),
+        (labels(klass="GPU"), "write gpu"),
+        (labels(klass="GPU_HPN"), "write gpu-hpn"),
+        (labels(klass="x"), "write general-purpose, performance, gpu or gpu-hpn"),
     ],
-    ids=["another case", "placeholder", "slip", "no default", "default", "class"],
 )
 def test_the_fix_names_what_was_meant(given, fix):
     [finding] = check_class(given, NewPodSpec(), NONE, SHIPPED)

@@ -24,6 +24,7 @@ def shown(registry, **values):
         "leads": lambda: True,
         "gangs": lambda: (),
         "partial": lambda: None,
+        "reserved_gpus": lambda: None,
         "unaccounted": lambda: None,
         "unplanned": lambda: None,
         "watch_ages": dict,

@@ -6,7 +6,7 @@ from waiting import until
 from cluster import keys
 from cluster.gang import GangKey
 from cluster.pod import Owner
-from scorer.gang.owners import ExpectedPods
+from scorer.gang.owners import ExpectedPods, OwnerState
 
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
 STATEFUL_SETS = "/apis/apps/v1/namespaces/team/statefulsets"
@@ -149,28 +149,54 @@ async def test_a_stateful_set_is_suspended_while_its_watch_shows_no_replicas(clu
     a_stateful_set(cluster, 0)
     async with watching(cluster) as informers:
         workloads = informers.workloads
-        workloads.set_suspended("set", suspended=False)
-        assert workloads.is_suspended("set")
+        workloads.set_state("set", OwnerState.ACTIVE)
+        assert workloads.state("set") is OwnerState.SUSPENDED
 
         a_stateful_set(cluster, 2)
-        await until(lambda: not workloads.is_suspended("set"))
-        workloads.set_suspended("set", suspended=True)
-        assert not workloads.is_suspended("set")
+        await until(lambda: workloads.state("set") is OwnerState.ACTIVE)
+        workloads.set_state("set", OwnerState.SUSPENDED)
+        assert workloads.state("set") is OwnerState.ACTIVE
 
         a_stateful_set(cluster, 0)
-        await until(lambda: workloads.is_suspended("set"))
+        await until(lambda: workloads.state("set") is OwnerState.SUSPENDED)
         cluster.remove(f"{STATEFUL_SETS}/bert")
-        await until(lambda: not workloads.is_suspended("set"))
+        await until(lambda: workloads.state("set") is OwnerState.ACTIVE)
+
+
+async def test_a_stateful_set_whose_job_has_ended_has_ended_until_it_is_scaled_up(cluster):
+    a_stateful_set(cluster, 2)
+    async with watching(cluster) as informers:
+        workloads = informers.workloads
+        workloads.set_state("set", OwnerState.SUCCEEDED)
+        informers.changed.clear()
+        a_stateful_set(cluster, 0)
+        await informers.changed.wait()
+        assert workloads.state("set") is OwnerState.SUCCEEDED
+
+        a_stateful_set(cluster, 2)
+        await until(lambda: workloads.state("set") is OwnerState.ACTIVE)
+
+
+@pytest.mark.parametrize(
+    ("condition", "state"),
+    [("Complete", OwnerState.SUCCEEDED), ("Failed", OwnerState.FAILED)],
+)
+async def test_a_job_has_ended_when_its_watch_shows_it(cluster, condition, state):
+    conditions = [{"type": condition, "status": "True"}]
+    body = {"metadata": {"uid": "job"}, "spec": {}, "status": {"conditions": conditions}}
+    cluster.put(f"{JOBS}/sweep", body)
+    async with watching(cluster) as informers:
+        assert informers.workloads.state("job") is state
 
 
 async def test_an_owner_that_is_not_watched_is_suspended_as_it_was_read(cluster):
     async with watching(cluster) as informers:
         workloads = informers.workloads
-        for suspended in (True, False, True):
+        for state in (OwnerState.SUSPENDED, OwnerState.ACTIVE, OwnerState.SUSPENDED):
             informers.changed.clear()
-            workloads.set_suspended("mpijob", suspended=suspended)
-            assert workloads.is_suspended("mpijob") is suspended
+            workloads.set_state("mpijob", state)
+            assert workloads.state("mpijob") is state
             assert informers.changed.is_set()
 
         workloads.forget_owner("mpijob")
-        assert not workloads.is_suspended("mpijob")
+        assert workloads.state("mpijob") is OwnerState.ACTIVE

@@ -369,6 +369,7 @@ async def test_a_gang_with_a_member_that_is_always_refused_is_evicted_at_its_dea
 
 async def test_a_retry_under_another_plan_does_not_extend_the_deadline(cluster, clock):
     answered = asyncio.Event()
+    cluster.policy("gangs: {replacementSeconds: 0}")
     cluster.fail("PATCH", "bert-1", *[(403, "no")] * 1000)
     async with leading(cluster, clock=clock) as leader:
         cluster.gang(gpus=2)

@@ -255,7 +255,7 @@ def template(spec):
     ("text", "members"),
     [
         pytest.param(MPI_V1, 4, id="MPIJob v1 without its launcher"),
-        pytest.param(MPI_V2, 3, id="MPIJob v2beta1 whose launcher waits for its workers"),
+        pytest.param(MPI_V2, 4, id="MPIJob v2beta1 whose launcher waits for its workers"),
         pytest.param(MPI_V1ALPHA1, 2, id="MPIJob v1alpha1"),
         pytest.param(PYTORCH, 4, id="PyTorchJob"),
         pytest.param(JOB, 6, id="Job"),
@@ -275,7 +275,7 @@ def test_an_owner_declares_how_many_of_its_pods_have_gpus(text, members):
     ("text", "change", "members"),
     [
         pytest.param(
-            MPI_V2, lambda s: s["mpiReplicaSpecs"]["Worker"].pop("replicas"), 1, id="MPIJob"
+            MPI_V2, lambda s: s["mpiReplicaSpecs"]["Worker"].pop("replicas"), 2, id="MPIJob"
         ),
         pytest.param(JOB, lambda s: s.pop("parallelism"), 1, id="Job"),
         pytest.param(STATEFUL_SET, lambda s: s.pop("replicas"), 1, id="StatefulSet"),

@@ -7,8 +7,9 @@ from cluster.gang import GangKey, Link
 from cluster.record import GPUShare
 from scorer.gang.crd import GangPlan, PlannedPod, read_gang
 from scorer.gang.crd_patch import new_gang
-from scorer.gang.plan_record import placement_of, plan_of, recorded_bandwidths
-from scorer.placement.result import JobBandwidth, Placement, Plan
+from scorer.gang.plan_record import placement_of, plan_of, recorded_bandwidths, with_baselines
+from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.result import Placement, Plan
 from scorer.placement.schedule import plan
 
 
@@ -44,12 +45,8 @@ def test_read_plan_gives_each_pod_its_placement(node, member):
 
 def test_plan_states_bandwidths_in_tenths():
     placement = Placement(a_member(), "gpu-0", (GPUShare(3), GPUShare(0)))
-    written_plan = plan_of(
-        Plan((placement,), 40.04, exact=False, domain="rack=a"),
-        "p1",
-        best_possible=JobBandwidth(55.16, 1),
-        index_order=None,
-    )
+    plan = Plan((placement,), JobBandwidth(40.04, 1), exact=False, domain="rack=a")
+    written_plan = with_baselines(plan_of(plan, "p1"), JobBandwidth(55.16, 1), None)
 
     (member,) = written_plan.members
     assert (member.pod, member.node, member.gpus) == ("worker-0", "gpu-0", (0, 3))
@@ -66,10 +63,10 @@ def a_plan_on(*nodes, **given):
 
 def test_plan_over_nodes_records_what_its_bandwidths_count():
     placements = tuple(Placement(a_member(), node, (GPUShare(0), GPUShare(1))) for node in "ab")
-    plan = Plan(placements, 26.666667, nic_unknown=True)
+    plan = Plan(placements, JobBandwidth(26.666667, 2, nic_unknown=True))
     best, order = JobBandwidth(55.2, 1), JobBandwidth(40, 3, nic_unknown=True)
 
-    written_plan = plan_of(plan, "p1", best_possible=best, index_order=order)
+    written_plan = with_baselines(plan_of(plan, "p1"), best, order)
 
     assert written_plan.bandwidth_note == "nic unknown"
     assert (written_plan.best_possible_nodes, written_plan.index_order_nodes) == (1, 3)

@@ -51,7 +51,7 @@ BANDWIDTHS = {
                 a_plan("a", "b", bandwidth_note="nic unknown", index_order_nodes=2, **BANDWIDTHS),
             ),
             "GangPlaced",
-            "All 2 members of gang bert are on a, b: 55.2 GB/s inside each node; the best possible"
+            "All 2 members of gang bert are on a, b: 55.2 GB/s, NICs not counted; the best possible"
             " spans 1 node and is not comparable, 46 in index order",
             id="placed on two nodes",
         ),
@@ -89,10 +89,10 @@ BANDWIDTHS = {
             id="replacement evicted",
         ),
         pytest.param(
-            unaccounted("team/x: it has GPUs of this node"),
+            unaccounted("gpu-0"),
             "NodeUnaccounted",
             "No pod gets GPUs here until it is known which ones are in use: "
-            "team/x: it has GPUs of this node",
+            "`linkwise inspect gpu-0` states the reason",
             id="unaccounted",
         ),
         pytest.param(

@@ -350,7 +350,10 @@ async def test_a_lost_member_is_reported_with_the_gpus_of_the_others(cluster):
         await until(lambda: cluster.phase() == "Assembling")
 
     assert (status(cluster)["members"], status(cluster)["gpus"]) == ("1/2", 4)
-    assert status(cluster)["reason"] == "1 of 2 members are there"
+    assert status(cluster)["reason"] == (
+        "1 of 2 members are there; GPUs of gpu-0 are reserved for its replacements until"
+        " 2026-01-01T00:02:00Z"
+    )
     assert status(cluster)["nodes"] == "gpu-0"
 
 
@@ -378,6 +381,42 @@ async def test_a_gang_scaled_down_by_its_job_is_placed_with_fewer_members(cluste
         cluster.put(f"{OWNERS}/bert", a_job(1))
         cluster.delete("bert-1")
         await until(lambda: (cluster.phase(), status(cluster)["members"]) == ("Placed", "1/1"))
+
+
+@pytest.mark.parametrize("size", [None, 2], ids=["of-its-job", "of-its-mark"])
+@pytest.mark.usefixtures("machines")
+async def test_a_gang_scaled_down_has_the_plan_of_the_members_that_are_left(cluster, size):
+    cluster.put(f"{OWNERS}/bert", a_job(4))
+    async with leading(cluster):
+        await running(cluster, workers=4, gpus=2, size=size)
+        before = plan(cluster)
+        cluster.put(f"{OWNERS}/bert", a_job(2))
+        for name in ("bert-1", "bert-3"):
+            cluster.delete(name)
+        await until(lambda: len(plan(cluster)["members"]) == 2)
+        await until(lambda: status(cluster)["members"] == "2/2")
+
+    left = [member for member in before["members"] if member["pod"] in {"bert-0", "bert-2"}]
+    assert plan(cluster)["members"] == left
+    assert plan(cluster)["id"] == before["id"]
+    assert plan(cluster)["bandwidth"] == status(cluster)["bandwidth"] < before["bandwidth"]
+    assert not {"bestPossible", "indexOrder"} & plan(cluster).keys()
+    assert cluster.the_gang()["spec"]["size"] == 2
+
+
+async def test_the_plan_keeps_a_member_that_its_job_makes_again(cluster):
+    cluster.put(f"{OWNERS}/bert", a_job(3))
+    async with leading(cluster):
+        await running(cluster, workers=3, gpus=2, size=2)
+        cluster.delete("bert-1")
+        await until(lambda: status(cluster)["members"] == "2/2")
+        await passed(cluster)
+
+    assert len(plan(cluster)["members"]) == 3
+
+
+def plan(cluster):
+    return cluster.the_gang()["spec"]["plan"]
 
 
 @pytest.mark.parametrize(
@@ -413,6 +452,151 @@ async def test_a_stateful_set_scaled_to_zero_is_suspended(cluster):
         await until(lambda: cluster.phase() != "Placed")
         cluster.delete("bert-0")
         await until(lambda: cluster.phase() == "Suspended")
+
+
+@pytest.mark.parametrize(
+    ("ended", "reason"),
+    [
+        ({"conditions": [{"type": "Succeeded", "status": "True"}]}, None),
+        ({"conditions": [{"type": "Failed", "status": "True"}]}, "its owner has failed"),
+        ({"state": {"phase": "Completed"}}, None),
+    ],
+    ids=["succeeded", "failed", "completed"],
+)
+async def test_a_gang_whose_job_has_ended_is_finished(cluster, ended, reason):
+    cluster.put(f"{OWNERS}/bert", a_job(2))
+    async with leading(cluster):
+        await running(cluster)
+        # Operators suspend a job that has ended, too, and delete its workers.
+        cluster.put(f"{OWNERS}/bert", {**a_job(2, runPolicy={"suspend": True}), "status": ended})
+        cluster.delete("bert-0")
+        cluster.delete("bert-1")
+        await until(lambda: cluster.phase() == "Finished")
+
+    assert status(cluster).get("reason") == reason
+    assert status(cluster)["members"] == "0/2"
+
+
+@pytest.mark.parametrize(
+    ("ended", "phase"),
+    [("Succeeded", "Finished"), ("Failed", "Finished"), ("Active", "Suspended")],
+)
+async def test_a_set_that_its_mpi_job_scales_to_zero_is_finished_if_the_job_is(
+    cluster, ended, phase
+):
+    job = {"apiVersion": "kubeflow.org/v1alpha1", "kind": "MPIJob", "name": "bert", "uid": "mpi"}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "bert", "uid": "set"}
+
+    def scale(replicas):
+        template = a_job(1)["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+        spec = {"replicas": replicas, "podManagementPolicy": "Parallel", "template": template}
+        metadata = {"uid": "set", "ownerReferences": [{**job, "controller": True}]}
+        path = "/apis/apps/v1/namespaces/team/statefulsets/bert"
+        cluster.put(path, {"metadata": metadata, "spec": spec})
+
+    scale(2)
+    path = "/apis/kubeflow.org/v1alpha1/namespaces/team/mpijobs/bert"
+    async with leading(cluster):
+        await running(cluster, owner=owner)
+        cluster.put(path, {"metadata": {"uid": "mpi"}, "status": {"launcherStatus": ended}})
+        scale(0)
+        cluster.delete("bert-1")
+        cluster.delete("bert-0")
+        await until(lambda: cluster.phase() == phase)
+        await passed(cluster)
+
+    assert cluster.phase() == phase
+
+
+async def test_a_suspended_gang_is_finished_once_its_owner_says_so_later(cluster):
+    suspended = a_job(2, runPolicy={"suspend": True})
+    cluster.put(f"{OWNERS}/bert", a_job(2))
+    async with leading(cluster, owner_retry=0.05, report_interval=0.3):
+        await running(cluster)
+        status = f"{OBJECT}/status"
+        # The watch brings the write while it is still pending.
+        cluster.outcomes["PATCH", status].append("unanswered")
+        cluster.put(f"{OWNERS}/bert", suspended)
+        cluster.delete("bert-1")
+        cluster.delete("bert-0")
+        await until(
+            lambda: cluster.phase() == "Suspended" and not cluster.outcomes["PATCH", status]
+        )
+        await passed(cluster)
+
+        ended = {"status": {"conditions": [{"type": "Succeeded", "status": "True"}]}}
+        cluster.put(f"{OWNERS}/bert", {**suspended, **ended})
+
+        await until(lambda: cluster.phase() == "Finished")
+
+
+async def test_a_waiting_gang_that_is_suspended_says_so_without_the_delay_of_one_that_waits(
+    cluster,
+):
+    cluster.put(f"{OWNERS}/bert", a_job(2))
+    async with leading(cluster, report_interval=3600):
+        cluster.gang(gpus=16)
+        await until(lambda: cluster.phase() == "Waiting")
+        cluster.put(f"{OWNERS}/bert", a_job(2, runPolicy={"suspend": True}))
+        cluster.delete("bert-0")
+        cluster.delete("bert-1")
+        await until(lambda: cluster.phase() == "Suspended")
+
+
+async def test_a_gang_that_shrinks_says_so_without_the_delay_of_one_that_waits(cluster):
+    cluster.put(f"{OWNERS}/bert", a_job(2))
+    async with leading(cluster, report_interval=3600):
+        await running(cluster)
+        cluster.put(f"{OWNERS}/bert", a_job(1))
+        cluster.delete("bert-1")
+        await until(lambda: (cluster.phase(), status(cluster)["members"]) == ("Placed", "1/1"))
+
+
+def ill(cluster, *gpus):
+    """List unhealthy GPUs of the node."""
+    name = f"{keys.UNHEALTHY_NAME_PREFIX}gpu-0"
+    data = {keys.UNHEALTHY_KEY: ",".join(map(str, gpus))}
+    path = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps/{name}"
+    metadata = {"name": name, "namespace": keys.TOPOLOGY_NAMESPACE}
+    cluster.put(path, {"metadata": metadata, "data": data})
+
+
+def health(cluster):
+    """Return the condition of a gang about its GPUs; None: it has none."""
+    conditions = status(cluster)["conditions"]
+    return next((each for each in conditions if each["type"] == "GPUsHealthy"), None)
+
+
+async def test_unhealthy_gpus_of_a_member_are_a_condition_and_an_event(cluster):
+    async with leading(cluster):
+        await running(cluster, workers=2, gpus=2)
+        assert health(cluster) is None
+        ill(cluster, 7)
+        await passed(cluster)
+        assert health(cluster) is None
+
+        gpu = cluster.record("bert-1")["gpus"][0]["i"]
+        ill(cluster, 7, gpu)
+        await until(lambda: health(cluster) and cluster.events("GangGPUUnhealthy"))
+        text = f"unhealthy GPUs: {gpu} of gpu-0 (pod bert-1)"
+        assert (health(cluster)["status"], health(cluster)["reason"]) == ("False", "GPUUnhealthy")
+        assert text in health(cluster)["message"]
+        (event,) = cluster.events("GangGPUUnhealthy")
+        assert f"Gang bert has {text}" in event["message"]
+        assert (event["involvedObject"]["kind"], event["type"]) == ("PyTorchJob", "Warning")
+
+        ill(cluster)
+        await until(lambda: health(cluster)["status"] == "True")
+        assert health(cluster)["reason"] == "AllHealthy"
+    assert cluster.phase() == "Placed"
+
+
+async def test_a_failed_event_about_unhealthy_gpus_is_repeated(cluster):
+    async with leading(cluster):
+        await running(cluster)
+        cluster.outcomes["POST", EVENTS].append((503, "starting"))
+        ill(cluster, 0)
+        await until(lambda: health(cluster) and cluster.events("GangGPUUnhealthy"))
 
 
 async def test_a_gang_created_again_is_reported_again(cluster):
@@ -628,3 +812,18 @@ async def test_reports_of_many_gangs_do_not_delay_those_of_another_namespace():
         await until(lambda: cluster.phase() == "Committing")
         assert cluster.asking == 4
         cluster.go.set()
+
+
+async def test_members_that_end_slowly_leave_the_plan_when_they_are_gone(cluster):
+    cluster.put(f"{OWNERS}/bert", a_job(2))
+    async with leading(cluster):
+        await running(cluster)
+        cluster.put(f"{OWNERS}/bert", a_job(1))
+        metadata = {**cluster["bert-1"]["metadata"], "deletionTimestamp": "2026-01-01T00:01:00Z"}
+        cluster.put(
+            "/api/v1/namespaces/team/pods/bert-1", {**cluster["bert-1"], "metadata": metadata}
+        )
+        await until(lambda: (cluster.phase(), status(cluster)["members"]) == ("Placed", "1/1"))
+        await passed(cluster)
+        cluster.delete("bert-1")
+        await until(lambda: len(plan(cluster)["members"]) == 1)

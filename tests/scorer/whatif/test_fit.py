@@ -64,7 +64,8 @@ def test_gang_over_nodes_says_what_its_bandwidth_counts():
 
     (fit,) = fits(a_snapshot(a_node("gpu-0"), a_node("gpu-1"), taken=taken), gang(8))
 
-    assert (fit.bandwidth, fit.bandwidth_note, fit.bandwidth_nodes) == (47.3, "nic unknown", 2)
+    assert (fit.bandwidth, fit.bandwidth_note, fit.bandwidth_nodes) == (13.7, "nic unknown", 2)
+    assert "the slowest link is PCIe out of gpu-0, which has 4 of the job's GPUs" in fit.notes
     assert fit.best_possible_nodes == 1
 
 

@@ -1,0 +1,38 @@
+"""Find the unhealthy GPUs of pods. Pure."""
+
+from collections.abc import Callable, Iterable
+
+from cluster.node import Node
+from cluster.record import Allocation
+from scorer.gang.pod_info import PodInfo
+
+_SHOWN = 3
+
+
+def unhealthy_gpus(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) -> str:
+    """Name the unhealthy GPUs of pods, and the pods; empty where all are healthy.
+
+    Which pod has a GPU that NVIDIA's plugin chose is not known, so these are left out.
+
+    Args:
+        pods: The pods; those without GPUs are ignored.
+        node: Returns a node by its name.
+    """
+    found = [
+        text
+        for pod in sorted(pods, key=lambda pod: pod.name)
+        if pod.usage and isinstance(pod.usage.record, Allocation)
+        if (text := _of_pod(pod.name, pod.usage.record, node(pod.usage.target)))
+    ]
+    if not found:
+        return ""
+    more = f" and those of {len(found) - _SHOWN} more pods" if len(found) > _SHOWN else ""
+    shown = ", ".join(found[:_SHOWN])
+    return f"unhealthy GPUs: {shown}{more}; a pod that is created again gets healthy ones"
+
+
+def _of_pod(name: str, record: Allocation, node: Node | None) -> str:
+    cards = dict(enumerate(node.cards)) if node else {}
+    gpus = sorted({share.i for share in record.gpus if share.i in cards})
+    ill = " ".join(str(i) for i in gpus if not cards[i].healthy)
+    return f"{ill} of {node.name} (pod {name})" if node and ill else ""
