@@ -21,7 +21,7 @@ from certs.reporter import Reporter
 from certs.settings import WEBHOOK_CONFIGURATIONS, Mode, Settings, read_settings
 from certs.store import CA_SECRET, Store
 from cluster.keys import CERTS
-from runtime.http.probes import probe_routes
+from runtime.http.probes import PROBE_LIMITS, probe_routes
 from runtime.http.server import serve
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
@@ -52,7 +52,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
         reconciler = Reconciler(kube, work, store.collection, secrets, TARGETS)
         register_metrics(registry, reconciler)
         routes = probe_routes(registry, {"certificates": reconciler.not_ready_reason})
-        async with serve(routes, host=settings.host, port=settings.probe_port):
+        async with serve(routes, host=settings.host, port=settings.probe_port, limits=PROBE_LIMITS):
             tune_gc()
             await run_until(stop, reconciler.run())
 

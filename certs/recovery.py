@@ -1,16 +1,14 @@
 """Replace CAs that are missing or cannot be read, so that present leaves stay trusted."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from cryptography import x509
 
 from certs.authorities import Authorities
-from certs.authority import KeyPair, expiry, is_valid
+from certs.authority import KeyPair, expiry
 from certs.leaf import unusable_reason
 from certs.pem import ContentError, read_certificates
 from certs.snapshot import Snapshot
-from certs.takeover import adopt
 from certs.transition import Action, Transition
 
 _MAX_RECOVERED = 8
@@ -27,14 +25,6 @@ def recover(snapshot: Snapshot, now: float, new: Callable[[], KeyPair]) -> Trans
     """
     error = snapshot.authorities.error
     known = _known_authorities(snapshot, now)
-    # Later, the Secret of version 0.1 may still exist, and its CA may no longer be trusted.
-    is_upgrade = all(stored.version is None for stored in snapshot.leaves.values())
-    adopted = adopt(snapshot.legacy) if is_upgrade else None
-    if adopted and adopted.current and is_valid(adopted.current.certificate, now):
-        current = adopted.current.certificate
-        trusted = dict.fromkeys((*not_expired(adopted.previous, now), *known))
-        previous = tuple(each for each in trusted if each != current)
-        return Transition(Action.ADOPT, replace(adopted, previous=previous), error)
     if known and not unusable_leaf(snapshot, known, now):
         announced = Authorities(None, new(), known)
         return Transition(Action.ANNOUNCE, announced, f"{error}: present certificates stay valid")

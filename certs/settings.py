@@ -64,8 +64,10 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     | `LINKWISE_EXTRA_NAMES` | none | additional names and addresses, comma-separated |
     | `LINKWISE_HOST` | all addresses | address of probes and metrics |
     | `LINKWISE_PROBE_PORT` | 8080 | port of probes and metrics |
-    | `LINKWISE_API_SERVER`, `…_TOKEN_FILE`, `…_CA_FILE` | a pod's | the API server |
-    | `LINKWISE_LOG_LEVEL` | `info` | minimum level of log messages |
+    | `LINKWISE_API_SERVER` | the pod's own | outside a cluster: its address |
+    | `LINKWISE_API_TOKEN_FILE` | none | read again for every call |
+    | `LINKWISE_API_CA_FILE` | the system's | CA of the API server's certificate |
+    | `LINKWISE_LOG_LEVEL` | `info` | `debug`, `info`, `warning`, `error` |
 
     Raises:
         SettingsError: A value cannot be used.

@@ -1,7 +1,7 @@
 """The objects that decide what happens next, as they were read from the API server."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from certs.authorities import Authorities
@@ -41,8 +41,6 @@ class Snapshot:
     """Of the Secret of the CAs."""
     is_rotation_requested: bool = False
     """Its annotation requests a rotation."""
-    legacy: Mapping[str, str] = field(default_factory=dict)
-    """Data of the Secret of version 0.1; read only while there are no CAs."""
     server_time: float | None = None
     """The API server's time; None: not known [s since 1970]."""
 

@@ -13,8 +13,6 @@ from cluster.keys import ROTATE_CA
 from runtime.kube.client import ApiError, Kube
 
 CA_SECRET = "linkwise-ca"  # noqa: S105 - its name.
-LEGACY_SECRET = "linkwise-webhook-tls"  # noqa: S105 - its name.
-"""Secret of version 0.1, with the CA and the only leaf."""
 
 T = TypeVar("T")
 
@@ -48,14 +46,12 @@ class Store:
         configurations, leaves = await self._configurations(), await self._leaves()
         secret = await self._secret(CA_SECRET)
         authorities = _stored(secret, read_authorities)
-        legacy = await self._secret(LEGACY_SECRET) if authorities.value is None else None
         return Snapshot(
             configurations,
             leaves,
             authorities,
             uid=secret.metadata.uid if secret else "",
             is_rotation_requested=secret is not None and ROTATE_CA in secret.metadata.annotations,
-            legacy=(legacy.data or {}) if legacy else {},
             server_time=self._kube.server_time,
         )
 

@@ -11,8 +11,6 @@ class Action(StrEnum):
 
     ISSUE = "CAIssued"
     """A new CA signs at once: there was no usable one."""
-    ADOPT = "CAAdopted"
-    """The CA of version 0.1 goes on signing."""
     ANNOUNCE = "CAAnnounced"
     SWITCH = "CASwitched"
     RETIRE = "CARetired"

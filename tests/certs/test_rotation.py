@@ -18,8 +18,8 @@ from msgspec import json
 
 from certs.__main__ import KEY_SOURCE
 from certs.authorities import read_authorities
-from certs.authority import is_issued_by, new_authority, new_leaf, renewal_time
-from certs.pem import certificates_pem, encode, key_pem
+from certs.authority import is_issued_by, new_authority, renewal_time
+from certs.pem import certificates_pem
 from certs.rotation import Phase
 from certs.status_document import CertificateState
 from certs.transition import Action
@@ -362,65 +362,6 @@ def test_certificates_of_strangers_in_a_bundle_are_not_trusted_while_a_ca_is_the
     world.overwrite(CONFIGURATIONS[0], b64encode(certificates_pem([stranger])).decode())
     world.settle()
     assert bundles(world) == {frozenset({authorities(world).current.certificate})}
-
-
-def legacy_secret(*cas):
-    """Return the Secret of version 0.1; the last CA has signed the leaf."""
-    leaf = new_leaf(cas[-1], ("linkwise-webhook",), NOW, 3_000, KEY_SOURCE)
-    return encode(
-        {
-            "ca.crt": certificates_pem([ca.certificate for ca in cas]),
-            "ca.key": b"".join(map(key_pem, cas)),
-            "tls.crt": certificates_pem([leaf.certificate]),
-            "tls.key": key_pem(leaf),
-        }
-    )
-
-
-LEGACY = LEAVES[0].replace("linkwise-webhook-cert", "linkwise-webhook-tls")
-
-
-@pytest.mark.parametrize("count", [1, 2], ids=["one CA", "after a renewal"])
-def test_ca_of_version_0_1_goes_on_signing(count):
-    cas = [new_authority(NOW + i, 9_000, KEY_SOURCE) for i in range(count)]
-    world = World()
-    world.put(LEGACY, {"data": legacy_secret(*cas)})
-    bundle = b64encode(certificates_pem([ca.certificate for ca in cas])).decode()
-    for path in CONFIGURATIONS:
-        world.overwrite(path, bundle)
-    before = dict(world.objects)
-
-    world.settle()
-    assert world.actions == [Action.ADOPT]
-    assert authorities(world).current.certificate == cas[-1].certificate
-    assert signers(world) == ["current", "current"]
-    # Neither API servers nor replicas of version 0.1 notice anything.
-    assert all(world.objects[path] == before[path] for path in (LEGACY, *CONFIGURATIONS))
-
-
-def test_secret_of_version_0_1_is_not_read_after_the_upgrade(world):
-    old = new_authority(NOW, 9_000, KEY_SOURCE)
-    world.put(LEGACY, {"data": legacy_secret(old)})
-    del world.objects[CA]
-    world.settle()
-    assert old.certificate not in authorities(world).certificates
-    assert world.actions == [Action.ANNOUNCE]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param({"ca.key": ""}, id="no key"),
-        pytest.param({"ca.crt": "%"}, id="unreadable"),
-        pytest.param({"tls.crt": None}, id="no leaf"),
-    ],
-)
-def test_unusable_secret_of_version_0_1_is_ignored(change):
-    data = {**legacy_secret(new_authority(NOW, 9_000, KEY_SOURCE)), **change}
-    world = World()
-    world.put(LEGACY, {"data": {key: text for key, text in data.items() if text is not None}})
-    world.settle()
-    assert world.actions == [Action.ISSUE]
 
 
 def test_published_state_has_the_chain_and_what_happens_next(world):

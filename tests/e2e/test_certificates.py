@@ -1,16 +1,13 @@
 """A serving certificate that is renewed while pods are created."""
 
-import base64
 import socket
-import ssl
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from controlplane.installation import run_installation
 from controlplane.load import Load
-from controlplane.manifests import MUTATING
 from controlplane.process import wait_until
-from controlplane.webhook import PATIENT
+from controlplane.webhook import PATIENT, trusting
 from cryptography import x509
 
 from cluster import keys
@@ -44,9 +41,7 @@ def shown(linkwise):
 
     A server with another certificate fails here as it does at the API server.
     """
-    hook = linkwise.plane.api.get(MUTATING)["webhooks"][0]
-    trusted = base64.b64decode(hook["clientConfig"]["caBundle"]).decode()
-    context = ssl.create_default_context(cadata=trusted)
+    context = trusting(linkwise.plane)
     address = ("127.0.0.1", linkwise.replicas[0].ports[0])
     with (
         socket.create_connection(address, timeout=10) as plain,

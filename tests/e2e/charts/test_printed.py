@@ -14,7 +14,7 @@ from printed import commands
 
 from cluster import keys
 
-OPERATIONS = "docs/operations.md"
+OPERATIONS = "docs/operations/install.md"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 VALUES = {"image": {"repository": "registry.example/linkwise"}, "webhook": {"replicas": 3}}
 

@@ -1,27 +1,19 @@
-"""The chart on a real API server: installed, upgraded from the previous version, rolled back."""
+"""The chart on a real API server: installed, upgraded to other values, rolled back."""
 
 import base64
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
 from controlplane.chart import CHART, RELEASE, rendered
-from controlplane.installation import SECRET_PATH, SECRETS, certs_process
+from controlplane.installation import SECRET_PATH, certs_process
 from controlplane.manifests import BASE, MUTATING, NAMESPACE, VALIDATING
 from controlplane.process import answers, wait_until
 
-from certs.__main__ import KEY_SOURCE
-from certs.authority import new_authority, new_leaf
 from certs.leaf import read_leaf
-from certs.pem import certificates_pem, encode, key_pem
-from certs.store import LEGACY_SECRET
 from cluster import keys
-from runtime.process.clock import wall
 
-PREVIOUS = Path(__file__).parent / "linkwise-0.1.0.tgz"
-"""The chart's previous version: `helm package` of the commit that added it."""
 VALUES = "--set=policy.gangs.ageingMinutes=5,webhook.replicas=3"
 SCHEDULER = (
     "--set=scheduler.enabled=true,scheduler.image.repository=registry.example/kube-scheduler"
@@ -50,27 +42,6 @@ def certs(plane, tmp_path):
     yield start
     for process in started:
         plane.processes.stop(process)
-
-
-def certs_of_the_previous_version(plane):
-    """Write what certs of version 0.1 wrote, and return the CA that is then trusted."""
-    authority = new_authority(wall(), 365 * 86_400, KEY_SOURCE)
-    leaf = new_leaf(authority, ("linkwise-webhook",), wall(), 30 * 86_400, KEY_SOURCE)
-    contents = {
-        "ca.crt": certificates_pem([authority.certificate]),
-        "ca.key": key_pem(authority),
-        "tls.crt": certificates_pem([leaf.certificate]),
-        "tls.key": key_pem(leaf),
-    }
-    data = encode(contents)
-    secret = {"metadata": {"name": LEGACY_SECRET}, "type": "kubernetes.io/tls", "data": data}
-    plane.api.create(SECRETS, secret)
-    for path in (MUTATING, VALIDATING):
-        count = len(plane.api.get(path)["webhooks"])
-        added = {"op": "add", "value": data["ca.crt"]}
-        paths = (f"/webhooks/{number}/clientConfig/caBundle" for number in range(count))
-        plane.api.patch(path, [{**added, "path": each} for each in paths], "json")
-    return contents["ca.crt"]
 
 
 def bundles(plane):
@@ -112,32 +83,25 @@ def succeed(ran):
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
-def test_upgrade_from_the_previous_version_and_rollback_keep_trust_and_policy(
-    plane, helm, certs, programs
-):
-    succeed(helm("install", RELEASE, str(PREVIOUS), "--create-namespace", VALUES))
-    trusted = certs_of_the_previous_version(plane)
-    assert shipped(plane) == objects(programs, PREVIOUS).keys()
+def test_upgrade_to_other_values_and_rollback_keep_trust_and_policy(plane, helm, certs, programs):
+    succeed(helm("install", RELEASE, str(CHART), "--create-namespace", VALUES))
+    certs()
+    trusted = bundles(plane)
+    assert shipped(plane) == objects(programs, CHART, VALUES).keys()
 
     succeed(helm("upgrade", RELEASE, str(CHART), "--reset-then-reuse-values", SCHEDULER))
 
     new = objects(programs, CHART, VALUES, SCHEDULER)
     assert shipped(plane) == new.keys()
-    certs()
-    assert bundles(plane) == {trusted}
+    assert bundles(plane) == trusted
     assert policy(plane)["gangs"] == {"ageingMinutes": 5}
     assert policy(plane)["placement"] == {"mode": "scheduler"}
     assert scorer_containers(plane) == ["scorer", "scheduler"]
-    # Helm would not upgrade a definition in the folder crds.
-    definition = "CustomResourceDefinition", None, "gangs.linkwise.dev"
-    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gangs.linkwise.dev"
-    stored = plane.api.get(path)["spec"]["versions"]
-    assert stored == new[definition]["spec"]["versions"]
 
     succeed(helm("rollback", RELEASE, "1"))
 
-    assert shipped(plane) == objects(programs, PREVIOUS).keys()
-    assert bundles(plane) == {trusted}
+    assert shipped(plane) == objects(programs, CHART, VALUES).keys()
+    assert bundles(plane) == trusted
     assert policy(plane)["gangs"] == {"ageingMinutes": 5}
     assert "placement" not in policy(plane)
     assert scorer_containers(plane) == ["scorer"]
