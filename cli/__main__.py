@@ -1,23 +1,30 @@
-"""The process of the `linkwise` command: each failure is one line and an exit code."""
+"""The process of the `linkwise` command: each failure is one line and an exit code.
+
+The command is imported when it runs, after `main` has switched garbage collection off.
+"""
 
 import gc
+import io
 import os
+import shlex
 import signal
 import sys
+from contextlib import redirect_stdout, suppress
+from typing import TYPE_CHECKING
 
-import typer
-
-from cli.commands.output_options import split_short_options
-from cli.commands.root import app
-from cli.output.printer import complain, sentence
-from manifest.value import InputError
-
-EXIT_UNREADABLE = 2
-"""Usage, or input that cannot be read."""
+if TYPE_CHECKING:
+    import typer
 
 
 def run(arguments: list[str], name: str = "linkwise") -> int:
     """Run a command line; return its exit code. A failure is one line on standard error."""
+    import typer
+
+    from cli.commands.output_options import split_short_options
+    from cli.commands.root import app
+    from cli.output.printer import EXIT_UNREADABLE, complain, sentence
+    from manifest.value import InputError
+
     try:
         words = list(split_short_options(arguments))
         code = app(words, prog_name=name, standalone_mode=False, color=_colour())
@@ -46,11 +53,15 @@ def run(arguments: list[str], name: str = "linkwise") -> int:
 
 
 def _colour() -> bool | None:
-    """Return False where colour is switched off; None: only a terminal gets colour."""
-    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
+    """Return whether output has colour; None: only on a terminal. `NO_COLOR` takes precedence."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return False if os.environ.get("TERM") == "dumb" else None
 
 
-def _problem(error: typer.TyperException) -> str:
+def _problem(error: "typer.TyperException") -> str:
     """Return the problem of a command line, without the prefix of the library's validator."""
     return " ".join(error.format_message().split()).replace("Value error, ", "")
 
@@ -60,13 +71,35 @@ def main() -> None:
     # A closed pipe, as by `head`, ends the process without a message, like other programs.
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    # A command runs for about a second; garbage collection would take a tenth of it.
+    # Plugins of pydantic, of which none is ours, are searched in all installed packages.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    # A command runs for less than a second; garbage collection would take a tenth of it.
     gc.disable()
     for stream in (sys.stdout, sys.stderr):
         if reconfigure := getattr(stream, "reconfigure", None):
             reconfigure(errors="backslashreplace")
     is_plugin = sys.argv[0].endswith("kubectl-linkwise")
     sys.exit(run(sys.argv[1:], "kubectl linkwise" if is_plugin else "linkwise"))
+
+
+def complete() -> None:
+    """Complete a word of `kubectl linkwise`, for kubectl: its last argument is the word so far.
+
+    A line for each completion, then `:4`; or `:0`, for which the shell completes file names.
+    """
+    from cli.commands.root import app
+
+    words = ["linkwise", *(sys.argv[1:] or [""])]
+    os.environ |= {
+        "_LINKWISE_COMPLETE": "complete_bash",
+        "COMP_WORDS": shlex.join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    written = io.StringIO()
+    with redirect_stdout(written), suppress(SystemExit):
+        app(prog_name="linkwise")
+    found = written.getvalue()
+    sys.stdout.write(f"{found.rstrip()}\n:4\n" if found.strip() else ":0\n")
 
 
 if __name__ == "__main__":

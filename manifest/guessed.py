@@ -47,7 +47,7 @@ def _guessed(job: Head, template: Value, parent: Value | None) -> PodTemplate:
     made = job.template(template, role, _count(parent), numbered(stem, {}))
     kind = job.owner.kind
     note = f"{kind} is not known: the pods of {template.words} are guessed by their shape"
-    return replace(made, note=note)
+    return replace(made, note=note, is_guessed=True)
 
 
 def _templates(document: Value) -> Iterator[tuple[Value, Value | None]]:

@@ -103,7 +103,8 @@ class _Tree:
 
 def repeated_key(line: int, key: str, first: int) -> SourceError:
     """Return the error for a duplicate key of a mapping."""
-    return SourceError(line, f"the key {key!r} stands already on line {first}")
+    hint = "; is the indentation lost?" if key in {"metadata", "spec"} else ""
+    return SourceError(line, f"the key {key!r} stands already on line {first}{hint}")
 
 
 def _is_deep(value: object) -> bool:

@@ -10,6 +10,12 @@ from manifest.yaml_stream import read_parts
 
 _NOTHING = "there is nothing in it. Name a file with Kubernetes objects."
 
+_INNER = {
+    "metadata": {"name", "namespace", "labels", "annotations"},
+    "spec": {"containers", "template", "replicas", "selector"},
+}
+"""Some of the fields in those of an object."""
+
 
 def values_in(text: str, name: str) -> list[Value]:
     """Return the documents of a text.
@@ -73,11 +79,22 @@ def _documents(text: str) -> list[Document]:
         return documents
 
 
+def _check_indentation(plain: dict[str, object], value: Value) -> None:
+    """Raise an error for an object whose fields stand at the left border, as after bad pasting."""
+    for key, inner in _INNER.items():
+        if key in plain and plain[key] is None and (misplaced := inner & plain.keys()):
+            raise value.at(key).error(
+                f"{key} is empty, and {min(misplaced)}, which belongs into it, stands beside it: "
+                "the indentation is lost. Paste the text again with its spaces."
+            )
+
+
 def _objects(value: Value) -> list[Value]:
     if not isinstance(value.plain, dict):
         raise value.error(
             "this is no Kubernetes object. Write apiVersion, kind, metadata and spec."
         )
+    _check_indentation(value.plain, value)
     for key in ("apiVersion", "kind"):
         if value.child(key) is None:
             raise value.error(f"no Kubernetes object: {key} is missing. Add it.")

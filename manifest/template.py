@@ -13,7 +13,7 @@ from cluster.keys import (
     STATEFULSET_POD_NAME,
 )
 from cluster.pod import Owner, Pod
-from cluster.request import read_request
+from cluster.request import Request, read_request
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
@@ -56,10 +56,13 @@ class PodTemplate:
     """Change that the controller applies to the first container."""
     note: str | None = None
     """A note to users: how these pods differ from those in a cluster."""
+    is_guessed: bool = False
+    """The kind of the workload is not known here, so its spec may not be that of a pod."""
     scheduler: str | None = None
     """The scheduler that the controller writes if the template names none."""
     is_late: bool = False
-    """The pods are made once the others are ready, so a gang does not wait for them."""
+    """The pods are made once the others are ready. They are planned with these if they ask for GPUs
+    in the same way, and for no more."""
 
     def pod(self, index: int = 0) -> dict[str, object]:
         """Return the i-th pod as its controller creates it; read-only, since it shares values.
@@ -158,9 +161,15 @@ class Head:
         return Owner(api_version=api_version, kind=kind, name=name, uid=uid, controller=True)
 
 
+def placed_request(template: PodTemplate) -> Request | None:
+    """Return the GPU request of a template's pods that Linkwise may choose; None: there is none."""
+    request, _ = read_request(template.read(template.pod()))
+    return request if request.family is not None else None
+
+
 def is_placed(template: PodTemplate) -> bool:
     """Return whether the pods of a template request GPUs that Linkwise may choose."""
-    return read_request(template.read(template.pod()))[0].family is not None
+    return placed_request(template) is not None
 
 
 def number_of(spec: Value, key: str, default: int) -> int:

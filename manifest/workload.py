@@ -9,17 +9,19 @@ from msgspec import Struct
 from cluster import keys
 from manifest import groups, kubeflow, ray, volcano
 from manifest.guessed import TEMPLATES_MAX, guessed_templates
+from manifest.misplaced import misplaced
 from manifest.template import (
     Head,
     Marks,
     PodTemplate,
     batch_labels,
-    is_placed,
     number_of,
     numbered,
     ordinal,
+    placed_request,
 )
-from manifest.value import Value
+from manifest.unknown_fields import unknown_fields
+from manifest.value import InputError, Value
 
 NO_PODS = "no pods are described in these files; name Pods or workloads."
 """The warning if no object has a pod template."""
@@ -50,36 +52,56 @@ class Expansion(NamedTuple):
     """Objects of unknown kinds that may create pods."""
     warnings: tuple[str, ...]
     """Assumptions about the other objects."""
+    invalid: tuple[str, ...]
+    """Why the API of Kubernetes would reject the rest: a line for each object."""
 
 
 def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
-    """Return the pod templates of objects, and the objects of unknown kinds.
+    """Return the pod templates of objects, the objects of unknown kinds, and invalid objects.
 
     Args:
         objects: Kubernetes objects.
         namespace: The namespace of objects that name none.
-
-    Raises:
-        InputError: As `templates_of`.
     """
     templates: list[PodTemplate] = []
     unjudged: list[Unjudged] = []
+    invalid: list[str] = []
+    without_effect: list[str] = []
     for value in objects:
-        made = templates_of(value, namespace)
-        if made is not None:
+        try:
+            made, left_out = _templates_or_guesses(value, namespace)
+            for template in made:
+                template.read(template.pod())
+        except InputError as error:
+            invalid.append(str(error))
+        else:
             templates += made
-        elif may_make_pods(value):
-            guessed = guessed_templates(value, namespace)
-            templates += guessed[:TEMPLATES_MAX]
-            if not guessed:
-                unjudged.append(_unjudged(value, "was not looked at"))
-            elif len(guessed) > TEMPLATES_MAX:
-                reason = f"was looked at in part: it has more than {TEMPLATES_MAX} pod templates"
-                unjudged.append(_unjudged(value, reason))
+            unjudged += left_out
+            for one in made:
+                without_effect += misplaced(value, one)
+                if not one.is_guessed:
+                    without_effect += unknown_fields(one.value.need("spec"))
     warnings = [f"{one.value.source}: {one.note}." for one in templates if one.note]
-    if not templates:
-        warnings.append(NO_PODS)
-    return Expansion(tuple(templates), tuple(unjudged), tuple(warnings))
+    warnings += dict.fromkeys(without_effect)
+    return Expansion(tuple(templates), tuple(unjudged), tuple(warnings), tuple(invalid))
+
+
+def _templates_or_guesses(
+    value: Value, namespace: str
+) -> tuple[tuple[PodTemplate, ...], tuple[Unjudged, ...]]:
+    """Return the pod templates of one object; and itself, as far as it is not judged."""
+    made = templates_of(value, namespace)
+    if made is not None:
+        return made, ()
+    if not may_make_pods(value):
+        return (), ()
+    guessed = guessed_templates(value, namespace)
+    if not guessed:
+        return (), (_unjudged(value, "was not looked at"),)
+    if len(guessed) <= TEMPLATES_MAX:
+        return guessed, ()
+    reason = f"was looked at in part: it has more than {TEMPLATES_MAX} pod templates"
+    return guessed[:TEMPLATES_MAX], (_unjudged(value, reason),)
 
 
 def _unjudged(value: Value, reason: str) -> Unjudged:
@@ -122,8 +144,12 @@ def _with_members(templates: tuple[PodTemplate, ...]) -> tuple[PodTemplate, ...]
     """Return templates with the number of GPU pods that their workload declares."""
     if any(template.workload.members is not None for template in templates):
         return templates
+    placed = [(each, request) for each in templates if (request := placed_request(each))]
+    asked = [request for template, request in placed if not template.is_late]
     members = sum(
-        template.replicas for template in templates if not template.is_late and is_placed(template)
+        template.replicas
+        for template, request in placed
+        if not template.is_late or any(map(request.is_part_of, asked))
     )
     return tuple(
         replace(template, workload=replace(template.workload, members=members))

@@ -43,6 +43,13 @@ def main() -> int:
 def read_settings(environment: Mapping[str, str]) -> Settings:
     """Return the settings; an unset or empty variable has its default.
 
+    | variable | default | meaning |
+    |---|---|---|
+    | `LINKWISE_API_SERVER` | the pod's own | outside a cluster: its address |
+    | `LINKWISE_API_TOKEN_FILE` | none | read again for every call |
+    | `LINKWISE_API_CA_FILE` | the system's | CA of the API server's certificate |
+    | `LINKWISE_LOG_LEVEL` | `info` | `debug`, `info`, `warning`, `error` |
+
     Raises:
         SettingsError: A value cannot be used.
     """

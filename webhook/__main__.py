@@ -17,7 +17,7 @@ from cluster.keys import SCORER_SERVER_NAME
 from runtime.http.connection_limiter import REASONS
 from runtime.http.limits import Limits
 from runtime.http.observers import RequestMetrics, log_requests
-from runtime.http.probes import Condition, probe_routes
+from runtime.http.probes import PROBE_LIMITS, Condition, probe_routes
 from runtime.http.server import Server, serve
 from runtime.http.tls import ServingCertificate
 from runtime.http.types import Observers
@@ -106,6 +106,7 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
                 probe_routes(registry, _conditions(settings, certificate, informers, server)),
                 host=settings.host,
                 port=settings.probe_port,
+                limits=PROBE_LIMITS,
             ),
         ):
             _register_limits(registry, child, (server, dry_run_server))

@@ -11,7 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cluster.affinity import Affinity, NodeSelectorTerm
+from cluster.affinity import NewAffinity, NodeSelectorTerm
 from cluster.pod import NewPodSpec
 from webhook.patch import Operation, add, extend, join_rules, pre_encoded
 
@@ -57,7 +57,7 @@ def add_requirements(spec: NewPodSpec, requirements: Sequence[NodeRequirement]) 
     return operations
 
 
-def _terms(affinity: Affinity | None) -> tuple[list[NodeSelectorTerm] | None, str]:
+def _terms(affinity: NewAffinity | None) -> tuple[list[NodeSelectorTerm] | None, str]:
     """Return the terms and their path; without terms, the path of the first absent parent."""
     if affinity is None:
         return None, _AFFINITY

@@ -17,7 +17,7 @@ from cluster.whatif_api import FitRequest, FitResult, FitTemplate
 from manifest.objects import objects_in
 from manifest.template import PodTemplate
 from manifest.value import InputError
-from manifest.workload import Unjudged, expanded
+from manifest.workload import NO_PODS, Unjudged, expanded
 from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
 from webhook.fit_template import fit_template
@@ -168,9 +168,13 @@ def read_manifest(body: bytes, namespace: str) -> Manifest:
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
         raise InputError(f"{BODY_NAME}:{line}: this is no UTF-8 text.") from None
-    templates, unjudged, warnings = expanded(objects_in(text, BODY_NAME), namespace)
+    expansion = expanded(objects_in(text, BODY_NAME), namespace)
+    if expansion.invalid:
+        raise InputError(expansion.invalid[0])
+    templates, unjudged = expansion.templates, expansion.unjudged
     skipped = (each.sentence for each in unjudged)
-    manifest = Manifest(templates, (*skipped, *warnings), unjudged)
+    warnings = (*skipped, *expansion.warnings, *(() if templates else (NO_PODS,)))
+    manifest = Manifest(templates, warnings, unjudged)
     for count, maximum, what in (
         (len(templates), MAX_TEMPLATES, "pod templates"),
         (len(manifest.namespaces), MAX_NAMESPACES, "namespaces"),

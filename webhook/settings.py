@@ -43,7 +43,24 @@ class Settings:
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Return the settings of an environment.
+    """Return the settings; an unset or empty variable has its default.
+
+    | variable | default | meaning |
+    |---|---|---|
+    | `LINKWISE_HOST` | all addresses | address to listen on |
+    | `LINKWISE_PROBE_PORT` | 8080 | probes and metrics, without TLS |
+    | `LINKWISE_CERTIFICATE` | `/etc/linkwise/tls/tls.crt` | certificate and chain |
+    | `LINKWISE_KEY` | `/etc/linkwise/tls/tls.key` | its key |
+    | `LINKWISE_PORT` | 8443 | admission |
+    | `LINKWISE_DRY_RUN_PORT` | 8444 | dry runs |
+    | `LINKWISE_CLIENT_CA` | none | file of the CAs of clients of admission |
+    | `LINKWISE_DRAIN_SECONDS` | 15 | after SIGTERM it ends after this time without a request |
+    | `LINKWISE_SCORER_TOKEN_FILE` | `/etc/linkwise/scorer/token` | token for the scorer |
+    | `LINKWISE_SCORER_CA_FILE` | `/etc/linkwise/scorer/ca.crt` | CA of the scorer's certificate |
+    | `LINKWISE_API_SERVER` | the pod's own | outside a cluster: its address |
+    | `LINKWISE_API_TOKEN_FILE` | none | read again for every call |
+    | `LINKWISE_API_CA_FILE` | the system's | CA of the API server's certificate |
+    | `LINKWISE_LOG_LEVEL` | `info` | `debug`, `info`, `warning`, `error` |
 
     Raises:
         SettingsError: A value is invalid.

@@ -1,5 +1,8 @@
 """Judges pod templates from files: their admission, and with a cluster their placement. Pure."""
 
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
 import msgspec
 
 from cli.analysis.check_report import CheckReport, TemplateReport
@@ -10,11 +13,18 @@ from manifest.template import PodTemplate
 from webhook.fit_template import fit_template
 from webhook.pod_report import pod_report
 
+Progress: TypeAlias = Callable[[Sequence[PodTemplate]], Iterable[PodTemplate]]
 
-def judge(inputs: Inputs) -> CheckReport:
-    """Judge each pod template; with a cluster, find a place for its pods."""
+
+def judge(inputs: Inputs, progress: Progress) -> CheckReport:
+    """Judge each pod template; with a cluster, find a place for its pods.
+
+    Args:
+        inputs: Manifests, policy and cluster.
+        progress: Yields the templates, and shows how many are judged.
+    """
     reports, templates = [], []
-    for template in inputs.templates:
+    for template in progress(inputs.templates):
         report, to_place = _judge_template(inputs, template)
         reports.append(report)
         templates.append(to_place)

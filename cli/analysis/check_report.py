@@ -76,6 +76,8 @@ class TemplateReport(Struct, frozen=True, kw_only=True):
     """Null where it is not known, or the pod needs no placement."""
     others: str | None = None
     """The resources of other systems that give out GPUs; null: it asks for none."""
+    reason: str | None = None
+    """Why it is skipped; null: it is not."""
     diff: str | UnsetType = UNSET
     """The changes of admission in the format of `diff -u`; only from a server."""
 

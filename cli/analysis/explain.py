@@ -19,14 +19,19 @@ from cluster.gang_kind import OWNER_KINDS
 from cluster.keys import ALLOCATION, GANG, GANG_KIND
 from cluster.other_systems import gpus_of_others
 from cluster.request import Family
-from scorer.gang.crd import Gang, Phase, name_of
+from scorer.gang.crd import Gang, GangStatus, Phase, name_of
+from scorer.gang.health import unhealthy_gpus
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.placement.baselines import best_possible, index_order, never_fits
 from scorer.placement.member import new_member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 
-_WITHOUT_PODS = frozenset({Phase.SUSPENDED, Phase.GONE})
+_STATES_WITHOUT_PODS = {
+    Phase.SUSPENDED: UnitState.SUSPENDED,
+    Phase.FINISHED: UnitState.ENDED,
+    Phase.GONE: UnitState.GONE,
+}
 _ENDED = "it is finished and holds no GPUs"
 
 
@@ -61,7 +66,7 @@ def explain_pod(view: PlannerView, namespace: str, name: str) -> UnitExplanation
     info = pod_info(pod)
     if info.gang is not None:
         return _explain_gang(view, view.owners.key(info))
-    return _explain_single(view, info)
+    return replace(_explain_single(view, info), unhealthy=_unhealthy(view, [info]))
 
 
 def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
@@ -70,9 +75,21 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
     ]
     kinds = (view.pods[pod.key].annotations.get(GANG_KIND) for pod in members)
     kind = next((kind for kind in kinds if kind in OWNER_KINDS), None)
+    explanation, gang = _explain_members(view, key, members), view.gang_object(key)
+    status = gang.status if gang else GangStatus()
     return replace(
-        _explain_members(view, key, members), membership=_membership(kind, key) if kind else None
+        explanation,
+        # Only the leader knows until when.
+        reason=explanation.reason or (status.reason if status.reserved else None),
+        reserved=status.reserved,
+        membership=_membership(kind, key) if kind else None,
+        unhealthy=_unhealthy(view, members),
     )
+
+
+def _unhealthy(view: PlannerView, pods: list[PodInfo]) -> str:
+    nodes = view.snapshot.ledger.nodes
+    return unhealthy_gpus(pods, lambda name: nodes[name].node if name in nodes else None)
 
 
 def _membership(kind: str, key: GangKey) -> str:
@@ -98,12 +115,12 @@ def _explain_members(view: PlannerView, key: GangKey, members: list[PodInfo]) ->
 
 def _explain_empty_gang(gang: Gang) -> UnitExplanation:
     """Explain a gang that has a Gang object but no pods."""
-    is_suspended = gang.status.phase is Phase.SUSPENDED
-    state = UnitState.SUSPENDED if is_suspended else UnitState.GONE
-    reason = gang.status.reason if gang.status.phase in _WITHOUT_PODS else ""
+    state = _STATES_WITHOUT_PODS.get(gang.status.phase or Phase.GONE)
+    # A status of another phase was written before the pods were deleted.
+    reason = gang.status.reason if state else ""
+    reason = reason or (_ENDED if state is UnitState.ENDED else "none of its pods is there")
     namespace, name = gang.metadata.namespace, gang.spec.gang
-    reason = reason or "none of its pods is there"
-    return UnitExplanation("gang", namespace, name, state, (), reason)
+    return UnitExplanation("gang", namespace, name, state or UnitState.GONE, (), reason)
 
 
 def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
@@ -144,11 +161,14 @@ def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
     """Explain a unit that waits by the planner's decision for it."""
     unit, outcome, before = decision
     planned = outcome if isinstance(outcome, Plan) else None
+    bandwidth = planned.job_bandwidth if planned else None
+    order = index_order(before, unit.members)
     placements = {each.member.name: each for each in planned.placements} if planned else {}
     gang = view.gang_object(unit.key)
     refusal = None if isinstance(outcome, Plan) else outcome.reason
     never = refusal and not unit.blocked and never_fits(before, unit.members, unit.link)
     unplaced = UnitState.NEVER if never else UnitState.WAITS
+    best = None if unit.blocked else best_possible(before, unit.members, bandwidth, order)
     return UnitExplanation(
         kind="gang" if unit.is_gang else "pod",
         namespace=unit.key.namespace,
@@ -161,9 +181,9 @@ def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
         reason=refusal or (gang.status.reason if gang else None) or None,
         plan=planned,
         snapshot=before,
-        bandwidth=planned.job_bandwidth if planned else None,
-        best_possible=None if unit.blocked else best_possible(before, unit.members),
-        index_order=index_order(before, unit.members),
+        bandwidth=bandwidth,
+        best_possible=best,
+        index_order=order,
         suggestions=() if planned else tuple(suggestions(before, unit)),
     )
 

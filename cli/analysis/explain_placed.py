@@ -59,7 +59,7 @@ def explain_placed(
     )
     if not all(placement.node in view.snapshot.ledger.nodes for placement in placements):
         return replace(explanation, changed="a node of it is gone")
-    without = _without(view.snapshot, placements)
+    without = _without(view.snapshot.without_holdings(view.reserved.of(key)), placements)
     return _compared(explanation, without, placements, recorded)
 
 
@@ -99,7 +99,11 @@ def _compared(
     order = index_order(before, members)
     if recorded and recorded.index_order is not None:
         order = IndexOrder(order.gpus if order else {}, recorded.index_order)
-    best = recorded.best_possible if recorded else best_possible(before, members)
+    best = (
+        recorded.best_possible
+        if recorded
+        else best_possible(before, members, shown.job_bandwidth, order)
+    )
     return replace(
         explanation,
         plan=shown,
@@ -124,9 +128,9 @@ def _change_text(current: Plan | Refusal) -> str:
         f"{node}: {' '.join(map(str, taken)) or f'{current.counts.get(node)} by count'}"
         for node, taken in current.gpus.items()
     )
-    speed = f" at {current.bandwidth:.1f} GB/s" if current.bandwidth is not None else ""
-    inside = " inside each node" if speed and current.nic_unknown else ""
-    return f"decided now, it would be {gpus}{speed}{inside}"
+    bandwidth = current.job_bandwidth
+    speed = f" at {bandwidth.value:.1f} GB/s{bandwidth.uncounted}" if bandwidth else ""
+    return f"decided now, it would be {gpus}{speed}"
 
 
 def _without(snapshot: Snapshot, placements: Iterable[Placement]) -> Snapshot:

@@ -56,8 +56,9 @@ class FleetNode:
     """Bandwidth of its free GPUs, and of as many GPUs of an empty machine at best [GB/s]."""
     pods: tuple[FleetPod, ...]
     problems: tuple[str, ...]
-    counted: tuple[str, ...]
-    """A sentence about the bandwidth of each pod or gang whose GPUs NVIDIA's plugin chooses."""
+    notes: tuple[str, ...]
+    """The bandwidth of each pod or gang whose GPUs NVIDIA's plugin chooses, and what the
+    policies of the kubelet mean."""
 
     @property
     def stranded(self) -> int:
@@ -124,7 +125,7 @@ def _node(ledger: NodeLedger, new: frozenset[str], best: _BestBandwidth) -> Flee
         links=_links(ledger, best),
         pods=tuple(_pods(ledger, new)),
         problems=tuple(_problems(ledger)),
-        counted=tuple(_counted_bandwidths(ledger)),
+        notes=tuple(_notes(ledger)),
     )
 
 
@@ -190,6 +191,12 @@ def _amount(holding: Holding, node: Node) -> str:
         number = len(holding.shares)
         return f"{number} {plural('replica', number)}"
     return amount_text(holding.shares)
+
+
+def _notes(ledger: NodeLedger) -> Iterator[str]:
+    yield from _counted_bandwidths(ledger)
+    if note := ledger.node.kubelet.numa_note:
+        yield note
 
 
 def _counted_bandwidths(ledger: NodeLedger) -> Iterator[str]:

@@ -3,7 +3,7 @@
 The decisions are made by the scorer's own scheduling cycle. Pure.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -18,9 +18,11 @@ from cluster.pod import Owner, Pod
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
+from scorer.cache.reserved_gpus import Place, ReservedGPUs
 from scorer.cache.workloads import above_set
 from scorer.gang.crd import Gang, object_key
 from scorer.gang.declaration import Declaration
+from scorer.gang.lost_members import lost_members, reserved_holding, running_member
 from scorer.gang.owners import (
     ExpectedPods,
     PodGroup,
@@ -59,6 +61,9 @@ class PlannerView:
     """Gang objects, by namespace and name."""
     is_starving: Callable[[Unit], bool]
     """Return whether nodes are reserved for a unit because it has waited so long."""
+    reserved: ReservedGPUs
+    """GPUs that are reserved for members that running gangs lack; the snapshot counts them as
+    taken."""
 
     @cached_property
     def pod_infos(self) -> tuple[PodInfo, ...]:
@@ -71,10 +76,11 @@ class PlannerView:
         cycle = SchedulingCycle(is_starving=self.is_starving, excluded_nodes={})
         decisions, snapshot = {}, self.snapshot
         for unit in in_order(units_of(self.pod_infos, self.owners)):
-            decision = Decision(unit, cycle.decide(snapshot, unit), snapshot)
+            seen = snapshot.without_holdings(self.reserved.open_to(unit.key, unit.priority))
+            decision = Decision(unit, cycle.decide(seen, unit), seen)
             decisions.update({pod.key: decision for pod in (*unit.waiting, *unit.settled)})
             if isinstance(decision.outcome, Plan):
-                snapshot = decision.outcome.applied_to(snapshot)
+                snapshot = _reserving(decision.outcome.applied_to(seen), self.reserved)
         return decisions
 
     def gang_object(self, key: GangKey) -> Gang | None:
@@ -105,7 +111,37 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
     owners = _owners(current.objects, map(pod_info, pods.values()))
     groups = dict(_group_sizes(current.objects, pods.values(), owners))
     snapshot = placement_snapshot(current.cluster, current.policy)
-    return PlannerView(snapshot, pods, replace(owners, groups=groups), gangs, is_starving)
+    owners = replace(owners, groups=groups)
+    reserved = _reserved(snapshot, gangs.values(), tuple(map(pod_info, pods.values())), owners)
+    snapshot = _reserving(snapshot, reserved)
+    return PlannerView(snapshot, pods, owners, gangs, is_starving, reserved)
+
+
+def _reserved(
+    snapshot: Snapshot, gangs: Iterable[Gang], pods: Collection[PodInfo], owners: Owners
+) -> ReservedGPUs:
+    """Return the GPUs that are reserved by the plans of gangs whose status says so."""
+    reserved = ReservedGPUs(lambda _: None)
+    for gang in gangs:
+        plan, key = gang.spec.plan, gang.key
+        members = [pod for pod in pods if pod.gang == key.name and owners.key(pod) == key]
+        sibling = running_member(members)
+        if plan is None or sibling is None or not gang.status.reserved:
+            continue
+        nodes = snapshot.ledger.nodes
+        holdings = (
+            (member.node, reserved_holding(member, key, nodes[member.node].node, sibling))
+            for member in lost_members(plan, members, len(plan.members))
+            if member.node in nodes
+        )
+        places = tuple(Place(node, holding) for node, holding in holdings if holding)
+        reserved.set(key, sibling.priority, places)
+    return reserved
+
+
+def _reserving(snapshot: Snapshot, reserved: ReservedGPUs) -> Snapshot:
+    nodes = {name: reserved.held_on(node) for name, node in snapshot.ledger.nodes.items()}
+    return replace(snapshot, ledger=replace(snapshot.ledger, nodes=nodes))
 
 
 def _owners(objects: Sequence[Value], pods: Iterable[PodInfo]) -> Owners:

@@ -12,9 +12,9 @@ from cluster.other_systems import gpus_of_others
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from scorer.gang.pod_info import pod_info
+from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder, never_fits
 from scorer.placement.explain import notes_on
-from scorer.placement.result import JobBandwidth
 from scorer.placement.snapshot import Snapshot
 from scorer.whatif.fit import BY_COUNT
 from scorer.whatif.simulate import (

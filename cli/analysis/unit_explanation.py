@@ -4,9 +4,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cluster.record import Allocation
+from scorer.gang.crd import NodeGPUs
 from scorer.gang.pod_info import PodInfo
+from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder
-from scorer.placement.result import JobBandwidth, Placement, Plan
+from scorer.placement.result import Placement, Plan
 from scorer.placement.snapshot import Snapshot
 
 
@@ -55,7 +57,7 @@ class UnitExplanation:
     pods: tuple[PodPlacement, ...]
     """In rank order."""
     reason: str | None = None
-    """Why Linkwise gave it no GPUs; None where it did."""
+    """Why Linkwise gave it, or members that it lacks, no GPUs; None where it gave them."""
     plan: Plan | None = None
     """Its placement, or the one that it would get now."""
     snapshot: Snapshot | None = None
@@ -70,6 +72,10 @@ class UnitExplanation:
     """The plan that would be made now; None where it equals the one that was carried out."""
     membership: str | None = None
     """Why its pods are a gang; None where their manifest marks them."""
+    reserved: tuple[NodeGPUs, ...] = ()
+    """GPUs that are reserved for members that it lacks."""
+    unhealthy: str = ""
+    """Its unhealthy GPUs; empty where there are none."""
     suggestions: tuple[str, ...] = ()
     """Changes that would let it be placed, each a sentence."""
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.files.source import write_text
-from cli.output.printer import quietly
+from cli.output.printer import EXIT_UNREADABLE, quietly
 
 _SHORT_WITH_VALUE = re.compile(r"(-[A-Za-z])=(.*)", re.DOTALL)
 
@@ -37,7 +37,7 @@ def with_output_options(command: Callable[..., int]) -> Callable[..., int]:
         written = StringIO()
         with quietly(quiet=quiet), redirect_stdout(written) if to else nullcontext():
             code = command(**options)
-        if to:
+        if to and (code != EXIT_UNREADABLE or written.getvalue()):
             write_text(to, written.getvalue())
         return code
 

@@ -8,9 +8,12 @@ from typing import Annotated, Literal
 import typer
 
 from cli.commands.certs import certs
+from cli.commands.completion import completion
 from cli.commands.output_options import with_output_options
 from cli.commands.parameters import (
+    AuthorityFile,
     Context,
+    Exclude,
     Filenames,
     Files,
     Kubeconfig,
@@ -18,7 +21,10 @@ from cli.commands.parameters import (
     PolicyFile,
     ProfileFile,
     Recursive,
+    ServerUrl,
     Strict,
+    TlsServerName,
+    TokenFile,
 )
 from cli.commands.policy import policy
 from cli.commands.topology import topology
@@ -37,6 +43,7 @@ app = typer.Typer(
 app.add_typer(topology, name="topology")
 app.add_typer(certs, name="certs")
 app.add_typer(policy, name="policy")
+app.command(epilog="Example: source <(linkwise completion bash)")(completion)
 
 
 @app.callback()
@@ -69,6 +76,7 @@ def check(
     files: Files = None,
     filenames: Filenames = None,
     recursive: Recursive = False,
+    exclude: Exclude = None,
     policy_file: PolicyFile = None,
     profile_file: ProfileFile = None,
     cluster: Annotated[
@@ -79,34 +87,10 @@ def check(
         ),
     ] = None,
     namespace: Namespace = "default",
-    server: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            help="Query the webhook of a cluster at this address.",
-        ),
-    ] = None,
-    token_file: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Token for --server: kubectl create token NAME --audience linkwise.",
-        ),
-    ] = None,
-    authority_file: Annotated[
-        str | None,
-        typer.Option(
-            "--certificate-authority",
-            metavar="FILE",
-            help="CA of the server's certificate; default: the system's CAs.",
-        ),
-    ] = None,
-    tls_server_name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Name in the server's certificate; default: the host of the URL."
-        ),
-    ] = None,
+    server: ServerUrl = None,
+    token_file: TokenFile = None,
+    authority_file: AuthorityFile = None,
+    tls_server_name: TlsServerName = None,
     strict: Strict = False,
     output: Annotated[
         Literal["table", "json", "yaml", "junit", "sarif", "github"],
@@ -118,16 +102,23 @@ def check(
     from cli.files.inputs import InputFiles, read_inputs
     from cli.files.source import all_files
 
-    manifests = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
+    named = (*(files or ()), *(filenames or ()))
+    manifests = all_files(named, recursive=recursive, exclude=exclude or ())
     inputs = InputFiles(manifests, policy_file, profile_file, cluster, namespace)
     if server is None:
-        from cli.analysis.check import judge
+        from functools import partial
 
-        return show_report(judge(read_inputs(inputs)), View(output), strict=strict)
+        from cli.analysis.check import judge
+        from cli.output.progress import with_progress
+
+        read = read_inputs(inputs)
+        report = judge(read, partial(with_progress, title="Checking pods"))
+        return show_report(report, View(output), read.unreadable, strict=strict)
     from cli.live.dry_run_client import Server, dry_run
 
     webhook = Server(server, token_file, authority_file, tls_server_name)
-    return show_report(dry_run(webhook, inputs), View(output), strict=strict)
+    report, refused = dry_run(webhook, inputs)
+    return show_report(report, View(output), refused, strict=strict)
 
 
 @app.command(epilog="Example: linkwise snapshot --to cluster.json")
@@ -211,6 +202,7 @@ def simulate(
     files: Files = None,
     filenames: Filenames = None,
     recursive: Recursive = False,
+    exclude: Exclude = None,
     policy_file: PolicyFile = None,
     profile_file: ProfileFile = None,
     namespace: Namespace = "default",
@@ -233,7 +225,8 @@ def simulate(
     from runtime.process.clock import wall
     from topology.choice import ChoiceMode
 
-    manifests = all_files((*(files or ()), *(filenames or ())), recursive=recursive)
+    named = (*(files or ()), *(filenames or ()))
+    manifests = all_files(named, recursive=recursive, exclude=exclude or ())
     inputs = read_inputs(InputFiles(manifests, policy_file, profile_file, cluster, namespace))
     command = ("linkwise", "simulate", *manifests, "--cluster", cluster)
     caption = Caption(command, wall(), (*manifests, cluster))

@@ -14,7 +14,7 @@ from msgspec.structs import fields
 from cli.analysis.certificates import CertificateReport
 from cli.analysis.check_report import CheckReport
 from cli.commands.policy_lint import LintReport
-from cli.live.dry_run_client import DryRun
+from cli.live.dry_run_response import DryRun
 from cli.live.snapshot import Snapshot
 from cli.output.document import Document
 from cli.render.explain_json import Explanation

@@ -11,7 +11,7 @@ from typer import echo
 from cli.analysis.fit import placement_snapshot
 from cli.analysis.simulation import AdmittedPod, PodResult, SimulationStep, simulate
 from cli.files.inputs import Inputs, admit_pod
-from cli.output.printer import Format, complain, emit, warn, widely
+from cli.output.printer import EXIT_UNREADABLE, Format, complain, emit, warn, widely
 from cli.output.progress import with_progress
 from cli.render import simulate_json, simulate_text
 from cli.render.page.caption import Caption
@@ -46,8 +46,13 @@ def show_simulation(inputs: Inputs, view: View, mode: ChoiceMode, caption: Capti
         caption: The caption of a page.
 
     Raises:
-        InputError: A manifest cannot be a pod, or there are too many pods.
+        InputError: There are too many pods.
     """
+    if inputs.unreadable:
+        # Without some of the pods the others would be placed elsewhere.
+        for reason in inputs.unreadable:
+            complain(reason)
+        return EXIT_UNREADABLE
     if inputs.cluster is None:
         raise ValueError("there is no cluster among the files")
     total = _total(inputs.templates)

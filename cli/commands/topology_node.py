@@ -1,7 +1,7 @@
 """`linkwise topology show --node`: shows the machine of a node of a cluster."""
 
 from cli.files.current_cluster import CurrentCluster
-from cli.output.printer import Format, emit, say
+from cli.output.printer import Format, emit, say, sentence
 from cli.render import topology_json, topology_text
 from cluster.node import MachineSource
 from manifest.value import InputError
@@ -43,4 +43,6 @@ def show_machine_of(current: CurrentCluster, name: str, output: Format) -> int:
         say("Unhealthy:", ", ".join(f"GPU{i}" for i in unhealthy))
     if node.mismatch:
         say("Mismatch:", node.mismatch)
+    if note := node.kubelet.numa_note:
+        say("Kubelet:", sentence(note))
     return 0

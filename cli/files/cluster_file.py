@@ -1,7 +1,7 @@
 """Reads a cluster from a file: its nodes, the pods that hold GPUs, and its other objects."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 from cli.files.machine import find_machine
@@ -10,10 +10,12 @@ from cli.files.short_form import ShortNode, is_short_form, read_short_form
 from cli.files.source import shown_name
 from cluster.accounting import ledger_of
 from cluster.gpu_usage import LedgerError
+from cluster.keys import SCORER
 from cluster.ledger import Ledger
 from cluster.node import Node, NodeError, NodeObject
 from cluster.node_ledger import NodeLedger
 from cluster.pod import Pod
+from cluster.scorer_lease import ScorerLease
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import InputError, Value
@@ -72,6 +74,8 @@ class ClusterObjects:
     config_maps: dict[str, dict[str, ConfigMap]] = field(default_factory=dict)
     """ConfigMaps about a node, by the node's name and their own."""
     addresses: dict[str, str] = field(default_factory=dict)
+    refused_machines: dict[str, str] = field(default_factory=dict)
+    """By node: why the scorer does not use its machine."""
 
     def add(self, value: Value) -> None:
         """Add one object.
@@ -94,6 +98,10 @@ class ClusterObjects:
                     of_node = self.config_maps.setdefault(config_map.node, {})
                     of_node.setdefault(config_map.metadata.name, config_map)
                 self.others.append(value)
+            case "Lease":
+                lease = read_as(ScorerLease, plain, value)
+                if lease.metadata.name == SCORER:
+                    self.refused_machines.update(lease.refused_machines)
             case _:
                 self.others.append(value)
 
@@ -146,7 +154,9 @@ class ClusterObjects:
 
     def _build_node(self, value: Value, node: NodeObject, policy: PolicySnapshot) -> Node:
         try:
-            return build_node(node, self.config_maps.get(node.metadata.name, {}), policy)
+            name = node.metadata.name
+            built = build_node(node, self.config_maps.get(name, {}), policy)
+            return replace(built, machine_refused=self.refused_machines.get(name))
         except NodeError as error:
             raise value.error(f"{error}.") from None
         except TopologyError as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cli.files.objects import AnyObject
 from cli.files.policies import policy_snapshot, read_policies, stored_policies
-from cli.files.source import DEFAULT_NAMESPACE, read_objects, stream_objects
+from cli.files.source import DEFAULT_NAMESPACE, read_readable, stream_objects
 from cluster.capacity import Capacity, capacity_of
 from cluster.keys import NAMESPACE_NAME
 from cluster.pod import Pod
@@ -14,7 +14,7 @@ from manifest.lines import without_nulls
 from manifest.template import PodTemplate
 from manifest.typed import read_as
 from manifest.value import Value
-from manifest.workload import Unjudged, expanded
+from manifest.workload import NO_PODS, Unjudged, expanded
 from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
 from webhook.outcome import Outcome
@@ -50,15 +50,18 @@ class Inputs:
     capacity: Capacity
     warnings: tuple[str, ...]
     """Omissions and guesses, for people."""
+    unreadable: tuple[str, ...] = ()
+    """Why files or objects cannot be read: one line each, with the place and the fix."""
 
 
 def read_inputs(files: InputFiles) -> Inputs:
     """Read the files.
 
     Raises:
-        InputError: A file cannot be read; one line that says where, what, and what to do.
+        InputError: The policy, the profiles or the cluster cannot be read; one line that says
+            where, what, and what to do.
     """
-    objects = [value for name in files.manifests for value in read_objects(name)]
+    objects, unreadable = read_readable(files.manifests)
     cluster_objects = _collect_objects(files.cluster) if files.cluster else None
     stored = cluster_objects.others if cluster_objects else []
     own = read_policies(files.policy, files.profile)
@@ -67,6 +70,7 @@ def read_inputs(files: InputFiles) -> Inputs:
     policy = policy_snapshot([*inherited, *own])
     cluster = _build_cluster(cluster_objects, policy) if cluster_objects else None
     workloads = expanded(objects, files.namespace)
+    problems = (*unreadable, *workloads.invalid)
     return Inputs(
         templates=workloads.templates,
         unjudged=workloads.unjudged,
@@ -74,7 +78,12 @@ def read_inputs(files: InputFiles) -> Inputs:
         cluster=cluster,
         namespaces=_namespace_labels([*stored, *objects]),
         capacity=capacity_of(cluster.nodes) if cluster else Capacity(),
-        warnings=(*workloads.warnings, *(cluster.warnings if cluster else ())),
+        warnings=(
+            *workloads.warnings,
+            *(() if workloads.templates or problems else (NO_PODS,)),
+            *(cluster.warnings if cluster else ()),
+        ),
+        unreadable=problems,
     )
 
 

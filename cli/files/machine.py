@@ -49,7 +49,8 @@ def find_machine(
 def _with_model(machine: Machine, model: str | None) -> Machine:
     if model is None:
         return machine
-    constants = replace(machine.constants, nvlink=architecture(model).nvlink)
+    known = architecture(model)
+    constants = replace(machine.constants, nvlink=known.nvlink, pcie=known.pcie)
     return replace(machine, constants=constants, model=model)
 
 

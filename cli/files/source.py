@@ -1,7 +1,7 @@
 """Reads and writes the files that are named on the command line; `-` is standard input."""
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePath
 
 from typer import echo, get_binary_stream
 
@@ -27,7 +27,7 @@ def read_text(name: str) -> str:
     """
     shown = shown_name(name)
     try:
-        raw = get_binary_stream("stdin").read() if name == STDIN else _read_bytes(Path(name))
+        raw = _read_bytes(name)
     except (OSError, ValueError) as error:
         # A name with a NUL is a ValueError.
         reason = (getattr(error, "strerror", None) or str(error)).lower()
@@ -47,6 +47,8 @@ def read_text(name: str) -> str:
 def write_text(name: str | None, text: str) -> None:
     """Write a text to a file atomically, or to standard output if no file is named.
 
+    A device, a pipe and the target of a link are written in place.
+
     Raises:
         InputError: The file cannot be written.
     """
@@ -54,14 +56,25 @@ def write_text(name: str | None, text: str) -> None:
         echo(text, nl=False)
         return
     path = Path(name)
+    try:
+        # A rename would replace a device, a pipe or a link by a file.
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace_text(path, text)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"{name}: {reason}. Name a file that can be written.") from None
+
+
+def _replace_text(path: Path, text: str) -> None:
     draft = path.with_name(f".{path.name}.draft")
     try:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
-    except OSError as error:
+    except OSError:
         draft.unlink(missing_ok=True)
-        reason = (error.strerror or str(error)).lower()
-        raise InputError(f"{name}: {reason}. Name a file that can be written.") from None
+        raise
 
 
 def only_file(*names: str | None) -> str:
@@ -76,33 +89,55 @@ def only_file(*names: str | None) -> str:
     return named[0]
 
 
-def all_files(names: Iterable[str], *, recursive: bool) -> tuple[str, ...]:
+def all_files(
+    names: Iterable[str], *, recursive: bool, exclude: Iterable[str] = ()
+) -> tuple[str, ...]:
     """Return the files that a command line names, with the manifests of its folders.
 
     Args:
         names: Files, folders and `-`.
         recursive: Read folders and their subfolders; files are sorted by name.
+        exclude: Globs of files and subfolders that are left out.
 
     Raises:
-        InputError: It names no file, a folder without `recursive`, or a folder without manifests.
+        InputError: It names no file, a folder without `recursive`, or a folder without manifests;
+            or all files are excluded.
     """
-    files = [file for name in names for file in _files_of(name, recursive=recursive)]
+    files = [found for name in names for found in _files_of(name, recursive=recursive)]
     if not files:
         raise InputError(f"no file is named. {_NAME_ONE}")
-    return tuple(dict.fromkeys(files))
+    globs = tuple(exclude)
+    kept = [file for file, inner in files if not _matches(inner, globs)]
+    if not kept:
+        raise InputError(
+            f"no file is left: --exclude leaves out all {len(files)}. Name a file that no glob "
+            "matches."
+        )
+    return tuple(dict.fromkeys(kept))
 
 
-def _files_of(name: str, *, recursive: bool) -> list[str]:
+def _matches(path: PurePath, globs: tuple[str, ...]) -> bool:
+    """Return whether a glob matches the end of a path, or of one of its parents."""
+    try:
+        return any(part.match(glob) for glob in globs for part in (path, *path.parents))
+    except ValueError:
+        raise InputError("--exclude is empty. Write a glob, such as values.yaml.") from None
+
+
+def _files_of(name: str, *, recursive: bool) -> list[tuple[str, PurePath]]:
+    """Return the files of a name; each with the path that globs are compared with."""
     path = Path(name)
+    itself = [(name, PurePath("" if name == STDIN else name))]
     try:
         if name == STDIN or not path.is_dir():
-            return [name]
+            return itself
     except ValueError:
         # A name with a NUL; reading it reports that.
-        return [name]
+        return itself
     if not recursive:
         raise InputError(f"{name}: is a directory. Add -R to read the manifests in it.")
-    files = sorted(str(file) for file in path.rglob("*") if file.suffix in _MANIFESTS)
+    found = (file for file in path.rglob("*") if file.suffix in _MANIFESTS and not file.is_dir())
+    files = sorted((str(file), PurePath(file.relative_to(path))) for file in found)
     if not files:
         raise InputError(f"{name}: no manifest is in this directory. Name one with .yaml or .json.")
     return files
@@ -116,6 +151,18 @@ def shown_name(name: str) -> str:
 def beside(name: str, path: str) -> str:
     """Return a path that is relative to the folder of a file."""
     return path if name == STDIN else str(Path(name).parent / path)
+
+
+def read_readable(names: Sequence[str]) -> tuple[list[Value], list[str]]:
+    """Return the Kubernetes objects of files, and why the other files cannot be read."""
+    objects: list[Value] = []
+    unreadable: list[str] = []
+    for name in with_progress(names, "Reading files"):
+        try:
+            objects += read_objects(name)
+        except InputError as error:
+            unreadable.append(str(error))
+    return objects, unreadable
 
 
 def read_objects(name: str) -> list[Value]:
@@ -137,7 +184,15 @@ def stream_objects(name: str) -> Iterator[Value]:
     return with_progress(objects_of_large(read_text(name), shown_name(name)), f"Reading {name}")
 
 
-def _read_bytes(path: Path) -> bytes:
-    if path.stat().st_size > MAX_BYTES:
-        raise InputError(f"{path}: more than {MAX_BYTES >> 20} MiB. Name a smaller file.")
-    return path.read_bytes()
+def _read_bytes(name: str) -> bytes:
+    """Return the bytes of a file, or of standard input for `-`; also of a device without an end."""
+    if name == STDIN:
+        raw = get_binary_stream("stdin").read(MAX_BYTES + 1)
+    else:
+        with Path(name).open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise InputError(
+            f"{shown_name(name)}: more than {MAX_BYTES >> 20} MiB. Name a smaller file."
+        )
+    return raw

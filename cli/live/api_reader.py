@@ -138,7 +138,7 @@ class ApiReader:
         message = " ".join(message.split()).rstrip(".")
         match status:
             case 401:
-                self.fail("it does not know you. Log in again, as kubectl would have you do.")
+                self.fail("it rejects your credentials (status 401). Log in again as for kubectl.")
             case 403:
                 raise Forbidden(message)
             case 404:

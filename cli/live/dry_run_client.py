@@ -10,15 +10,15 @@ from typing import NoReturn
 from urllib.parse import urlencode, urlsplit
 
 import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
 
-from cli.analysis.check_report import CheckReport, TemplateReport
+from cli.analysis.check_report import CheckReport
 from cli.files.inputs import InputFiles
 from cli.files.source import read_text, shown_name
+from cli.live.dry_run_response import DryRun, placed
+from cli.output.progress import with_progress
 from cluster.keys import DRY_RUN_AUDIENCE, SERVER_NAME
 from manifest.value import InputError
-from manifest.workload import NO_PODS, Unjudged
+from manifest.workload import NO_PODS
 from webhook.dryrun import BODY_NAME, PATH
 
 TIMEOUT = 30
@@ -51,28 +51,6 @@ class Server:
     """The name in the server's certificate; None: the URL's host."""
 
 
-class PolicyVersion(Struct, frozen=True):
-    """The policy that was applied."""
-
-    generation: int
-    digest: str
-
-
-class DryRun(Struct, frozen=True):
-    """The response of the dry-run API."""
-
-    pods: tuple[TemplateReport, ...]
-    """One for each pod template."""
-    warnings: tuple[str, ...]
-    """Objects that were passed over, and guesses."""
-    policy: PolicyVersion | None = None
-    """The policy that was applied."""
-    notes: tuple[str, ...] = ()
-    """Unknown facts, although the request is correct."""
-    unjudged: tuple[Unjudged, ...] = ()
-    """Objects that may create pods and were not judged. Also among `warnings`."""
-
-
 class _Connection(HTTPSConnection):
     """A connection to an address whose certificate is for another name."""
 
@@ -91,8 +69,10 @@ class _Connection(HTTPSConnection):
             raise
 
 
-def dry_run(server: Server, files: InputFiles) -> CheckReport:
+def dry_run(server: Server, files: InputFiles) -> tuple[CheckReport, tuple[str, ...]]:
     """Return the report of a cluster's webhook for files; each file is one request.
+
+    Also return why files could not be read, here or there: a line each.
 
     Raises:
         InputError: A request fails; one line that says what to do.
@@ -100,23 +80,37 @@ def dry_run(server: Server, files: InputFiles) -> CheckReport:
     _refuse_other_files(files)
     if not _NAMESPACE.fullmatch(files.namespace):
         raise InputError(f"--namespace {files.namespace}: no namespace can have this name.")
-    texts = {name: read_text(name) for name in files.manifests}
     with closing(_DryRunClient(server)) as client:
-        reports = [
-            client.post(shown_name(name), text.encode(), files.namespace)
-            for name, text in texts.items()
-        ]
+        reports, unreadable = _post_files(client, files)
     entries = tuple(entry for report in reports for entry in report.items)
     texts_once = dict.fromkeys(text for report in reports for text in report.warnings)
     warnings = [text for text in texts_once if text != NO_PODS]
-    if not entries:
+    if not entries and not unreadable:
         warnings.append(NO_PODS)
-    return CheckReport(
+    report = CheckReport(
         items=entries,
         unjudged=tuple(unjudged for report in reports for unjudged in report.unjudged),
         warnings=tuple(warnings),
         notes=tuple(dict.fromkeys(note for report in reports for note in report.notes)),
     )
+    return report, tuple(unreadable)
+
+
+def _post_files(client: "_DryRunClient", files: InputFiles) -> tuple[list[CheckReport], list[str]]:
+    """Return a report for each file, and why the other files cannot be read."""
+    reports: list[CheckReport] = []
+    unreadable: list[str] = []
+    for name in with_progress(files.manifests, "Checking files"):
+        try:
+            body = read_text(name).encode()
+        except InputError as error:
+            unreadable.append(str(error))
+            continue
+        try:
+            reports.append(client.post(shown_name(name), body, files.namespace))
+        except _FileRefused as error:
+            unreadable.append(str(error))
+    return reports, unreadable
 
 
 def _refuse_other_files(files: InputFiles) -> None:
@@ -129,6 +123,10 @@ def _refuse_other_files(files: InputFiles) -> None:
             raise InputError(
                 f"{option} cannot be given with --server, which has its own. Leave one of them out."
             )
+
+
+class _FileRefused(InputError):  # noqa: N818 - an InputError about one file; others may follow.
+    """The server cannot read a file."""
 
 
 class _DryRunClient:
@@ -154,6 +152,7 @@ class _DryRunClient:
         """Return the report for one file, with line numbers in that file.
 
         Raises:
+            _FileRefused: The server cannot read this file.
             InputError: The request fails.
         """
         try:
@@ -166,17 +165,7 @@ class _DryRunClient:
             response = msgspec.json.decode(content, type=DryRun)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._fail_unexpected("with something else")
-        passed_over = {item.sentence for item in response.unjudged}
-        return CheckReport(
-            items=tuple(_placed(pod, file) for pod in response.pods),
-            unjudged=tuple(
-                replace(item, source=_place(item.source, file)) for item in response.unjudged
-            ),
-            warnings=tuple(
-                _place(text, file) for text in response.warnings if text not in passed_over
-            ),
-            notes=response.notes,
-        )
+        return response.report(file)
 
     def _exchange(self, body: bytes, namespace: str) -> tuple[int, bytes]:
         query = urlencode({"namespace": namespace})
@@ -189,9 +178,9 @@ class _DryRunClient:
     def _refuse(self, status: int, reason: str, file: str) -> NoReturn:
         match status:
             case 400 if reason.startswith(f"{BODY_NAME}:"):
-                raise InputError(_place(reason, file)) from None
+                raise _FileRefused(placed(reason, file)) from None
             case 400:
-                self._fail(f"it cannot read {file}: {reason}. Mend the file.")
+                self._fail(f"it cannot read {file}: {reason}. Correct the file.")
             case 401:
                 self._fail(
                     f"it does not take the token in {self._token_file}. Make a new one: "
@@ -274,7 +263,7 @@ def _reason(error: Exception, name: str) -> str:
 def _distrust(error: ssl.SSLCertVerificationError, name: str) -> str:
     if error.verify_code in _WRONG_NAME:
         return (
-            f"its certificate is not for {name}. Say whom it is for, such as "
+            f"its certificate is not for {name}. Name its server, such as "
             f"--tls-server-name {SERVER_NAME}."
         )
     if error.verify_code == _EXPIRED:
@@ -287,13 +276,3 @@ def _distrust(error: ssl.SSLCertVerificationError, name: str) -> str:
 
 def _first_line(content: bytes) -> str:
     return content.decode(errors="replace").partition("\n")[0][:500]
-
-
-def _placed(pod: TemplateReport, file: str) -> TemplateReport:
-    """Return an entry whose sources name the file instead of the request body."""
-    findings = tuple(replace(each, source=_place(each.source, file)) for each in pod.findings)
-    return replace(pod, source=_place(pod.source, file), findings=findings)
-
-
-def _place(text: str, file: str) -> str:
-    return file + text.removeprefix(BODY_NAME) if text.startswith(f"{BODY_NAME}:") else text

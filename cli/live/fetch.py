@@ -15,6 +15,7 @@ from cli.live.snapshot import ordered, reduced
 from cluster import keys
 from cluster.gang import gang_mark
 from cluster.pod import Metadata, Owner, Pod
+from cluster.scorer_lease import LEASE
 from scorer.gang.crd import GANGS
 from scorer.gang.owners import group_paths, path_of
 
@@ -42,7 +43,7 @@ class FetchedCluster:
 
 
 def fetch_cluster(access: Access) -> FetchedCluster:
-    """Read nodes, pods, namespaces, Linkwise's ConfigMaps, owners of waiting gangs, and Gangs.
+    """Read nodes, pods, namespaces, Linkwise's ConfigMaps and Lease, owners of gangs, and Gangs.
 
     Raises:
         InputError: There is no answer, or nodes and pods may not be read; one line for people.
@@ -58,6 +59,7 @@ async def _fetch(access: Access) -> FetchedCluster:
             _required(reader, "Node", f"{_CORE}/nodes"),
             _required(reader, "Pod", f"{_CORE}/pods"),
             _optional(reader, fetched, "Namespace", f"{_CORE}/namespaces", f"ClusterRole {ROLE}"),
+            _lease(reader),
             *(_config_maps(reader, fetched, name) for name in sorted(_CONFIG_NAMESPACES)),
         )
         fetched.gangs = await _gangs(reader)
@@ -91,6 +93,15 @@ async def _optional(
     except Forbidden as error:
         fetched.warnings.append(f"{error}: less is known. Ask for the {role}.")
         return []
+
+
+async def _lease(reader: ApiReader) -> list[Plain]:
+    """Return the Lease of the scorer, which says whose machines it does not use."""
+    try:
+        kept = reduced("Lease", await reader.get(LEASE))
+    except (NotFound, Forbidden):
+        return []
+    return [kept] if kept else []
 
 
 async def _gangs(reader: ApiReader) -> list[Plain]:

@@ -66,7 +66,7 @@ async def load_user_context(access: Access) -> UserContext:
         namespace, impersonation = await _load(access, configuration)
     except ConfigException as error:
         reason = " ".join(str(error).split())[:500]
-        raise InputError(f"the kubeconfig does not let you in: {reason}. Try kubectl.") from None
+        raise InputError(f"the kubeconfig gives no access: {reason}. Try kubectl.") from None
     except InputError:
         raise
     except Exception as error:  # noqa: BLE001

@@ -66,8 +66,8 @@ def reduced(kind: str, plain: Plain) -> Plain | None:
             return _pod(plain)
         case "Node":
             return _node(plain)
-        case "ConfigMap":
-            return _config_map(plain)
+        case "ConfigMap" | "Lease":
+            return _config_map(plain) if kind == "ConfigMap" else _lease(plain)
         case "Namespace":
             return {"apiVersion": "v1", "kind": kind, "metadata": _metadata(plain)}
         case "PodGroup":
@@ -141,6 +141,17 @@ def _config_map(plain: Plain) -> Plain | None:
         return None
     kept = {key: text for key, text in data.items() if key in wanted}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": kept}
+
+
+def _lease(plain: Plain) -> Plain | None:
+    """Return the scorer's Lease if it refuses machines."""
+    metadata = msgspec.convert(plain.get("metadata", {}), Metadata)
+    refused = (metadata.annotations or {}).get(keys.REFUSED_MACHINES)
+    if metadata.name != keys.SCORER or not refused:
+        return None
+    annotations = {keys.REFUSED_MACHINES: refused}
+    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    return {**head, "metadata": {**_metadata(plain), "annotations": annotations}}
 
 
 def _declaration(plain: Plain, kind: type[Struct]) -> Plain:

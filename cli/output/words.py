@@ -1,9 +1,12 @@
 """Words for numbers, amounts and conditions that several outputs show. Pure."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from cluster.node import Card
 from cluster.record import GPUShare
+
+if TYPE_CHECKING:
+    from cluster.node import Card
 
 
 def plural(noun: str, number: int) -> str:
@@ -38,6 +41,6 @@ def gpus_text(gpus: Iterable[int], count: int) -> str:
     return f"{count}, chosen by NVIDIA's plugin" if count else " ".join(map(str, gpus))
 
 
-def card_problems(card: Card) -> list[str]:
+def card_problems(card: "Card") -> list[str]:
     """Return the conditions that keep pods off a GPU, each as a word."""
     return ["unhealthy"] * (not card.healthy) + ["cordoned"] * card.cordoned

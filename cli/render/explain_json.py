@@ -8,8 +8,8 @@ from cli.analysis.unit_explanation import PodPlacement, UnitExplanation, UnitSta
 from cli.output.document import Document, rounded
 from cli.render.simulate_json import GPUsTaken, IndexOrder, index_order, lists, runner_up
 from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note
+from scorer.placement.bandwidth import value_of
 from scorer.placement.explain import explain_plan
-from scorer.placement.result import value_of
 
 
 class ExplainedPod(Struct, frozen=True, kw_only=True):
@@ -23,6 +23,16 @@ class ExplainedPod(Struct, frozen=True, kw_only=True):
     state: str
 
 
+class ReservedGPUs(Struct, frozen=True, kw_only=True):
+    """Reserved GPUs of one node."""
+
+    node: str
+    gpus: list[int]
+    """Empty where NVIDIA's plugin chooses."""
+    count: int | None = None
+    """Number of GPUs where NVIDIA's plugin chooses them."""
+
+
 class ExplainedUnit(Struct, frozen=True, kw_only=True):
     """The placement of a pod or a gang, or why it waits."""
 
@@ -34,6 +44,10 @@ class ExplainedUnit(Struct, frozen=True, kw_only=True):
     reason: str | None
     membership: str | None
     """Why its pods are a gang, if nothing in their manifest marks them."""
+    reserved: list[ReservedGPUs]
+    """GPUs that are reserved for members that it lacks, by node."""
+    unhealthy: str | None
+    """Its unhealthy GPUs, and the pods that have them."""
     help: list[str]
     """Changes that would let it be placed."""
     nodes: list[str]
@@ -41,8 +55,8 @@ class ExplainedUnit(Struct, frozen=True, kw_only=True):
     bandwidth: float | None
     """Modelled all-reduce bandwidth [GB/s]."""
     bandwidth_note: str | None
-    """`nic unknown`: only links inside each node count in the bandwidth. `GPUs unknown`: there is
-    none, since NVIDIA's plugin chooses some of the GPUs."""
+    """`nic unknown`: the NICs do not count in the bandwidth. `GPUs unknown`: there is none,
+    since NVIDIA's plugin chooses some of the GPUs."""
     best_possible: float | None
     """The same on the empty cluster [GB/s]."""
     best_possible_nodes: int | None
@@ -78,6 +92,11 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         state=unit.state,
         reason=unit.reason,
         membership=unit.membership,
+        reserved=[
+            ReservedGPUs(node=each.node, gpus=list(each.gpus), count=each.count or None)
+            for each in unit.reserved
+        ],
+        unhealthy=unit.unhealthy or None,
         help=list(unit.suggestions),
         nodes=list(unit.plan.gpus) if unit.plan else [],
         gpus=lists(unit.plan.gpus) if unit.plan else {},

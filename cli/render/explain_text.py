@@ -39,6 +39,11 @@ def show(unit: UnitExplanation) -> None:
         say(" ", sentence(unit.reason))
     if unit.membership is not None:
         say("  note:", sentence(unit.membership))
+    for node in unit.reserved:
+        gpus = gpus_text(node.gpus, node.count)
+        say("  note:", sentence(f"GPUs of {node.node} are reserved for what it lacks: {gpus}"))
+    if unit.unhealthy:
+        say("  note:", sentence(f"it has {unit.unhealthy}"))
     for suggestion in unit.suggestions:
         say("  help:", sentence(suggestion))
     if unit.state is UnitState.FITS:

@@ -3,8 +3,8 @@
 from cli.output.printer import BAD, GOOD, QUIET, Paint, say, sentence, table
 from cli.output.words import gpus_text, plural
 from cluster.whatif_api import FitResult, NodeLeft, PodFit
+from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.messages import not_comparable
-from scorer.placement.result import JobBandwidth
 
 
 def show_fit(fit: FitResult) -> None:
@@ -37,8 +37,7 @@ def _show_bandwidth(fit: FitResult) -> None:
         best = JobBandwidth(fit.best_possible, fit.best_possible_nodes)
         apart = "" if planned.is_comparable(best) else f", {not_comparable(planned, best)}"
         beside = f", {fit.best_possible:.1f} on the empty cluster{apart}"
-    inside = " inside each node" if planned.nic_unknown else ""
-    modelled = Paint(f"modelled all-reduce bandwidth{inside}{beside}", QUIET)
+    modelled = Paint(f"modelled all-reduce bandwidth{planned.uncounted}{beside}", QUIET)
     say("   ", f"{fit.bandwidth:.1f} GB/s", modelled)
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from cli.analysis.inspection import GPUHolder, InspectedNode
 from cli.output.document import Document, rounded
+from cli.render.topology_json import Kubelet, kubelet_report
 
 
 class PodOnDevice(Struct, frozen=True, kw_only=True):
@@ -98,6 +99,7 @@ class NodeReport(Struct, frozen=True, kw_only=True):
     """How the processes on its GPUs contradict the records of pods, by its agent."""
     isolation: str | None
     """The mechanism that limits shares on the node, by its agent; null if it reports none."""
+    kubelet: Kubelet
     free: list[int]
     """GPUs without holders; empty where it is not known which are free."""
     free_bandwidth: float | None
@@ -139,6 +141,7 @@ def _node(view: InspectedNode) -> NodeReport:
         unhealthy=[i for i in view.indices if not node.cards[i].healthy],
         mismatch=node.mismatch,
         isolation=node.isolation.value if node.isolation else None,
+        kubelet=kubelet_report(node),
         free=list(view.free),
         free_bandwidth=rounded(view.bandwidth(view.free)),
         gpus_free=ledger.gpus_free,

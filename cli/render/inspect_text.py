@@ -4,7 +4,19 @@ from collections.abc import Iterator, Sequence
 
 from cli.analysis.counted_sets import CountedSet
 from cli.analysis.inspection import GPUHolder, InspectedNode
-from cli.output.printer import BAD, DOUBT, GOOD, QUIET, Cell, Paint, cut, say, say_rest, table
+from cli.output.printer import (
+    BAD,
+    DOUBT,
+    GOOD,
+    QUIET,
+    Cell,
+    Paint,
+    cut,
+    say,
+    say_rest,
+    sentence,
+    table,
+)
 from cli.output.words import amount_text, card_problems, plural
 from cli.render.topology_text import link_kind
 from cluster.amounts import CORE_MAX
@@ -29,6 +41,8 @@ def show(views: Sequence[InspectedNode], *, detail: bool) -> None:
         _show_head(view)
         if view.ledger.unaccounted:
             say(" ", Paint("unaccounted", BAD, bold=True), view.ledger.unaccounted)
+        if note := view.node.kubelet.numa_note:
+            say("  note:", sentence(note))
         table(list(_gpu_rows(view) if detail else _rows(view)), indent=2)
         say()
     say_rest(len(views) - len(shown))

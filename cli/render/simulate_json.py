@@ -10,9 +10,9 @@ from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import NodeLeft
 from manifest.workload import Unjudged
 from scorer.gang.plan_record import note_of
+from scorer.placement.bandwidth import value_of
 from scorer.placement.baselines import IndexOrder as Order
 from scorer.placement.explain import PlanExplanation, explain_plan
-from scorer.placement.result import value_of
 from scorer.whatif.fit import left_on
 from webhook.outcome import Verdict
 
@@ -90,8 +90,8 @@ class GangPlace(Struct, frozen=True, kw_only=True):
     never: bool
     """It would not fit if nothing else ran."""
     bandwidth_note: str | None = None
-    """`nic unknown`: only links inside each node count in the bandwidth. `GPUs unknown`: there is
-    none, since NVIDIA's plugin chooses some of the GPUs."""
+    """`nic unknown`: the NICs do not count in the bandwidth. `GPUs unknown`: there is none,
+    since NVIDIA's plugin chooses some of the GPUs."""
     best_possible_nodes: int | None = None
     """The number of nodes on the empty cluster."""
     exact: bool | None = None

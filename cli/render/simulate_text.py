@@ -22,10 +22,10 @@ from cli.output.words import gpus_text, plural
 from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.node import NodeMode
 from cluster.node_ledger import NodeLedger
+from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.explain import explain_plan
 from scorer.placement.messages import not_comparable
-from scorer.placement.result import JobBandwidth
 
 
 def show(simulation: Simulation) -> None:
@@ -96,8 +96,8 @@ def show_bandwidth(
     """Write the modelled bandwidth with its two baselines, where it is defined."""
     if bandwidth is None:
         return
-    inside = " inside each node" if bandwidth.nic_unknown else ""
-    say(f"  {bandwidth.value:.1f} GB/s", Paint(f"modelled all-reduce bandwidth{inside}", QUIET))
+    modelled = f"modelled all-reduce bandwidth{bandwidth.uncounted}"
+    say(f"  {bandwidth.value:.1f} GB/s", Paint(modelled, QUIET))
     if best_possible is not None:
         apart = _difference(bandwidth, best_possible)
         best = Paint(f"the best that the empty cluster has{apart}", QUIET)
@@ -120,6 +120,8 @@ def _difference(planned: JobBandwidth, other: JobBandwidth) -> str:
 
 
 def _gain(planned: JobBandwidth, baseline: JobBandwidth) -> str:
+    if models := planned.other_models(baseline):
+        return f", {models}"
     times = planned.value / baseline.value if baseline.value else 0
     return f", {times:.1f} × less" if times > 1 else ""
 

@@ -5,6 +5,7 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from cli.output.document import Document, rounded
+from cluster.kubelet_policy import CPUManager, TopologyManager
 from cluster.machine_record import level_word
 from cluster.node import Node
 from topology.catalogue import Entry
@@ -23,6 +24,15 @@ class NIC(Struct, frozen=True):
     name: str
     levels: list[str]
     """The PCIe level to each GPU."""
+
+
+class Kubelet(Struct, frozen=True, kw_only=True):
+    """The policies of a node's kubelet, by its agent; null where they are unknown."""
+
+    cpu_manager: CPUManager | None
+    topology_manager: TopologyManager | None
+    note: str | None
+    """What they mean for pods whose GPUs Linkwise chooses; null: nothing."""
 
 
 class MachineReport(Document, frozen=True, kw_only=True, tag="Machine"):
@@ -45,7 +55,7 @@ class MachineReport(Document, frozen=True, kw_only=True, tag="Machine"):
     model: str | None
     warnings: list[str]
     node: str | UnsetType = UNSET
-    """This and the next four: only of a node in a cluster."""
+    """This and the next five: only of a node in a cluster."""
     machine_source: str | UnsetType = UNSET
     """`agent`, `policy`, `gpu-feature-discovery` or `cluster-file`."""
     uuids: list[str | None] | UnsetType = UNSET
@@ -53,6 +63,7 @@ class MachineReport(Document, frozen=True, kw_only=True, tag="Machine"):
     unhealthy: list[int] | UnsetType = UNSET
     mismatch: str | UnsetType | None = UNSET
     """How the processes on its GPUs contradict the records of pods, by its agent."""
+    kubelet: Kubelet | UnsetType = UNSET
 
 
 class GPUList(Struct, frozen=True):
@@ -129,6 +140,17 @@ def node_report(node: Node, machine: Machine, bandwidths: Table) -> MachineRepor
         uuids=[card.uuid for card in node.cards],
         unhealthy=[i for i, card in enumerate(node.cards) if not card.healthy],
         mismatch=node.mismatch,
+        kubelet=kubelet_report(node),
+    )
+
+
+def kubelet_report(node: Node) -> Kubelet:
+    """Return the policies of a node's kubelet."""
+    policy = node.kubelet
+    return Kubelet(
+        cpu_manager=policy.cpu_manager,
+        topology_manager=policy.topology_manager,
+        note=policy.numa_note,
     )
 
 

@@ -53,7 +53,7 @@ spec:
 """
 GANG_OVER_NODES = """\
   fits now on dgx-0, dgx-1
-    26.7 GB/s modelled all-reduce bandwidth inside each node, 55.2 on the empty cluster, not \
+    16.0 GB/s modelled all-reduce bandwidth, NICs not counted, 55.2 on the empty cluster, not \
 comparable: it spans 1 node, this plan 2
 """
 
@@ -136,8 +136,7 @@ not offered (3), too few free GPUs (1).
 def test_table_shows_placement_and_remaining_gpus(check, limits, replicas, expected):
     code, out, _ = check(limits, replicas=replicas)
 
-    # That something does not fit now is no fault of the manifest.
-    assert code == 0
+    assert code == int("fits now" not in expected)
     assert expected in out
 
 
@@ -180,5 +179,23 @@ def test_too_many_pods_are_not_placed_and_noted(check):
     assert check(WHOLE, "--strict", replicas=10**9).code == 0
 
 
-def test_strict_check_accepts_pods_that_do_not_fit_now(check):
-    assert check("aliyun.com/gpu: 8", "--strict").code == 0
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [("aliyun.com/gpu: 8", "does not fit now"), ("aliyun.com/gpu: 9", "never fits")],
+)
+@pytest.mark.parametrize("arguments", [(), ("--strict",), ("-o", "junit"), ("-o", "github")])
+def test_pods_that_do_not_fit_are_a_failure(check, limits, said, arguments):
+    code, out, _ = check(limits, *arguments)
+
+    assert code == 1
+    assert said in out
+
+
+def test_pods_that_do_not_fit_are_results_of_sarif(check):
+    code, out, _ = check("aliyun.com/gpu: 8", "-o", "sarif")
+
+    (result,) = json.loads(out)["runs"][0]["results"]
+    assert (code, result["level"]) == (1, "error")
+    assert result["message"]["text"].startswith("Deployment default/serve: does not fit now: ")
+    (location,) = result["locations"]
+    assert location["physicalLocation"]["artifactLocation"]["uri"] == "job.yaml"

@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -174,16 +175,35 @@ def test_an_answer_that_cannot_be_written_is_a_failure():
     assert ran.stderr.count("\n") == 1
 
 
-def test_a_check_imports_nothing_that_computes_bandwidths():
+HEAVY = {
+    *("asyncio", "highspy", "kubernetes_asyncio", "numpy", "rich", "ssl"),
+    *("cluster.ledger", "cluster.node", "scorer", "topology.table", "cli.render.check_ci"),
+}
+"""What `check` of a file needs none of; each takes 20 ms or more to import."""
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_a_check_imports_only_what_it_needs(output):
     code = (
         "import sys\nfrom cli.__main__ import run\n"
-        "run(['check', '-', '-o', 'json'])\n"
-        "heavy = {'numpy', 'highspy', 'rich', 'topology.table', 'cluster.ledger', 'cluster.node'}\n"
+        f"run(['check', '-', '-o', '{output}', '--to', '{os.devnull}'])\n"
+        f"heavy = {HEAVY}\n"
         "sys.exit(repr(sorted(heavy & sys.modules.keys())))"
     )
-    ran = spawn(sys.executable, "-c", code, input=SKIPPED, cwd=REPOSITORY)
+    ran = spawn(sys.executable, "-c", code, input=WARNED, cwd=REPOSITORY)
 
-    assert ran.stderr.strip() == "[]"
+    assert ran.stderr.splitlines()[-1] == "[]"
+
+
+def test_a_check_builds_no_models_of_files_that_are_not_given():
+    code = (
+        "import sys\nfrom cli.__main__ import run\nrun(['check', '-'])\n"
+        "from policy.sharing import PluginConfig\n"
+        "sys.exit(repr(PluginConfig.__pydantic_complete__))"
+    )
+    ran = spawn(sys.executable, "-c", code, input=WARNED, cwd=REPOSITORY)
+
+    assert ran.stderr.splitlines()[-1] == "False"
 
 
 def test_the_shell_completes_names_of_the_catalogue():
@@ -193,3 +213,68 @@ def test_the_shell_completes_names_of_the_catalogue():
     ran = spawn(SCRIPTS / "linkwise", env=environment)
 
     assert ran.stdout.split() == ["dgx1-p100", "dgx1-v100"]
+
+
+@pytest.mark.parametrize(
+    ("shell", "start"),
+    [
+        ("bash", "_linkwise_completion() {"),
+        ("zsh", "#compdef linkwise"),
+        ("fish", "complete --command linkwise "),
+        ("powershell", "Import-Module PSReadLine"),
+    ],
+)
+def test_completion_shows_the_script_of_a_shell(linkwise, shell, start):
+    code, out, _ = linkwise("completion", shell)
+
+    assert code == 0
+    assert out.startswith(start)
+    assert "_LINKWISE_COMPLETE" in out
+
+
+def test_completion_names_the_shells(linkwise):
+    code, _, err = linkwise("completion", "csh")
+
+    assert code == 2
+    assert "'bash', 'zsh', 'fish', 'powershell'" in err
+
+
+def test_bash_completes_by_the_script(tmp_path):
+    script = tmp_path / "completion"
+    script.write_text(spawn(SCRIPTS / "linkwise", "completion", "bash").stdout)
+    line = (
+        f'source "{script}"; COMP_WORDS=(linkwise topology show dgx1); COMP_CWORD=3; '
+        '_linkwise_completion linkwise; echo "${COMPREPLY[@]}"'
+    )
+    environment = {**os.environ, "PATH": f"{SCRIPTS}:{os.environ['PATH']}"}
+
+    ran = spawn("bash", "-c", line, env=environment)
+
+    assert ran.stdout.split() == ["dgx1-p100", "dgx1-v100"]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        pytest.param(["chec"], ["check", ":4"], id="a command"),
+        pytest.param(["topology", "show", "dgx1"], ["dgx1-p100", "dgx1-v100", ":4"], id="a name"),
+        pytest.param(["check", ""], [":0"], id="files are left to the shell"),
+        pytest.param(["check", "a b'c"], [":0"], id="a word with spaces and quotes"),
+    ],
+)
+def test_kubectl_completes_its_plugin(words, lines):
+    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
+    module, function = scripts["kubectl_complete-linkwise"].split(":")
+    code = f"from {module} import {function}\n{function}()"
+
+    ran = spawn(sys.executable, "-c", code, *words, cwd=REPOSITORY)
+
+    assert ran.stdout.splitlines() == lines
+
+
+def test_kubectl_completes_the_first_word_of_its_plugin():
+    code = "from cli.__main__ import complete\ncomplete()"
+
+    ran = spawn(sys.executable, "-c", code, cwd=REPOSITORY)
+
+    assert {"check", "simulate", ":4"} <= set(ran.stdout.split())

@@ -486,17 +486,28 @@ def test_a_volcano_job_whose_tasks_wait_for_others_is_ordered(expand):
     assert {template.workload.ordered for template in expand(text)} == {True}
 
 
-def test_an_mpi_launcher_that_waits_for_its_workers_is_not_counted(expand):
-    worker = f"{{replicas: 3, {TEMPLATE}}}"
-    roles = f"mpiReplicaSpecs: {{Launcher: {{{TEMPLATE}}}, Worker: {worker}}}"
-    waits = "launcherCreationPolicy: WaitForWorkersReady,"
+@pytest.mark.parametrize(
+    ("launcher", "members"),
+    [
+        pytest.param("{aliyun.com/gpu: 2}", 4, id="works-too"),
+        pytest.param("{aliyun.com/gpu: 1}", 4, id="asks-for-less"),
+        pytest.param("{cpu: 1}", 3, id="without-gpus"),
+        pytest.param("{aliyun.com/gpu: 8}", 3, id="asks-for-more"),
+        pytest.param("{nvidia.com/gpu: 2}", 3, id="asks-for-something-else"),
+    ],
+)
+def test_an_mpi_launcher_that_waits_for_its_workers_is_planned_with_them(expand, launcher, members):
+    def template(limits):
+        container = f"{{name: mpi, image: bert, resources: {{limits: {limits}}}}}"
+        return f"template: {{spec: {{containers: [{container}]}}}}"
 
-    sizes = {
-        policy: expand(an_mpi_job("v2beta1", f"{{{policy} {roles}}}"))[0].workload.members
-        for policy in ("", waits)
-    }
+    worker = f"{{replicas: 3, {template('{aliyun.com/gpu: 2}')}}}"
+    roles = f"mpiReplicaSpecs: {{Launcher: {{{template(launcher)}}}, Worker: {worker}}}"
+    waits = "launcherCreationPolicy: WaitForWorkersReady"
 
-    assert sizes == {"": 4, waits: 3}
+    job = expand(an_mpi_job("v2beta1", f"{{{waits}, {roles}}}"))
+
+    assert {part.workload.members for part in job} == {members}
 
 
 def guessed(spec, kind="Trainer"):

@@ -1,7 +1,7 @@
 "use strict";
 const fleet = JSON.parse(document.getElementById("fleet-data").textContent);
 const [NAME, POOL, MODEL, MODE, STATES, USED, FREE, STRANDED, DRAWING, LINKS, PROBLEMS, HOLDERS,
-  COUNTED] = Array(13).keys();
+  NOTES] = Array(13).keys();
 const FEW = 12, BIG = 48, MIDDLE = 800;
 const WORDS = {".": "free", "#": "held", "+": "placed now", "c": "held by count", "?": "unknown",
   "x": "unhealthy", "o": "cordoned"};
@@ -215,8 +215,8 @@ function open(index) {
   const right = make("div");
   const told = [];
   if (node[STATES].includes("c")) told.push("NVIDIA's device plugin chooses the GPUs; "
-    + `${node[STATES].split("c").length - 1} of ${node[STATES].length} are allocated.`,
-    ...node[COUNTED]);
+    + `${node[STATES].split("c").length - 1} of ${node[STATES].length} are allocated.`);
+  told.push(...node[NOTES]);
   if (node[LINKS]) told.push(`Its free GPUs reach ${node[LINKS][0].toFixed(1)} GB/s together; `
     + `as many of an empty one reach ${node[LINKS][1].toFixed(1)} GB/s at best.`);
   right.append(...told.map(text => make("p", "", text)));
@@ -253,3 +253,20 @@ for (const button of document.querySelectorAll("button[data-search]")) {
 if (fleet.pools.length < 2) find("group").value = fleet.models.length > 1 ? "model" : "none";
 if (fleet.nodes.length <= FEW) find("group").value = "none";
 draw();
+
+/* The search for gangs and pods of a simulation; it unfolds what it looks through. */
+const finder = find("find-unit");
+if (finder) {
+  const units = [...document.querySelectorAll(".unit")];
+  const folds = [...document.querySelectorAll(".fold")];
+  const content = units.map(unit => unit.textContent.toLowerCase());
+  find("unit-search").hidden = false;
+  finder.addEventListener("input", () => {
+    const query = finder.value.trim().toLowerCase();
+    units.forEach((unit, i) => { unit.hidden = !content[i].includes(query); });
+    for (const fold of folds) fold.open = query !== "";
+    const shown = units.filter(unit => !unit.hidden).length;
+    find("unit-count").textContent = query &&
+      `${shown.toLocaleString("en")} of ${plural(units.length, "result")}`;
+  });
+}

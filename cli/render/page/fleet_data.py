@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 from cli.analysis.fleet import FleetNode, FleetPod
+from cli.output.printer import sentence
 from cluster.finding import printable
 
 
@@ -55,7 +56,7 @@ def _row(node: FleetNode, drawing: int | None, tables: _Tables) -> list[object]:
         node.links,
         [printable(problem) for problem in node.problems],
         [_pod(pod, tables) for pod in node.pods],
-        [printable(sentence) for sentence in node.counted],
+        [printable(sentence(note)) for note in node.notes],
     ]
 
 

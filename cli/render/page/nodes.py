@@ -11,8 +11,8 @@ from cli.render.page.tile import state_words
 from cluster.mode import NodeMode
 from topology.machine import Level, Machine
 
-OPEN = 8
-"""The number of nodes that are unfolded."""
+OPEN = 4
+"""Up to this many nodes, all are unfolded at first."""
 DRAWN = 40
 """The number of nodes that are drawn; the others are on the map."""
 NAMES = 24
@@ -33,8 +33,8 @@ def node_sections(views: Sequence[SimulatedNode]) -> Markup:
     groups = alike(views)
     left = sum(map(len, groups[DRAWN:]))
     return together(
-        (_node(group, is_open=number < OPEN) for number, group in enumerate(groups[:DRAWN])),
-        element("p", f"{left} more are on the map.", class_="quiet") if left else None,
+        (_node(group, is_open=len(groups) <= OPEN) for group in groups[:DRAWN]),
+        element("p", f"{left:,} more are on the map.", class_="quiet") if left else None,
     )
 
 
@@ -57,7 +57,7 @@ def _node(group: Sequence[SimulatedNode], *, is_open: bool) -> Markup:
             (element("p", sentence(note), class_="quiet small note") for note in _notes(view)),
             class_="inside",
         ),
-        class_="card node",
+        class_="card node row",
         open=is_open,
     )
 
@@ -195,4 +195,6 @@ def _notes(view: SimulatedNode) -> Iterator[str]:
         yield f"NVIDIA's device plugin chooses the GPUs of {pods}"
     if node.mode is NodeMode.MIG or node.mode is NodeMode.DISABLED:
         yield "Linkwise leaves this node alone"
+    if node.kubelet.numa_note:
+        yield node.kubelet.numa_note
     yield from node.warnings

@@ -146,7 +146,7 @@ def nodes_of(simulation: Simulation, units: Sequence[Unit]) -> list[SimulatedNod
 
 
 def alike(views: Sequence[SimulatedNode]) -> list[list[SimulatedNode]]:
-    """Return nodes in groups of equal drawings, except for the numbers of members."""
+    """Return nodes in groups of equal drawings and policies, except for numbers of members."""
     groups: dict[object, list[SimulatedNode]] = {}
     for view in views:
         gpus = tuple((gpu.state, gpu.unit and gpu.unit.letters) for gpu in view.gpus)
@@ -154,7 +154,7 @@ def alike(views: Sequence[SimulatedNode]) -> list[list[SimulatedNode]]:
         machine = view.ledger.node.machine
         key: object = view.name
         if machine is not None and not shares and not view.counted:
-            key = id(table_of(machine)), gpus
+            key = id(table_of(machine)), gpus, view.ledger.node.kubelet
         groups.setdefault(key, []).append(view)
     return list(groups.values())
 

@@ -60,10 +60,10 @@ def summary(simulation: Simulation) -> str:
     """Return the results in one line; it counts all pods of the files."""
     count = {state: len(simulation.pods_in(state)) for state in PodState}
     total, waiting = len(simulation.pods), count[PodState.WAITING] + count[PodState.NEVER]
-    words = [f"{count[PodState.PLACED]} of {total} {plural('pod', total)} placed"]
-    words += [f"{waiting} wait{'s' * (waiting == 1)}"] if waiting else []
+    words = [f"{count[PodState.PLACED]:,} of {total:,} {plural('pod', total)} placed"]
+    words += [f"{waiting:,} wait{'s' * (waiting == 1)}"] if waiting else []
     words += [
-        f"{count[state]} {state}"
+        f"{count[state]:,} {state}"
         for state in (PodState.DENIED, PodState.OTHERS, PodState.WITHOUT_GPUS)
         if count[state]
     ]
@@ -75,8 +75,8 @@ def _cluster(simulation: Simulation) -> str:
     gpus = sum(len(ledger.node.cards) for ledger in after)
     free = [sum(ledger.gpus_free for ledger in nodes) for nodes in (before, after)]
     return (
-        f"{len(after)} {plural('node', len(after))} with {gpus} GPUs:"
-        f" {free[0]} free before, {free[1]} after"
+        f"{len(after):,} {plural('node', len(after))} with {gpus:,} {plural('GPU', gpus)}:"
+        f" {free[0]:,} free before, {free[1]:,} after"
     )
 
 

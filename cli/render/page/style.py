@@ -77,7 +77,7 @@ margin-top:16px}
 .halves>*{min-width:0}
 .chip{display:inline-block;min-width:26px;padding:0 6px;border-radius:6px;border:1px solid
 var(--ink);background:var(--unit);color:var(--on);font-size:13px;line-height:20px;font-weight:700;
-text-align:center;font-variant-numeric:tabular-nums}
+text-align:center;white-space:nowrap;font-variant-numeric:tabular-nums}
 .rows>li{display:flex;flex-wrap:wrap;gap:2px 12px;align-items:baseline;padding:7px 0;
 border-top:1px solid var(--line)}
 .rows>li:first-child{border-top:0;padding-top:0}
@@ -107,16 +107,19 @@ td li+li{margin-top:2px}
 .finding p+p{margin-top:2px}
 details>summary{cursor:pointer;border-radius:6px}
 details.more{margin-top:10px}
+.unit details.row>summary .head{flex:1 1 0;min-width:0}
+.unit details.row>.inside>.halves{grid-template-columns:minmax(0,1fr) minmax(0,1fr)}
+.unit .card{margin-bottom:8px}.fold>div{margin-top:10px}
 details.more>summary{color:var(--quiet);font-size:13.5px}
 :focus-visible{outline:3px solid var(--focus);outline-offset:3px}
-details.node{padding:0}
-details.node>summary{padding:14px 22px;display:flex;flex-wrap:wrap;gap:4px 14px;
+details.row{padding:0}
+details.row>summary{padding:14px 22px;display:flex;flex-wrap:wrap;gap:4px 14px;
 align-items:center;list-style:none;border-radius:12px}
-details.node>summary::-webkit-details-marker{display:none}
-details.node>summary::before{content:"";width:7px;height:7px;margin-right:-4px;
+details.row>summary::-webkit-details-marker{display:none}
+details.row>summary::before{content:"";width:7px;height:7px;margin-right:-4px;
 border:solid var(--quiet);border-width:0 2px 2px 0;transform:rotate(-45deg)}
-details.node[open]>summary::before{transform:rotate(45deg)}
-details.node .strip{margin-left:auto;display:flex;gap:3px}
+details.row[open]>summary::before{transform:rotate(45deg)}
+details.row .strip{margin-left:auto;display:flex;gap:3px}
 .strip i{min-width:19px;height:19px;border-radius:4px;border:1px solid var(--edge);padding:0 2px;
 font:700 11px/17px system-ui,sans-serif;text-align:center;color:var(--ink)}
 .strip .placed{background:var(--unit);border-color:var(--ink);color:var(--on)}
@@ -159,10 +162,11 @@ text.count{font-size:12px;font-weight:600}
 .away{position:absolute;width:0;height:0;overflow:hidden}
 .sr{position:absolute;width:1px;height:1px;margin:-1px;overflow:hidden;clip-path:inset(50%);
 white-space:nowrap}
-@media (max-width:820px){.halves,.inside .halves{grid-template-columns:minmax(0,1fr)}}
+@media (max-width:820px){.halves,.inside .halves{grid-template-columns:minmax(0,1fr)}
+.unit details.row>.inside>.halves{grid-template-columns:minmax(0,1fr)}}
 @media (max-width:520px){main{padding:24px 14px 48px}h1{font-size:23px}
-.card{padding:16px}details.node{padding:0}details.node>summary{padding:12px 16px}
-.inside{padding:4px 12px 16px}details.node .strip{margin-left:0;flex-basis:100%}
+.card{padding:16px}details.row{padding:0}details.row>summary{padding:12px 16px}
+.inside{padding:4px 12px 16px}details.row .strip{margin-left:0;flex-basis:100%}
 .head .small{order:1;flex-basis:100%}.rows .where{margin-left:0;text-align:left;flex-basis:100%}}
 @media print{body{background:none}.card{break-inside:avoid}}
 @media (forced-colors:active){.chip,.strip i,.bars i,svg{forced-color-adjust:none}}

@@ -17,18 +17,60 @@ MEMBERS = 8
 """The number of members, and of nodes, that are not folded."""
 PODS = 40
 """The number of rows of single pods that are not folded."""
+CARDS = 20
+"""The number of gangs that are not folded, of those that wait and of those that are placed."""
+OPEN = 6
+"""Up to this many gangs, the details of each are shown at first."""
 
 
 def unit_sections(units: Sequence[Unit]) -> Markup:
-    """Return a card for each unit with several GPUs, and a list of single pods."""
-    cards = [unit for unit in units if _is_large(unit)]
-    pods = [_pods(group) for group in _alike(unit for unit in units if not _is_large(unit))]
+    """Return a card for each large unit and a list of single pods; what waits is first."""
+    waiting = [unit for unit in units if unit.result.plan is None]
+    placed = [unit for unit in units if unit.result.plan is not None]
+    large = sum(map(_is_large, units))
     return together(
-        element("h2", "Gangs, and pods with several GPUs") if cards else None,
-        map(_card, cards),
-        element("h2", "Single pods") if pods else None,
-        element("div", _first(pods, PODS, "pods"), class_="card") if pods else None,
+        _search() if len(units) > OPEN else None,
+        element("h2", "Waiting") if waiting else None,
+        _cards(waiting, is_open=large <= OPEN),
+        _list(waiting),
+        element("h2", "Gangs, and pods with several GPUs") if any(map(_is_large, placed)) else None,
+        _cards(placed, is_open=large <= OPEN),
+        element("h2", "Single pods") if not all(map(_is_large, placed)) else None,
+        _list(placed),
     )
+
+
+def _search() -> Markup:
+    """Return the search for units, which the script shows."""
+    hint = "gang, pod, namespace, node"
+    search = element("input", type="search", id="find-unit", placeholder=hint)
+    return element(
+        "div",
+        element("label", "Search the results", search),
+        element("span", "", id="unit-count", class_="quiet small", role="status"),
+        class_="controls",
+        id="unit-search",
+        hidden=True,
+    )
+
+
+def _cards(units: Sequence[Unit], *, is_open: bool) -> Markup:
+    cards = [_card(unit, is_open=is_open) for unit in units if _is_large(unit)]
+    return together(cards[:CARDS], _more(cards[CARDS:], "gangs or pods"))
+
+
+def _list(units: Sequence[Unit]) -> Markup | None:
+    pods = [_pods(group) for group in _alike(unit for unit in units if not _is_large(unit))]
+    return element("div", _first(pods, PODS, "pods"), class_="card") if pods else None
+
+
+def _more(items: Sequence[Markup], noun: str, *, tag: str = "div") -> Markup | None:
+    """Return items that are folded; the search unfolds them."""
+    if not items:
+        return None
+    summary = element("summary", f"{len(items):,} more {noun}")
+    inner = element(tag, items, class_="rows" if tag == "ul" else None)
+    return element("details", summary, inner, class_="more fold")
 
 
 def _is_large(unit: Unit) -> bool:
@@ -50,7 +92,7 @@ def _first(items: Sequence[Markup], most: int, noun: str) -> Markup:
     shown, rest = items[:most], items[most:]
     return together(
         element("ul", shown, class_="rows"),
-        folded(f"{len(rest)} more {noun}", element("ul", rest, class_="rows")) if rest else None,
+        _more(rest, noun, tag="ul"),
     )
 
 
@@ -68,17 +110,25 @@ def _head(unit: Unit, facts: Sequence[str | Markup]) -> Markup:
     )
 
 
-def _card(unit: Unit) -> Markup:
+def _card(unit: Unit, *, is_open: bool) -> Markup:
     result = unit.result
     size = len(result.members)
     asks = " or ".join(dict.fromkeys(request_text(member.request) for member in result.members))
-    kind = f"gang of {size}, {asks} each" if result.is_gang else f"pod, {asks}"
-    return element(
-        "article",
-        _head(unit, (f"{kind} · namespace ", name(result.namespace))),
-        _placed(unit, result.plan) if result.plan else _waiting(unit),
-        class_="card",
+    kind = f"gang of {size:,}, {asks} each" if result.is_gang else f"pod, {asks}"
+    facts = [f"{kind} · namespace ", name(result.namespace)]
+    if result.plan is None:
+        reason = element("p", sentence(result.reason or ""), class_="reason small")
+        card = element("div", _head(unit, facts), reason, _waiting(unit), class_="card")
+        return element("article", card, class_="unit")
+    facts += [f" · {result.plan.bandwidth:.1f} GB/s"] if result.plan.bandwidth else []
+    details = element(
+        "details",
+        element("summary", _head(unit, facts)),
+        element("div", _placed(unit, result.plan), class_="inside"),
+        class_="card row",
+        open=is_open,
     )
+    return element("article", details, class_="unit")
 
 
 def request_text(request: Request) -> str:
@@ -94,15 +144,12 @@ def request_text(request: Request) -> str:
     return f"{n} {plural('replica' if request.family is Family.REPLICA else 'GPU', n)}"
 
 
-def _waiting(unit: Unit) -> Markup:
+def _waiting(unit: Unit) -> Markup | None:
     best = unit.result.best_possible
-    empty = (
-        f"On the empty cluster it would get {best.value:.1f} GB/s." if best is not None else None
-    )
-    return together(
-        element("p", sentence(unit.result.reason or ""), class_="reason"),
-        element("p", empty, class_="quiet small note") if empty else None,
-    )
+    if best is None:
+        return None
+    empty = f"On the empty cluster it would get {best.value:.1f} GB/s."
+    return element("p", empty, class_="quiet small note")
 
 
 def _placed(unit: Unit, plan: Plan) -> Markup:
@@ -152,10 +199,11 @@ def _explained(node: str, choice: Explanation) -> Markup:
 
 def _members(unit: Unit, plan: Plan) -> Markup:
     rows = [_member(unit, i, placement) for i, placement in enumerate(plan.placements)]
+    order = ", in the order of ranks" if len(rows) > 1 else ""
     heads = (element("th", text, scope="col") for text in ("", "Member", "Node", "GPUs"))
     table = element("table", element("thead", element("tr", heads)), element("tbody", rows))
     return folded(
-        f"{len(rows)} members, in the order of ranks", table, is_open=len(rows) <= MEMBERS
+        f"{len(rows):,} {plural('member', len(rows))}{order}", table, is_open=len(rows) <= MEMBERS
     )
 
 
@@ -182,4 +230,4 @@ def _pods(group: Sequence[Unit]) -> Markup:
     reason = element("p", sentence(result.reason), class_="small") if result.reason else None
     others = [(" ", name(other.result.name)) for other in rest]
     more = folded(f"{len(rest):,} more wait for the same reason", others) if rest else None
-    return element("li", _head(unit, facts), reason, more)
+    return element("li", _head(unit, facts), reason, more, class_="unit")

@@ -190,10 +190,11 @@ def test_capacity_is_judged_against_a_cluster(check, write):
 
     assert check(huge)[1][0]["findings"] == []
     code, (entry,) = check(huge, "--cluster", "cluster.yaml")
-    assert (code, entry["findings"][0]["code"]) == (0, "LW111")
-    assert check(huge, "--cluster", "cluster.yaml", "--strict")[0] == 3
+    assert (code, entry["findings"][0]["code"]) == (1, "LW111")
+    assert (entry["verdict"], entry["findings"][0]["severity"]) == ("allowed", "warning")
     write("policy.yaml", "capacity: deny\n")
-    assert check(huge, "--cluster", "cluster.yaml", "--policy", "policy.yaml", "--strict")[0] == 1
+    code, (entry,) = check(huge, "--cluster", "cluster.yaml", "--policy", "policy.yaml")
+    assert (code, entry["verdict"]) == (1, "denied")
 
 
 def test_profiles_see_the_namespaces_of_the_cluster(check, write):
@@ -236,7 +237,8 @@ def test_stored_policy_and_profiles_apply_by_default(check, write):
     code, (entry,) = check(huge, "--cluster", "cluster.yaml", "-n", "team")
     assert (code, entry["profiles"][0]["matched"]) == (1, True)
     write("policy.yaml", "capacity: 'off'\n")
-    assert check(huge, "--cluster", "cluster.yaml", "--policy", "policy.yaml")[0] == 0
+    code, (entry,) = check(huge, "--cluster", "cluster.yaml", "--policy", "policy.yaml")
+    assert (entry["verdict"], entry["placement"]["never"]) == ("allowed", True)
 
 
 def test_nvidias_own_file_says_how_gpus_are_shared(check, write):
@@ -405,5 +407,155 @@ def test_gpus_of_other_systems_are_named(check, linkwise, write, text, named):
     assert (code, entry["placement"]) == (0, None)
     assert named in entry["others"]
     assert named in linkwise("check", "job.yaml").out
+    assert (entry["reason"] is None) == (entry["verdict"] != "skipped")
     assert check(PLAIN)[1][0]["others"] is None
+    assert check(PLAIN)[1][0]["reason"].startswith("asks for no GPU resource")
+    assert check(WHOLE)[1][0]["reason"] is None
     assert check(WHOLE)[1][0]["others"] is None
+
+
+VALUES = "replicas: 2\nimage: {repository: train, tag: '1'}\n"
+HELM_TEMPLATE = "{{- if .Values.gpu }}\napiVersion: v1\nkind: Pod\n{{- end }}\n"
+PATCH_OF_KUSTOMIZE = (
+    "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 2}\n"
+)
+WRONG_TYPE = POD.replace("LIMITS", "cpu: 1").replace("name: main", "name: 7")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Writes files into a folder with a chart, an overlay and manifests."""
+
+    def write_files(**texts):
+        for name, text in texts.items():
+            path = tmp_path / "deploy" / f"{name.replace('__', '/')}.yaml"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+
+    return write_files
+
+
+def test_the_rest_of_a_folder_is_judged_after_files_that_are_no_manifests(linkwise, folder):
+    folder(
+        a_good=SHARE,
+        chart__templates__pod=HELM_TEMPLATE,
+        chart__values=VALUES,
+        kustomization="resources: [a_good.yaml]\n",
+        patch=PATCH_OF_KUSTOMIZE,
+        wrong=WRONG_TYPE,
+        z_bad=BAD,
+    )
+
+    code, out, err = linkwise("check", "-R", "deploy")
+
+    assert code == 2
+    assert "allowed Pod default/train deploy/a_good.yaml:1" in out
+    assert "denied Pod default/train deploy/z_bad.yaml:1" in out
+    assert out.endswith("2 pod templates: 1 allowed, 1 denied; 5 not read\n")
+    assert [line.partition(": ")[2].partition(": ")[0] for line in err.splitlines()] == [
+        "deploy/chart/templates/pod.yaml:1",
+        "deploy/chart/values.yaml:1",
+        "deploy/kustomization.yaml:1",
+        "deploy/patch.yaml:4",
+        "deploy/wrong.yaml:7",
+    ]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_documents_for_scripts_are_empty_if_a_file_cannot_be_read(linkwise, folder, output):
+    folder(good=SHARE, values=VALUES)
+
+    code, out, err = linkwise("check", "-R", "deploy", "-o", output)
+
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+
+
+def test_files_that_cannot_be_read_are_errors_in_ci(linkwise, folder):
+    folder(good=SHARE, values=VALUES)
+    said = "deploy/values.yaml:1: no Kubernetes object: apiVersion is missing. Add it."
+
+    code, junit, _ = linkwise("check", "-R", "deploy", "-o", "junit")
+    assert code == 2
+    assert f'<error message="{said}" type="not read" />' in junit
+    assert 'tests="2"' in junit
+
+    code, text, _ = linkwise("check", "-R", "deploy", "-o", "sarif")
+    (invocation,) = json.loads(text)["runs"][0]["invocations"]
+    assert (code, invocation["executionSuccessful"]) == (2, False)
+    assert [n["message"]["text"] for n in invocation["toolExecutionNotifications"]] == [said]
+
+    code, commands, _ = linkwise("check", "-R", "deploy", "-o", "github")
+    assert (code, commands) == (2, f"::error title=not read::{said}\n")
+
+
+def test_several_missing_files_are_each_named(linkwise):
+    code, out, err = linkwise("check", "a.yaml", "b.yaml")
+
+    assert (code, out) == (2, "")
+    assert [line.split(":")[1] for line in err.splitlines()] == [" a.yaml", " b.yaml"]
+
+
+@pytest.mark.parametrize("glob", ["chart", "chart/*", "values.yaml", "val*", "chart/values.yaml"])
+def test_excluded_files_of_a_folder_are_not_read(linkwise, folder, glob):
+    folder(good=SHARE, chart__values=VALUES)
+
+    code, out, err = linkwise("check", "-R", "deploy", "--exclude", glob)
+
+    assert (code, err) == (0, "")
+    assert out.endswith("1 pod template: 1 allowed\n")
+
+
+def test_excluded_files_are_not_read_where_they_are_named(linkwise, folder):
+    folder(good=SHARE, values=VALUES)
+    files = ("deploy/good.yaml", "deploy/values.yaml")
+
+    assert linkwise("check", *files, "--exclude", "values.yaml").code == 0
+    assert linkwise("check", *files, "--exclude", "*.yaml").err == (
+        "linkwise: no file is left: --exclude leaves out all 2. Name a file that no glob matches.\n"
+    )
+    assert linkwise("check", *files, "--exclude", "").code == 2
+
+
+def test_a_simulation_is_not_run_on_a_part_of_the_files(linkwise, folder, write):
+    folder(good=SHARE, values=VALUES)
+    write("cluster.yaml", CLUSTER)
+    command = ("simulate", "-R", "deploy", "--cluster", "cluster.yaml")
+
+    code, out, err = linkwise(*command)
+
+    assert (code, out) == (2, "")
+    assert err.startswith("linkwise: deploy/values.yaml:1: no Kubernetes object")
+    assert linkwise(*command, "--exclude", "values.yaml").code == 0
+
+
+def test_the_reason_of_skipped_is_shown(linkwise, write):
+    write("job.yaml", PLAIN)
+
+    assert "Asks for no GPU resource, and has no label of a compute class" in (
+        linkwise("check", "job.yaml").out
+    )
+
+
+def test_a_label_for_cards_alone_is_a_finding(check):
+    labelled = PLAIN.replace("name: train", 'name: train\n  labels: {aliyun.com/gpu-count: "2"}')
+
+    code, (entry,) = check(labelled)
+
+    assert (code, entry["verdict"]) == (0, "allowed")
+    assert [finding["code"] for finding in entry["findings"]] == ["LW120"]
+    assert check(labelled, "--strict")[0] == 3
+
+
+def test_labels_of_a_workload_are_warnings(linkwise, write):
+    write(
+        "job.yaml",
+        "apiVersion: apps/v1\nkind: Deployment\n"
+        "metadata: {name: web, labels: {alibabacloud.com/compute-class: gpu}}\n"
+        "spec: {template: {spec: {containers: [{name: main}]}}}\n",
+    )
+
+    code, _, err = linkwise("check", "job.yaml", "--strict")
+
+    assert code == 3
+    assert "job.yaml:3: label alibabacloud.com/compute-class has no effect here" in err

@@ -1,18 +1,25 @@
 import json
+from dataclasses import replace
 
 import pytest
 from builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
 
-from cli.analysis.explain import explain_gang
-from cli.analysis.planner_view import PlannerView
+from cli.analysis.explain import explain_gang, explain_pod
+from cli.analysis.planner_view import PlannerView, planner_view
 from cli.analysis.unit_explanation import UnitState
+from cli.files.cluster_file import collect_objects
+from cli.files.current_cluster import current_cluster
 from cli.live.snapshot import snapshot_text
+from cli.render.explain_text import show
 from cluster import keys
-from cluster.gang import Link
+from cluster.gang import GangKey, Link
+from cluster.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
 from cluster.ledger import Ledger
 from cluster.record import GPUShare
 from cluster.topology_configmap import PublishedTopology
-from scorer.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, Phase
+from manifest.objects import objects_in
+from scorer.cache.reserved_gpus import ReservedGPUs
+from scorer.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, NodeGPUs, Phase, name_of
 from scorer.gang.unit import Owners
 from scorer.placement.snapshot import snapshot_of
 
@@ -98,6 +105,20 @@ def test_placed_gang_shows_gpus_bandwidth_and_alternatives(explain):
     assert ran.code == 0
 
 
+@pytest.mark.parametrize("pods", [settled("train", "dgx-0", 0, 1), waiting("train", 2)])
+def test_policy_of_the_kubelet_of_its_node_is_a_note(explain, document, pods):
+    policy = KubeletPolicy(CPUManager.STATIC, TopologyManager.BEST_EFFORT)
+    node, _ = dgx("dgx-0")
+    published = topology_map("dgx-0", replace(DGX1, kubelet=policy))
+
+    said = explain([node, published, *pods], "gang", "train").out
+    assert "  note: Of dgx-0: the exclusive CPUs of a Guaranteed pod may be" in said
+    (unit,) = document([node, published, *pods], "gang", "train")
+    assert unit["notes"] == [f"of dgx-0: {policy.numa_note}"]
+    (unit,) = document([*dgx("dgx-0"), *pods], "gang", "train")
+    assert unit["notes"] == []
+
+
 @pytest.mark.parametrize("state", ["placed", "waiting"])
 def test_gang_without_a_mark_says_why_it_is_one(explain, document, state):
     marks = {keys.GANG: "train", keys.GANG_SIZE: "2", keys.GANG_KIND: "MPIJob"}
@@ -139,13 +160,16 @@ def test_placed_gang_over_nodes_is_not_compared_with_one_node(explain, document)
     ran = explain(objects, "gang", "default/vgg16")
 
     assert ran.out.splitlines()[1:4] == [
-        "  26.7 GB/s modelled all-reduce bandwidth inside each node",
+        "  16.0 GB/s modelled all-reduce bandwidth, NICs not counted",
         "  55.2 GB/s the best that the empty cluster has, not comparable: it spans 1 node, this"
         " plan 2",
         "  55.2 GB/s in index order (dgx-0: 0 1 2 3), not comparable: it spans 1 node, this plan 2",
     ]
+    slowest = "The slowest link is PCIe out of dgx-0, which has 2 of the job's GPUs."
+    assert f"  note: {slowest}" in ran.out.splitlines()
     [unit] = document(objects, "gang", "default/vgg16")
     assert (unit["bandwidth_note"], unit["best_possible_nodes"]) == ("nic unknown", 1)
+    assert "the slowest link is PCIe out of dgx-0, which has 2 of the job's GPUs" in unit["notes"]
 
 
 def test_changed_plan_of_a_placed_gang_is_a_note(document):
@@ -365,6 +389,7 @@ def test_a_job_that_was_submitted_again_is_another_gang(document):
     [
         (Phase.SUSPENDED, UnitState.SUSPENDED, "why"),
         (Phase.GONE, UnitState.GONE, "why"),
+        (Phase.FINISHED, UnitState.ENDED, "why"),
         (Phase.PLACED, UnitState.GONE, "none of its pods is there"),
     ],
 )
@@ -376,9 +401,8 @@ def test_gang_without_pods_is_explained_by_its_object(name, phase, state, reason
         GangStatus(phase, reason="why"),
     )
     gangs = {("team", "bert-1234"): gang}
-    view = PlannerView(
-        snapshot_of(Ledger()), {}, Owners({}, {}), gangs, is_starving=lambda _: False
-    )
+    nothing = ReservedGPUs(lambda _: None)
+    view = PlannerView(snapshot_of(Ledger()), {}, Owners({}, {}), gangs, lambda _: False, nothing)
 
     (unit,) = explain_gang(view, "team", name)
 
@@ -497,3 +521,63 @@ def test_missing_object_is_an_error(explain, arguments, said):
 
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err
+
+
+def test_unhealthy_gpus_of_a_gang_are_named_with_their_pods(explain, document):
+    listed = {"gpus": "2, 7"}
+    config_map = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{keys.UNHEALTHY_NAME_PREFIX}a", "namespace": "kube-system"},
+        "data": listed,
+    }
+    objects = [*dgx("a"), config_map, *settled("bert", "a", 0, 1, 2, 3)]
+    ill = "unhealthy GPUs: 2 of a (pod bert-2); a pod that is created again gets healthy ones"
+    assert document(objects, "gang", "bert")[0]["unhealthy"] == ill
+    assert document([*dgx("a"), *objects[3:]], "gang", "bert")[0]["unhealthy"] is None
+    assert f"note: It has {ill}." in " ".join(explain(objects, "gang", "bert").out.split())
+
+
+JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "job", "controller": True}
+REASON = "1 of 2 members are there; GPUs of gpu-0 are reserved for its replacements until noon"
+
+
+@pytest.fixture
+def lacking():
+    """A cluster where a gang has GPU 0, and GPU 1 is reserved for its other member."""
+    (running,) = settled("bert", "gpu-0", 0)
+    single = waiting("other", 1, limits={keys.GPU_WHOLE: 7})
+    running["metadata"] |= {"uid": "here", "ownerReferences": [JOB]}
+    members = [
+        {"pod": f"bert-{i}", "uid": uid, "node": "gpu-0", "gpus": [i]}
+        for i, uid in enumerate(("here", "gone"))
+    ]
+    gang = {
+        "metadata": {"name": name_of(GangKey("default", "bert", "job")), "namespace": "default"},
+        "spec": {
+            "gang": "bert",
+            "link": "best",
+            "owner": "job",
+            "plan": {"id": "1-1", "exact": True, "members": members},
+        },
+        "status": {"reserved": [{"node": "gpu-0", "gpus": [1]}], "reason": REASON},
+    }
+    items = [*dgx("gpu-0"), running, *single]
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    objects = collect_objects(objects_in(text, "cluster.json"), "cluster.json")
+    return planner_view(replace(current_cluster(objects, "default", "test"), gangs=(gang,)), 0.0)
+
+
+def test_reserved_gpus_are_shown_with_the_gang_that_lacks_members(lacking, capsys):
+    (unit,) = explain_gang(lacking, "default", "bert")
+
+    show(unit)
+
+    assert f"  {REASON}.\n" in capsys.readouterr().out
+    assert unit.reserved == (NodeGPUs("gpu-0", (1,)),)
+
+
+def test_a_pod_that_waits_does_not_fit_where_gpus_are_reserved(lacking):
+    unit = explain_pod(lacking, "default", "other-0")
+
+    assert unit.state is UnitState.WAITS

@@ -5,6 +5,7 @@ from builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
 
 from cli.live.snapshot import snapshot_text
 from cluster import keys
+from cluster.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
 from cluster.record import GPUShare, Isolation
 from cluster.topology_configmap import PublishedTopology
 from policy.active_config import POLICY, PROFILES
@@ -107,6 +108,30 @@ def test_mismatch_that_an_agent_reports_is_shown(inspect):
 
     assert shown.out.startswith("dgx-0 topology, NVLink mesh; 8 GPUs, none is offered\n")
     assert "  unaccounted its agent reports: process 7 uses GPU 3, which no pod has\n" in shown.out
+
+
+def test_kubelet_that_may_refuse_a_pod_is_noted(inspect):
+    policy = KubeletPolicy(CPUManager.STATIC, TopologyManager.RESTRICTED)
+    published = PublishedTopology(dgx1_v100(), (True,) * 8, kubelet=policy)
+    dgx, _, *others = a_cluster()
+    objects = [dgx, topology_map("dgx-0", published), *others]
+
+    shown = inspect(objects).out
+    note = "The kubelet refuses a pod (TopologyAffinityError) whose exclusive CPUs"
+    assert shown.splitlines()[1].startswith(f"  note: {note}")
+    assert shown.count("note:") == 1
+    nodes = json.loads(inspect(objects, "-o", "json").out)["nodes"]
+    by_name = {node["name"]: node["kubelet"] for node in nodes}
+    assert by_name == {
+        "dgx-0": {
+            "cpu_manager": "static",
+            "topology_manager": "restricted",
+            "note": policy.numa_note,
+        },
+        "share-0": {"cpu_manager": None, "topology_manager": None, "note": None},
+    }
+    page = inspect(objects, "-o", "html").out
+    assert page.count("The kubelet refuses a pod (TopologyAffinityError)") == 1
 
 
 def test_details_are_every_gpu_and_every_pod_on_it(inspect):

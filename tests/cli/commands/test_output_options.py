@@ -154,7 +154,8 @@ def test_colours_can_be_switched_off(environment, coloured):
     if not LINKWISE.exists():
         pytest.skip("the command is not installed beside this Python")
     main, terminal = pty.openpty()
-    inherited = {key: text for key, text in os.environ.items() if key != "NO_COLOR"}
+    forced = {"NO_COLOR", "FORCE_COLOR"}
+    inherited = {key: text for key, text in os.environ.items() if key not in forced}
     ran = subprocess.run(  # noqa: S603 - our own command
         [LINKWISE, "topology", "best", "t4x4", "--count", "2"],
         stdout=terminal,
@@ -168,6 +169,27 @@ def test_colours_can_be_switched_off(environment, coloured):
 
     assert ran.returncode == 0
     assert (b"\x1b[" in shown) is coloured
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [
+        ({}, False),
+        ({"FORCE_COLOR": "1"}, True),
+        ({"FORCE_COLOR": "1", "TERM": "dumb"}, True),
+        ({"FORCE_COLOR": ""}, False),
+        ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+    ],
+)
+def test_colours_can_be_forced_in_a_pipe(linkwise, monkeypatch, environment, coloured):
+    for name in ("NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, text in environment.items():
+        monkeypatch.setenv(name, text)
+
+    shown = linkwise("topology", "best", "t4x4", "--count", "2").out
+
+    assert ("\x1b[" in shown) is coloured
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from builders import dgx1_v100, node_object, topology_map
 
 from cli.live.snapshot import snapshot_text
 from cluster import keys
+from cluster.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy, TopologyManager
 from cluster.topology_configmap import PublishedTopology
 
 CLUSTER = """\
@@ -327,6 +328,36 @@ def test_node_with_a_mismatch_takes_no_pods_and_is_named(linkwise, write):
     assert "node dgx-0 takes no GPU pods: its agent reports: PID 7. End that process." in err
 
 
+def test_kubelet_that_may_refuse_a_pod_is_noted(linkwise, write):
+    policy = KubeletPolicy(topology_manager=TopologyManager.SINGLE_NUMA_NODE)
+    node = node_object("dgx-0", {keys.NODE_MODE: "topology"}, cpu="8", **{keys.GPU_WHOLE: "8"})
+    published = PublishedTopology(dgx1_v100(), (True,) * 8, kubelet=policy)
+    write("cluster.json", snapshot_text([node, topology_map("dgx-0", published)]))
+    write("jobs.yaml", json.dumps(pod("one", {"aliyun.com/gpu": 1})))
+    arguments = ("simulate", "jobs.yaml", "--cluster", "cluster.json", "-o")
+
+    (placed,) = json.loads(linkwise(*arguments, "json").out)["pods"]
+    assert placed["notes"] == [f"of dgx-0: {policy.numa_note}"]
+    page = linkwise(*arguments, "html").out
+    assert '<p class="quiet small note">The kubelet refuses a pod' in page
+
+
+def test_node_with_a_note_is_drawn_beside_an_equal_one_without(linkwise, write):
+    refusing = KubeletPolicy(topology_manager=TopologyManager.SINGLE_NUMA_NODE)
+    objects = []
+    for name, policy in (("a", UNKNOWN_POLICY), ("b", refusing)):
+        mode = {keys.NODE_MODE: "topology"}
+        objects.append(node_object(name, mode, cpu="96", **{keys.GPU_WHOLE: "8"}))
+        published = PublishedTopology(dgx1_v100(), (True,) * 8, kubelet=policy)
+        objects.append(topology_map(name, published))
+    write("cluster.json", snapshot_text(objects))
+    write("jobs.yaml", gang(16))
+
+    page = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.json", "-o", "html").out
+
+    assert page.count('<p class="quiet small note">The kubelet refuses a pod') == 1
+
+
 @pytest.mark.parametrize(
     ("owner", "phase", "placed"),
     [
@@ -380,7 +411,7 @@ def test_plans_on_different_numbers_of_nodes_are_not_compared(simulate, linkwise
     assert (order["nodes"], order["bandwidth"]) == ([*"abcd"], 5.7)
     shown = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.yaml").out
     assert shown.splitlines()[1:4] == [
-        "  3.4 GB/s modelled all-reduce bandwidth inside each node",
+        "  3.4 GB/s modelled all-reduce bandwidth, NICs not counted",
         "  3.4 GB/s the best that the empty cluster has, not comparable: it spans 1 node, this"
         " plan 2",
         "  5.7 GB/s in index order (a: 0 1, b: 0 1, c: 0 1 and 1 more), not comparable: it spans 4"
@@ -402,8 +433,8 @@ nodes:
 @pytest.mark.parametrize(
     ("nic", "bandwidth", "note"),
     [
-        pytest.param(None, 211.9, "nic unknown", id="NICs unknown"),
-        pytest.param(400, 211.9, None, id="links inside nodes are slower"),
+        pytest.param(None, 54.9, "nic unknown", id="NICs unknown"),
+        pytest.param(400, 54.9, None, id="PCIe out of nodes is slower"),
         pytest.param(50, 28.6, None, id="NICs are slower"),
     ],
 )
@@ -423,7 +454,7 @@ def test_slower_of_links_and_nics_counts_where_the_policy_states_these(
     assert (found["best_possible"], found["best_possible_nodes"]) == (211.9, 1)
     arguments = ("jobs.yaml", "--cluster", "cluster.yaml", "--policy", "policy.yaml")
     shown = linkwise("simulate", *arguments).out
-    assert (" inside each node\n" in shown) is (nic is None)
+    assert (", NICs not counted\n" in shown) is (nic is None)
     assert ("not comparable" in shown) is (nic is None)
 
 

@@ -6,6 +6,7 @@ from builders import node_object, topology_map
 
 from cli.live.snapshot import snapshot_text
 from cluster import keys
+from cluster.kubelet_policy import CPUManager, KubeletPolicy
 from cluster.topology_configmap import PublishedTopology
 from topology.catalogue import NAMES, entry
 
@@ -132,7 +133,10 @@ def test_unknown_machine_is_refused_with_a_hint(linkwise, name, hint):
 
 
 NODE = {keys.NODE_MODE: "topology"}
-PUBLISHED = PublishedTopology(entry("dgx1-v100").machine, (True,) * 7 + (False,), mismatch="PID 7")
+STATIC = KubeletPolicy(CPUManager.STATIC)
+PUBLISHED = PublishedTopology(
+    entry("dgx1-v100").machine, (True,) * 7 + (False,), mismatch="PID 7", kubelet=STATIC
+)
 
 
 @pytest.fixture
@@ -160,9 +164,10 @@ def test_machine_of_a_node_is_shown_with_its_source_and_health(show_node):
 
     assert out.startswith("dgx-0 8 GPUs, NVLink mesh, class 8gpu-")
     assert "  GPU0  X     NV1   NV1   NV2   NV2   SYS   SYS   SYS   0\n" in out
-    assert out.endswith(
+    assert (
         "\nSource: published by the agent of the node\nUnhealthy: GPU7\nMismatch: PID 7\n"
-    )
+        "Kubelet: The exclusive CPUs of a Guaranteed pod may be on another socket than its GPUs"
+    ) in out
     labelled = show_node("h200-0").out
     assert labelled.endswith("\nSource: identified by labels of GPU feature discovery\n")
 
@@ -179,6 +184,7 @@ def test_document_of_a_node_is_that_of_its_machine_with_more_fields(linkwise, sh
         "uuids": [None] * 8,
         "unhealthy": [7],
         "mismatch": "PID 7",
+        "kubelet": {"cpu_manager": "static", "topology_manager": None, "note": STATIC.numa_note},
     }
 
 

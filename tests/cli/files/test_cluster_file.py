@@ -4,7 +4,10 @@ import pytest
 
 from cli.files.cluster_file import collect_objects
 from cli.files.source import read_objects
+from cluster.keys import REFUSED_MACHINES
 from cluster.node import NodeMode
+from cluster.pod import Metadata
+from cluster.scorer_lease import ScorerLease
 from manifest.value import InputError
 from policy.document import parse_policy
 from policy.snapshot import PolicySnapshot
@@ -167,3 +170,25 @@ def test_invalid_node_is_an_error_with_line(read, node, complaint):
 def test_the_same_node_twice_is_refused(read):
     with pytest.raises(InputError, match="node n is already defined at"):
         read(a_node(), a_node())
+
+
+def test_machines_that_the_scorer_refuses_are_not_used(read):
+    why = "its agent published another machine 3 times in 10 minutes"
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": "linkwise-scorer",
+            "namespace": "linkwise-system",
+            "annotations": {REFUSED_MACHINES: json.dumps({"n": why})},
+        },
+    }
+
+    cluster = read(a_node(), lease)
+
+    assert cluster.ledger.nodes["n"].unaccounted == why
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"n": 1}'])
+def test_an_unreadable_list_of_refused_machines_refuses_none(text):
+    assert ScorerLease(Metadata(annotations={REFUSED_MACHINES: text})).refused_machines == {}

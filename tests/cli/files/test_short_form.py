@@ -141,7 +141,7 @@ def test_a_matrix_file_is_found_beside_the_cluster_file(linkwise, write, tmp_pat
 
     code, out, _ = linkwise("check", "pod.yaml", "--cluster", "site/cluster.yaml")
 
-    assert code == 0
+    assert code == 1
     assert "LW111 " in out
     assert "at most 2 on one node" in out
 

@@ -1,6 +1,11 @@
+import os
+from pathlib import Path
+from threading import Thread
+
 import pytest
 
-from cli.files.source import read_objects, read_text
+from cli.files import source
+from cli.files.source import read_objects, read_text, write_text
 from manifest.value import InputError
 
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n"
@@ -18,6 +23,23 @@ POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: []}\n"
         pytest.param("hello", "f:1: this is no Kubernetes object.", id="a word"),
         pytest.param(
             "\nkind: Pod\n", "f:2: no Kubernetes object: apiVersion is missing", id="half"
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Pod\nmetadata:\nname: a\nspec:\ncontainers:\n- name: c\n",
+            "f:3: metadata is empty, and name, which belongs into it, stands beside it: the "
+            "indentation is lost. Paste the text again",
+            id="no indentation",
+        ),
+        pytest.param(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\ncontainers:\n- name: c\n",
+            "f:4: spec is empty, and containers, which belongs into it, stands beside it",
+            id="no indentation of spec",
+        ),
+        pytest.param(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata:\nname: a\nspec:\ntemplate:\n"
+            "metadata:\nlabels:\n",
+            "f:7: the key 'metadata' stands already on line 3; is the indentation lost?",
+            id="no indentation of a template",
         ),
         pytest.param(f"{POD}---\na: 1\n", "f:6: no Kubernetes object", id="a second document"),
         pytest.param("a: b\n".encode("utf-16"), "f:1: the text is UTF-16.", id="UTF-16"),
@@ -72,6 +94,17 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
         read_text(str(huge))
 
 
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a device without an end")
+@pytest.mark.parametrize("name", ["/dev/zero", "-"])
+def test_an_endless_input_is_read_to_a_limit(monkeypatch, name):
+    monkeypatch.setattr(source, "MAX_BYTES", 1 << 20)
+    with Path("/dev/zero").open() as endless:
+        monkeypatch.setattr("sys.stdin", endless)
+
+        with pytest.raises(InputError, match="more than 1 MiB"):
+            read_text(name)
+
+
 def test_standard_input_is_read_for_a_dash(linkwise):
     assert linkwise("check", "-", stdin=POD).out.startswith("skipped Pod default/a <stdin>:1")
 
@@ -108,3 +141,31 @@ def test_json_objects_may_follow_each_other(write):
 
 def test_yaml_in_braces_is_yaml(write):
     assert sources(write("f", "{apiVersion: v1, kind: Pod}\n")) == ["1"]
+
+
+def test_a_pipe_is_written_and_not_replaced(tmp_path):
+    pipe, received = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+
+    def read():
+        received.append(pipe.read_text(encoding="utf-8"))
+
+    reader = Thread(target=read, daemon=True)
+    reader.start()
+
+    write_text(str(pipe), "written")
+
+    reader.join(60)
+    assert received == ["written"]
+    assert pipe.is_fifo()
+
+
+def test_a_link_goes_on_naming_the_file_that_is_written(tmp_path):
+    file, link = tmp_path / "file", tmp_path / "link"
+    file.write_text("before", encoding="utf-8")
+    link.symlink_to(file)
+
+    write_text(str(link), "after")
+
+    assert link.is_symlink()
+    assert file.read_text(encoding="utf-8") == "after"

@@ -157,7 +157,7 @@ def test_failing_credential_plugin_is_an_error(cluster, linkwise):
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        "linkwise: the kubeconfig does not let you in: exec: process returned 1. log in first. "
+        "linkwise: the kubeconfig gives no access: exec: process returned 1. log in first. "
         "Try kubectl.\n"
     )
 
@@ -226,8 +226,8 @@ def test_first_kubeconfig_with_current_context_wins(cluster, linkwise, monkeypat
         (("--kubeconfig", "no-yaml"), "the kubeconfig cannot be used: "),
         (("--kubeconfig", "chooses-none"), "the kubeconfig chooses no context. Name one with"),
         (("--kubeconfig", "no-server"), "the kubeconfig names no server."),
-        (("--kubeconfig", "no-cluster"), "the kubeconfig does not let you in: "),
-        (("--kubeconfig", "no-file"), "the kubeconfig does not let you in: "),
+        (("--kubeconfig", "no-cluster"), "the kubeconfig gives no access: "),
+        (("--kubeconfig", "no-file"), "the kubeconfig gives no access: "),
         (("--kubeconfig", "."), "there is no kubeconfig .."),
     ],
 )
@@ -267,7 +267,7 @@ FORBIDDEN = 'pods is forbidden: User "ann" cannot list resource "pods" at the cl
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (refused(401), "it does not know you. Log in again"),
+        (refused(401), "it rejects your credentials (status 401). Log in again"),
         (refused(403, FORBIDDEN), f"{FORBIDDEN}. Ask for the ClusterRole linkwise-view."),
         (refused(500, "etcd is away"), "/api/v1/pods: etcd is away (status 500). Try again."),
         (lambda _: (500, b"\xff"), "/api/v1/pods: \ufffd (status 500). Try again."),

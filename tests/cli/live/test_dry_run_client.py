@@ -200,7 +200,7 @@ def test_file_refused_by_server_is_an_error_with_line(ask, write):
 @pytest.mark.parametrize(
     ("answer", "complaint"),
     [
-        (answering(400), "URL: it cannot read a.yaml: no. Mend the file."),
+        (answering(400), "URL: it cannot read a.yaml: no. Correct the file."),
         (
             answering(401),
             "URL: it does not take the token in token. Make a new one: kubectl create token "
@@ -288,7 +288,7 @@ def test_certificate_must_match_ca_and_server_name(ask, write):
     wrong = ask("--tls-server-name", "linkwise.example")
     assert (wrong.code, wrong.err) == (
         2,
-        "linkwise: URL: its certificate is not for linkwise.example. Say whom it is for, such as "
+        "linkwise: URL: its certificate is not for linkwise.example. Name its server, such as "
         "--tls-server-name linkwise-webhook.linkwise-system.svc.\n",
     )
     assert ask("--tls-server-name", "localhost").code == 1
@@ -313,3 +313,13 @@ def test_port_without_tls_or_http_is_an_error(linkwise, write):
 
     assert code == 2
     assert err.startswith(f"linkwise: {url}: this is no TLS port (")
+
+
+def test_the_rest_is_judged_after_a_file_that_the_server_cannot_read(ask, write):
+    write("values.yaml", "replicas: 2\n")
+
+    code, out, err = ask(files=("values.yaml", "missing.yaml", "b.yaml"))
+
+    assert code == 2
+    assert out.endswith("1 pod template: 1 allowed; 2 not read\n")
+    assert [line.split(": ")[1] for line in err.splitlines()] == ["values.yaml:1", "missing.yaml"]

@@ -1,7 +1,11 @@
 import json
+import re
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+
+from cli.render.finding_titles import TITLES
 
 DENIED = (
     "apiVersion: v1\nkind: Pod\nmetadata: {name: bad}\n"
@@ -82,6 +86,18 @@ def test_sarif_has_a_result_for_each_finding_at_its_line(check):
     assert invocation["executionSuccessful"] is False
     (notification,) = invocation["toolExecutionNotifications"]
     assert notification["message"]["text"].startswith("jobs.yaml:16: Trainer (example.org/v1) was ")
+
+
+def test_rules_of_sarif_have_the_titles_of_the_documented_findings(check):
+    page = (Path(__file__).parents[3] / "docs/findings.md").read_text(encoding="utf-8")
+    titles = dict(re.findall(r"^### (LW\d+)\n\n\*\*(.+?)\.?\*\*", page, re.MULTILINE))
+    rules = json.loads(check("sarif").out)["runs"][0]["tool"]["driver"]["rules"]
+
+    assert titles == TITLES
+    for rule in rules:
+        assert rule["shortDescription"] == {"text": f"{titles[rule['id']]}."}
+        assert titles[rule["id"]] in rule["fullDescription"]["text"]
+        assert rule["id"] in rule["help"]["text"]
 
 
 def test_sarif_names_a_file_by_an_address_that_can_be_read_back(check):

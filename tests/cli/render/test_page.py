@@ -341,7 +341,8 @@ def test_a_gang_over_nodes_says_that_the_network_is_not_counted():
 
     card = read(render(simulate(a_snapshot(*nodes), a_gang(12)), "t")).all("article")[0]
 
-    assert "inside each node: the network between nodes not counted" in card.text
+    assert "Chosen, NICs not counted" in card.text
+    assert "the slowest link is PCIe out of dgx-0" in card.text
     assert len(card.all("tbody")[0].all("tr")) == 12
     assert "open" not in card.all("details")[-1].attributes
 
@@ -367,24 +368,16 @@ def test_one_gpu_alone_has_no_bandwidth():
     assert not card.all("dl")
 
 
-@pytest.mark.parametrize(
-    ("machine", "mode", "limits", "expected"),
-    [
-        ("t4x4", "core_mem", {keys.GPU_MEM: 2}, "modelled for whole GPUs"),
-        ("dgx1-v100", "topology", {keys.GPU_WHOLE: 1}, "only the network links them"),
-    ],
-    ids=["shares", "one GPU on each node"],
-)
-def test_missing_bandwidth_of_a_gang_has_a_reason(machine, mode, limits, expected):
-    nodes = [a_cluster_node(f"n-{i}", machine, mode, card_memory=15) for i in range(2)]
+def test_missing_bandwidth_of_a_gang_of_shares_has_a_reason():
+    nodes = [a_cluster_node(f"n-{i}", "t4x4", "core_mem", card_memory=15) for i in range(2)]
     used = {node.name: range(1, len(node.cards)) for node in nodes}
     annotations = {keys.GANG: "g", keys.GANG_SIZE: "2"}
-    gang = [an_applicant(f"g-{i}", limits, annotations=annotations) for i in range(2)]
+    gang = [an_applicant(f"g-{i}", {keys.GPU_MEM: 2}, annotations=annotations) for i in range(2)]
 
     card = read(render(simulate(a_snapshot(*nodes, taken=used), gang), "t")).all("article")[0]
 
     assert "placed" in card.text
-    assert expected in card.text
+    assert "modelled for whole GPUs" in card.text
 
 
 def test_where_index_order_does_not_work_its_bar_is_empty():
@@ -601,3 +594,55 @@ def test_everything_that_unfolds_can_be_reached_by_keyboard():
         assert first.tag == "summary"
         assert first.text
     assert ":focus-visible{outline:3px" in root.all("style")[0].text
+
+
+def jobs(sizes):
+    return [
+        an_applicant(
+            f"j{number:02}-{i}",
+            {keys.GPU_WHOLE: 1},
+            annotations={keys.GANG: f"j{number:02}", keys.GANG_SIZE: str(size)},
+        )
+        for number, size in enumerate(sizes)
+        for i in range(size)
+    ]
+
+
+def test_page_of_many_gangs_is_a_folded_list_with_a_search_and_what_waits_first():
+    simulation = simulate(a_snapshot(a_cluster_node("n", "dgx1-v100")), jobs([1] * 8 + [2] * 30))
+
+    page = read(render(simulation, "t"))
+
+    articles = page.all("article")
+    assert len(articles) == 38
+    assert ["waits" in article.text for article in articles] == [True] * 30 + [False] * 8
+    assert [more.all("summary")[0].text for more in page.all("details", "fold")] == [
+        "10 more gangs or pods"
+    ]
+    results = [details for details in page.all("details", "row") if "node" not in classes(details)]
+    assert len(results) == 8
+    assert not any("open" in details.attributes for details in results)
+    assert [field.attributes["id"] for field in page.all("input")] == ["find-unit", "search"]
+
+
+def test_page_of_few_gangs_shows_them_and_has_no_search_of_its_own():
+    page = read(render(simulate(a_snapshot(a_cluster_node("n", "dgx1-v100")), jobs([1, 2])), "t"))
+
+    assert all("open" in details.attributes for details in page.all("details", "row"))
+    assert [field.attributes["id"] for field in page.all("input")] == ["search"]
+    assert "1 member" in page.text
+    assert "1 members" not in page.text
+
+
+def test_plans_on_other_models_are_not_compared_by_a_ratio():
+    nodes = [a_cluster_node("a", "dgx1-v100"), a_cluster_node("b", "dgx-h100")]
+
+    page = read(render(simulate(a_snapshot(*nodes), a_gang(4)), "t"))
+
+    models = "on Tesla V100-SXM2-32GB, this plan on NVIDIA H100 80GB HBM3"
+    assert f"Index order is {models}." in page.text
+    assert "× as fast" not in page.text
+
+
+def classes(node):
+    return node.attributes["class"].split()

@@ -1,0 +1,154 @@
+import textwrap
+
+import pytest
+
+from manifest.objects import objects_in
+from manifest.workload import expanded
+
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+  labels: {LABELS}
+  annotations: {ANNOTATIONS}
+spec:
+  template:
+    metadata:
+      labels: {INNER}
+      annotations: {NOTES}
+    spec:
+      containers:
+      - name: main
+        RESOURCES
+"""
+
+
+def warned(text):
+    return expanded(objects_in(text, "f"), "team").warnings
+
+
+def deployment(labels="", annotations="", inner="", notes="", resources="image: x"):
+    text = DEPLOYMENT.replace("LABELS", labels).replace("ANNOTATIONS", annotations)
+    return text.replace("INNER", inner).replace("NOTES", notes).replace("RESOURCES", resources)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "alibabacloud.com/compute-class: gpu",
+        "alibabacloud.com/gpu-model-series: T4",
+        "aliyun.com/gpu-count: '2'",
+        "pod-group.scheduling.sigs.k8s.io/name: bert",
+    ],
+)
+@pytest.mark.parametrize(("part", "line"), [("labels", 5), ("annotations", 6)])
+def test_labels_of_a_workload_are_warned_of(pair, part, line):
+    key = pair.partition(":")[0]
+
+    assert warned(deployment(**{part: pair})) == (
+        f"f:{line}: {part[:-1]} {key} has no effect here: pods do not get it. "
+        f"Write {key} in spec.template.metadata.labels.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        (
+            {"notes": "aliyun.com/gpu-count: '2'"},
+            "f:11: annotation aliyun.com/gpu-count has no effect. Write aliyun.com/gpu-count among "
+            "the labels.",
+        ),
+        (
+            {"inner": "alibabacloud.com/compute-clas: gpu"},
+            "f:10: label alibabacloud.com/compute-clas is not known. "
+            "Write alibabacloud.com/compute-class.",
+        ),
+        (
+            {"inner": "aliyun.com/gpu-counts: '2'"},
+            "f:10: label aliyun.com/gpu-counts is not known. Write aliyun.com/gpu-count.",
+        ),
+        (
+            {"inner": "linkwise.dev/gang-size: '4'"},
+            "f:10: label linkwise.dev/gang-size has no effect. Write linkwise.dev/gang-size among "
+            "the annotations.",
+        ),
+        (
+            {"notes": "linkwise.dev/links: nvlink"},
+            "f:11: annotation linkwise.dev/links is not known. Write linkwise.dev/link.",
+        ),
+        (
+            {"inner": "aliyun.com/gpu-mem: '3'"},
+            "f:10: label aliyun.com/gpu-mem has no effect. Write aliyun.com/gpu-mem in "
+            "resources.limits of a container.",
+        ),
+        (
+            {"inner": "alibabacloud.com/gpu-model-series: T4"},
+            "f:10: label alibabacloud.com/gpu-model-series has an effect beside "
+            "alibabacloud.com/compute-class only. Write this label, too, unless a profile adds it.",
+        ),
+        (
+            {"resources": "resource: {limits: {aliyun.com/gpu: 1}}"},
+            "f:15: field spec.template.spec.containers[0].resource is unknown to Kubernetes: "
+            "kubectl refuses it, and other clients lose it. Write resources.",
+        ),
+        (
+            {"resources": "limits: {aliyun.com/gpu: 1}"},
+            "f:15: field spec.template.spec.containers[0].limits is unknown to Kubernetes: "
+            "kubectl refuses it, and other clients lose it. Write resources.limits.",
+        ),
+    ],
+)
+def test_what_has_no_effect_in_a_template_is_warned_of(where, said):
+    assert warned(deployment(**where)) == (said,)
+
+
+def test_what_has_an_effect_is_not_warned_of():
+    labels = "alibabacloud.com/compute-class: gpu, aliyun.com/gpu-count: '2', app: x, a.b/class: y"
+
+    assert warned(deployment(labels="app: x", inner=labels)) == ()
+
+
+def test_a_pod_is_its_own_template():
+    pod = """\
+        apiVersion: v1
+        kind: Pod
+        metadata: {name: a, labels: {alibabacloud.com/compute-class: gpu}}
+        spec: {containers: []}
+    """
+
+    assert warned(textwrap.dedent(pod)) == ()
+
+
+def test_labels_of_a_workload_in_a_list_are_warned_of():
+    item = textwrap.indent(deployment(labels="aliyun.com/gpu-count: '2'"), "  ")
+    text = f"apiVersion: v1\nkind: List\nitems:\n- {item.lstrip()}"
+
+    assert warned(text) == (
+        "f:8: label aliyun.com/gpu-count has no effect here: pods do not get it. "
+        "Write aliyun.com/gpu-count in items[0].spec.template.metadata.labels.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("pair", "where"),
+    [
+        ("aliyun.com/gpu: '2'", "spec.template.spec.containers: resources.limits"),
+        ("linkwise.dev/link: nvlink", "spec.template.metadata.annotations"),
+    ],
+)
+def test_keys_of_a_workload_are_warned_of_with_the_place_in_its_pods(pair, where):
+    (said,) = warned(deployment(labels=pair))
+
+    assert said.endswith(f"Write {pair.partition(':')[0]} in {where}.")
+
+
+def test_a_key_that_the_template_has_too_is_no_warning():
+    key = "alibabacloud.com/compute-class: gpu"
+
+    assert warned(deployment(labels=key, inner=key)) == ()
+
+
+def test_a_label_that_takes_a_job_out_of_its_gang_has_an_effect():
+    assert warned(deployment(inner="linkwise.dev/gang: 'false'")) == ()
