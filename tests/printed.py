@@ -28,9 +28,16 @@ CHANGING = re.compile(r"kubectl (-n \S+ )?(rollout restart|annotate|label|delete
 _END = re.compile(r"<<(\w+)$")
 
 
+def text_of(page: str) -> str:
+    """Return the text of a document below the root, or of all documents of a folder."""
+    path = ROOT / page
+    pages = sorted(path.glob("*.md")) if path.is_dir() else [path]
+    return "\n".join(each.read_text(encoding="utf-8") for each in pages)
+
+
 def blocks(page: str, language: str = "") -> list[str]:
-    """Return the blocks of a language in a document below the root, without their indentation."""
-    text = (ROOT / page).read_text(encoding="utf-8")
+    """Return the blocks of a language in a document or folder, without their indentation."""
+    text = text_of(page)
     return [
         re.sub(f"^{found['indent']}", "", found["text"], flags=re.MULTILINE)
         for found in _BLOCK.finditer(text)
@@ -61,6 +68,6 @@ def _commands(block: str) -> Iterator[str]:
 
 def inline(page: str) -> list[str]:
     """Return the commands of kubectl and linkwise inside a document's sentences and tables."""
-    text = _BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    text = _BLOCK.sub("", text_of(page))
     found = re.findall(r"`((?:kubectl|linkwise) [^`]+)`", text)
     return [command.replace("\\|", "|") for command in dict.fromkeys(found)]

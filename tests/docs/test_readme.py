@@ -76,3 +76,25 @@ def test_links_lead_to_files_that_are_there():
 
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_install_and_try_come_directly_after_the_second_example():
+    second, _, rest = PAGE.partition(SHOWN[1])
+    headings = re.findall(r"^## (.*)$", rest, flags=re.MULTILINE)
+
+    assert "## " not in second
+    assert headings[:3] == ["Try it", "Install the command", "Install it on a cluster"]
+
+
+def test_the_picture_is_a_small_image_that_one_command_draws():
+    (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", PAGE)
+    image = ROOT / picture
+
+    assert image.read_bytes().startswith(b"\x89PNG")
+    assert image.stat().st_size < 400_000
+    script = (ROOT / "docs/demo/picture").read_text(encoding="utf-8")
+    run_by_demo = (ROOT / "docs/demo/run").read_text(encoding="utf-8")
+    shown = "simulate docs/demo/gang.yaml --cluster docs/demo/cluster.yaml -o html --to "
+    assert picture in script
+    assert shown in script
+    assert shown in run_by_demo
