@@ -1,7 +1,7 @@
 # One image for all servers, each started by its name: `python -m webhook`, `python -m scorer`.
 #   docker build -t linkwise:0.1.0 .
 # BASE may name a mirror or a hardened image of Linux with glibc and Python 3.11 or later. It is named
-# by digest, so that every build starts from the same bytes; docs/operations.md says how to renew it.
+# by digest, so that every build starts from the same bytes; docs/operations/install.md says how to renew it.
 ARG BASE=python:3.11.16-slim-trixie@sha256:be1575ed968de893bd54f4c56315ff7c4736ce522c1bca08fd521731aafc0d76
 # An image that has pip, too, where BASE has none; of the same Python.
 ARG BUILD=${BASE}

@@ -12,6 +12,7 @@ GPU_WHOLE = "aliyun.com/gpu"
 NVIDIA_PREFIX = "nvidia.com/"
 NVIDIA_GPU = "nvidia.com/gpu"
 MIG_PREFIX = "nvidia.com/mig-"
+AMD_PREFIX = "amd.com/"
 NVIDIA_GPU_SHARED = "nvidia.com/gpu.shared"
 RESOURCES = (GPU_MEM, GPU_CORE, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED)
 """Resources that the limits of a pod's containers may request."""
@@ -141,6 +142,10 @@ RESOURCE_NAME = "linkwise.dev/resource-name"
 RESOURCE_LABELS = {"aliyun.com-gpu": GPU_WHOLE, "nvidia.com-gpu": NVIDIA_GPU}
 """Resources by the value of that label: a label value may not contain a slash."""
 
+MODE_IN_USE = "linkwise.dev/mode-in-use"
+"""A node annotation of the agent: the mode whose devices containers have, or that there is none.
+While there is one, an admission policy refuses another mode for the node."""
+
 # The CDI specifications that the agent writes, one for each container with GPUs.
 CDI_KIND = "linkwise.dev/gpu"
 """Vendor and class of their devices."""
@@ -188,6 +193,12 @@ RECORD = frozenset(
 
 # Environment variables.
 ENV_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+ENV_IMEX_CHANNELS = "NVIDIA_IMEX_CHANNELS"
+"""Channels to GPU memory that other nodes export (NVIDIA)."""
+ENV_MIG_CONFIG = "NVIDIA_MIG_CONFIG_DEVICES"
+ENV_MIG_MONITOR = "NVIDIA_MIG_MONITOR_DEVICES"
+DEVICE_MOUNTS = "/var/run/nvidia-container-devices"
+"""Each volume of `/dev/null` that is mounted below it names a device to NVIDIA's runtime."""
 ENV_DRIVER_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 ENV_MPS_PREFIX = "CUDA_MPS_"
 ENV_MPS_THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
@@ -251,6 +262,8 @@ SCORER_ADDRESS = "linkwise.dev/address"
 """An annotation of that Lease: the address of its holder, as `host:port`."""
 NVIDIA_NODES = "linkwise.dev/nvidia-gpu-nodes"
 """An annotation of that Lease: `true` while Linkwise chooses `nvidia.com/gpu` on some node."""
+REFUSED_MACHINES = "linkwise.dev/refused-machines"
+"""An annotation of that Lease: JSON of the reasons, by node, why machines are not used."""
 WEBHOOK_USER = "system:serviceaccount:linkwise-system:linkwise-webhook"
 """User name of the webhook at the API server."""
 SERVER_NAME = "linkwise-webhook.linkwise-system.svc"

@@ -13,9 +13,10 @@ HOME = "cluster/keys.py"
 WORDS = frozenset(
     value for name, value in vars(keys).items() if name.isupper() and isinstance(value, str)
 )
-DOMAINS = frozenset(word.partition("/")[0] + "/" for word in WORDS if "/" in word)
+PATHS = frozenset(word for word in WORDS if word.startswith("/"))
+DOMAINS = frozenset(word.partition("/")[0] + "/" for word in WORDS - PATHS if "/" in word)
 """No text has one of these but for a key, known or forgotten."""
-TELLING = frozenset(word for word in WORDS if word.isupper() or word.count(".") > 1)
+TELLING = PATHS | {word for word in WORDS if word.isupper() or word.count(".") > 1}
 """These mean nothing else either, wherever they stand in a text."""
 PLAIN = frozenset(word for word in WORDS if "/" not in word) - TELLING
 """These may be parts of other words, so that only a text that is one of them counts."""

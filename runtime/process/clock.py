@@ -1,11 +1,14 @@
 """Clocks, and times as Kubernetes writes them."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 Clock = Callable[[], float]
 
@@ -22,11 +25,16 @@ def monotonic() -> float:
 
 def loop_time() -> float:
     """Return the time of the running loop's clock, which its timers use [s]."""
+    # The command, which has no loop, does without this library: it costs 50 ms to import.
+    import asyncio  # noqa: PLC0415
+
     return asyncio.get_running_loop().time()
 
 
-async def wait_at_most(seconds: float | None, event: asyncio.Event) -> None:
+async def wait_at_most(seconds: float | None, event: "asyncio.Event") -> None:
     """Return when an event is set, or after a time [s] if there is one."""
+    import asyncio  # noqa: PLC0415 - as above.
+
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -8,10 +8,12 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from runtime.process.environment import SettingsError
 from runtime.process.logs import configure
+from runtime.process.settings_help import settings_help
 
 _new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
 with suppress(ImportError):  # It does not exist for every platform.
@@ -35,9 +37,18 @@ def start(
     An invalid setting is written to standard error, and the exit code is 2.
 
     Args:
-        read_settings: Raises SettingsError for an invalid setting.
+        read_settings: Raises SettingsError for an invalid setting. Its docstring has a table of the
+            settings, which `--help` shows.
         main: As in `run`, after the settings.
+
+    Raises:
+        SystemExit: `--help` was given; the code is 0.
     """
+    program, *arguments = sys.argv
+    if not {"-h", "--help"}.isdisjoint(arguments):
+        package = Path(program).parent.name
+        sys.stdout.write(settings_help(package, read_settings.__doc__ or ""))
+        raise SystemExit(0)
     try:
         settings = read_settings(os.environ)
     except SettingsError as error:

@@ -2,13 +2,18 @@
 
 import json
 import secrets
+from datetime import UTC, datetime
 from pathlib import Path
 
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 ADMIN, CONTROLLERS, SCHEDULER, NODES = "admin", "controllers", "scheduler", "nodes"
 SIGNING_KEY, USERS = "service-account.key", "users.csv"
+KUBELET_CLIENT, KUBELET_CLIENT_KEY = "kubelet-client.crt", "kubelet-client.key"
+"""Of the API server as a client of kubelets; they trust this certificate alone."""
 _USERS = {
     ADMIN: ("admin", "system:masters"),
     CONTROLLERS: ("system:kube-controller-manager", ""),
@@ -23,13 +28,38 @@ def write_credentials(folder: Path) -> dict[str, str]:
 
     That is the key that signs the tokens of ServiceAccounts, and the users it knows by tokens.
     """
-    key = ec.generate_private_key(ec.SECP256R1())
-    pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    (folder / SIGNING_KEY).write_bytes(pem)
+    _write_key(folder / SIGNING_KEY)
+    _write_client(folder)
     tokens = {name: secrets.token_urlsafe(16) for name in _USERS}
     rows = (f'{tokens[name]},{user},{name},"{group}"' for name, (user, group) in _USERS.items())
     (folder / USERS).write_text("\n".join(rows) + "\n")
     return tokens
+
+
+def _write_key(file: Path) -> ec.EllipticCurvePrivateKey:
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    file.write_bytes(pem)
+    return key
+
+
+def _write_client(folder: Path) -> None:
+    """Write the certificate by which kubelets recognise the API server; it signs itself."""
+    key = _write_key(folder / KUBELET_CLIENT_KEY)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "kube-apiserver")])
+    usage = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2100, 1, 1, tzinfo=UTC))
+        .add_extension(usage, critical=False)
+        .sign(key, SHA256())
+    )
+    (folder / KUBELET_CLIENT).write_bytes(certificate.public_bytes(Encoding.PEM))
 
 
 def kubeconfig(server: str, ca_file: Path, token: str) -> str:

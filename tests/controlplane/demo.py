@@ -101,7 +101,8 @@ class ContainerDemo:
         trial = install(plane)
         self.say("Starting containerd, kubelet and agent ...")
         with node_with_agent(plane, self.programs) as (node, _agent):
-            self.say("Starting a gang of containers ...")
+            self.say("Starting a pod with one GPU, then a gang of containers ...")
+            _start_notebook(plane)
             place_demo(plane, "containers.yaml")
             yield Shown(_text(plane, trial, node, _outputs(node)), node.place)
 
@@ -140,12 +141,24 @@ def _offers_gpus(node: RealNode) -> bool:
     return allocatable.get(keys.GPU_WHOLE, "0") != "0"
 
 
+def _start_notebook(plane: ControlPlane) -> None:
+    """Run a pod that has a GPU, so that index order is not the best set of the others."""
+    applied = plane.kubectl("apply", "-f", str(_ROOT / "docs/demo/notebook.yaml"))
+    if applied.returncode:
+        raise NotReadyError(applied.stderr)
+
+    def runs() -> bool:
+        return bool(plane.api.get(f"{_PODS}/notebook")["status"].get("phase") == "Running")
+
+    wait_until(runs, "the pod notebook runs", 180)
+
+
 def _outputs(node: RealNode) -> str:
     """Return what the containers of the gang have written, a line each."""
     lines: list[str] = []
 
     def written() -> bool:
-        pods = node.plane.api.get(_PODS)["items"]
+        pods = node.plane.api.get(_PODS, labelSelector="app=vgg16")["items"]
         lines[:] = sorted(node.log(pod, "mpi") for pod in pods)
         # Four workers and a launcher.
         return len(lines) == 5 and all(lines)
@@ -161,7 +174,8 @@ def _outputs(node: RealNode) -> str:
 def _text(plane: ControlPlane, trial: Trial, node: RealNode, outputs: str) -> str:
     kubectl, linkwise = _programs(plane)
     return f"""\
-Four workers were placed together, on the GPUs with the fastest links. Output of their containers:
+A notebook has one GPU. Four workers were then placed together, on the free GPUs with the fastest
+links; in index order they would have the next four. Output of their containers:
 
 {outputs}
 They run on the node {node.name}: a kubelet, containerd, Linkwise's agent, and a stand-in for the
@@ -171,6 +185,7 @@ driver that serves a DGX-1 V100. The control plane is at {plane.server}. Try it 
   {kubectl} get gangs
   {linkwise} inspect
   cat {node.place.folder}/log/pods/{HOME}_*/mpi/*.log
+  {kubectl} exec vgg16-worker-0 -- ls /dev
 
 {_admission(plane, trial)}"""
 

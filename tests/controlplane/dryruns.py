@@ -8,7 +8,7 @@ from urllib.request import Request, urlopen
 
 from controlplane.api import Object
 from controlplane.plane import ControlPlane
-from controlplane.process import wait_until
+from controlplane.process import wait_for
 from controlplane.webhook import Webhook
 
 from cluster import keys
@@ -26,26 +26,17 @@ class Person:
 
     def ask(self, *pods: Object) -> Object:
         """Return the answer about pods of the namespace."""
-        found: list[Object] = []
-
-        def is_answered() -> bool:
-            if (answer := self._answer(pods)) is not None:
-                found.append(answer)
-            return bool(found)
-
-        wait_until(is_answered, "the role is in force")
-        return found[0]
+        return wait_for(lambda: self._answer(pods), "the role is in force")
 
     def placements(self, *pods: Object) -> list[Object]:
         """Return where each pod would go, once the scorer answers in the time it has."""
-        found: list[Object | None] = []
 
-        def are_told() -> bool:
-            found[:] = self._placements(pods)
-            return None not in found
+        def all_known() -> list[Object] | None:
+            found = self._placements(pods)
+            known = [one for one in found if one is not None]
+            return known if len(known) == len(found) else None
 
-        wait_until(are_told, "the scorer answers")
-        return [one for one in found if one]
+        return wait_for(all_known, "the scorer answers")
 
     def fits(self, *pods: Object) -> bool:
         """Return whether all of them would fit now."""

@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 from urllib.request import urlopen
+
+T = TypeVar("T")
 
 POLL = 0.02
 """Pause between two questions whether something is ready, at least [s]."""
@@ -97,6 +99,19 @@ def wait_until(met: Callable[[], bool], what: str, seconds: float = 90) -> None:
         # An expensive condition is evaluated less often, to leave the processor to others.
         time.sleep(min(max(POLL, 3 * (now - asked)), 0.5))
         asked = time.monotonic()
+
+
+def wait_for(get: Callable[[], T | None], what: str, seconds: float = 90) -> T:
+    """Return what a function returns, as soon as that is true; else as `wait_until`."""
+    found: list[T] = []
+
+    def is_there() -> bool:
+        if value := get():
+            found.append(value)
+        return bool(found)
+
+    wait_until(is_there, what, seconds)
+    return found[0]
 
 
 def answers(url: str) -> bool:

@@ -106,6 +106,10 @@ def api_server(site: Site) -> Process:
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--token-auth-file={site.folder / credentials.USERS}",
         "--authorization-mode=RBAC",
+        # For logs and exec: the name of a real node is no host name on this machine.
+        "--kubelet-preferred-address-types=InternalIP",
+        f"--kubelet-client-certificate={site.folder / credentials.KUBELET_CLIENT}",
+        f"--kubelet-client-key={site.folder / credentials.KUBELET_CLIENT_KEY}",
         # As kubeadm does, for the agent; Pod Security decides in which namespaces.
         "--allow-privileged=true",
         "--service-cluster-ip-range=10.96.0.0/16",

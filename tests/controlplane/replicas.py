@@ -10,7 +10,7 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 
 from controlplane.history import History
 from controlplane.plane import ControlPlane
-from controlplane.process import wait_until
+from controlplane.process import wait_for, wait_until
 from controlplane.relay import Relay
 from controlplane.scorer import Scorer, holder, start_scorer
 
@@ -54,15 +54,12 @@ class Replicas:
 
         A former leader may still believe that it leads.
         """
-        found: list[Scorer] = []
 
-        def one_leads() -> bool:
+        def leaders() -> list[Scorer]:
             name = holder(self.plane)
-            found[:] = [one for one in self.running if one.process.log.stem == name and one.leads]
-            return bool(found)
+            return [one for one in self.running if one.process.log.stem == name and one.leads]
 
-        wait_until(one_leads, "one leads", _PATIENCE)
-        return found[0]
+        return wait_for(leaders, "one leads", _PATIENCE)[0]
 
     def kill(self, after: float) -> None:
         """Kill the leader this long after it began to lead, and start another replica [s]."""

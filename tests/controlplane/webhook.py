@@ -3,6 +3,7 @@
 import base64
 import os
 import re
+import ssl
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -211,6 +212,12 @@ def _name(
         }.items()
     ]
     plane.api.patch(path, changes, "json")
+
+
+def trusting(plane: ControlPlane) -> ssl.SSLContext:
+    """Return a client's context that trusts what the API server does: the present `caBundle`."""
+    bundle = plane.api.get(MUTATING)["webhooks"][0]["clientConfig"]["caBundle"]
+    return ssl.create_default_context(cadata=base64.b64decode(bundle).decode())
 
 
 def _is_in_force(plane: ControlPlane) -> bool:

@@ -1,7 +1,6 @@
 """Profiles that change while pods are being created, with two replicas of the webhook."""
 
 import json
-import ssl
 from base64 import b64decode
 from time import monotonic
 from urllib.request import Request, urlopen
@@ -11,11 +10,11 @@ import pytest
 from controlplane.api import refusal
 from controlplane.installation import run_installation
 from controlplane.load import Load
-from controlplane.manifests import MUTATING, VALIDATING
+from controlplane.manifests import VALIDATING
 from controlplane.pods import a_pod
 from controlplane.process import wait_until
 from controlplane.raw_requests import JSON, review
-from controlplane.webhook import PATIENT
+from controlplane.webhook import PATIENT, trusting
 
 from cluster import keys
 
@@ -90,9 +89,7 @@ def driver_by(replica, plane):
     pod = a_pod("asked", labels={keys.COMPUTE_CLASS: "gpu-hpn"})
     address = f"https://127.0.0.1:{replica.ports[0]}/mutate"
     post = Request(address, review(pod), {"Content-Type": JSON})
-    bundle = plane.api.get(MUTATING)["webhooks"][0]["clientConfig"]["caBundle"]
-    trusted = ssl.create_default_context(cadata=b64decode(bundle).decode())
-    with urlopen(post, timeout=30, context=trusted) as answer:  # noqa: S310
+    with urlopen(post, timeout=30, context=trusting(plane)) as answer:  # noqa: S310
         response = json.load(answer)["response"]
     assert response["allowed"]
     patched = jsonpatch.apply_patch(pod, json.loads(b64decode(response.get("patch", "W10="))))

@@ -35,12 +35,17 @@ RETRY = 'failed calling webhook "retry.pods.linkwise.dev"'
 
 
 A = {"name": "A", "value": "b"}
+NULL = {"name": "null", "hostPath": {"path": "/dev/null"}}
 CONTROLLERS = "system:serviceaccount:kube-system"
 
 
-def chooses(*before):
-    variable = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
+def chooses(*before, name=keys.ENV_VISIBLE_DEVICES):
+    variable = {"name": name, "value": "all"}
     return {**container(name="chooses"), "env": [*before, variable]}
+
+
+def mounts(path):
+    return {**container(name="mounts"), "volumeMounts": [{"name": "null", "mountPath": path}]}
 
 
 def many(count):
@@ -164,6 +169,11 @@ def closed(plane, shipped):
         pytest.param(pod("p", annotations={keys.KOORDINATOR_GANG_NAME: "g"}), id="koordinator"),
         pytest.param(pod("p", annotations={keys.GANG: "g"}), id="our gang"),
         pytest.param(pod("p", initContainers=[chooses()]), id="names the GPUs it sees"),
+        pytest.param(pod("p", containers=[chooses(name=keys.ENV_IMEX_CHANNELS)]), id="IMEX"),
+        pytest.param(pod("p", containers=[chooses(name=keys.ENV_MIG_CONFIG)]), id="MIG"),
+        pytest.param(
+            pod("p", initContainers=[mounts(f"/a/..{keys.DEVICE_MOUNTS}/all")]), id="a mount"
+        ),
         pytest.param(pod("p", containers=[chooses(*[A] * 1100)]), id="many variables"),
         pytest.param(pod("p", initContainers=many(70)), id="many containers"),
         pytest.param(pod("p", others(70)), id="many resources"),
@@ -184,12 +194,85 @@ def test_the_webhook_is_called_for_pods_with_gpus_classes_or_gangs(plane, pods, 
         pytest.param(pod("p", labels={"app": "x"}, annotations={"a": "b"}), id="other marks"),
         pytest.param(pod("p", initContainers=[container(name="init")]), id="init container"),
         pytest.param(pod("p", containers=[{**container(), "env": [A]}]), id="other variables"),
+        pytest.param(pod("p", containers=[chooses(name=keys.ENV_MIG_MONITOR)]), id="MIG is read"),
+        pytest.param(pod("p", containers=[mounts("/any")], volumes=[NULL]), id="another mount"),
         pytest.param(pod("p", annotations=others(10_000)), id="many annotations"),
     ],
 )
 @pytest.mark.usefixtures("closed")
 def test_the_webhook_is_not_called_for_other_pods(plane, pods, made):
     assert refusal(lambda: plane.api.create(pods, made, dryRun="All")) == ""
+
+
+# ---- What the condition costs. Beyond a limit of API servers it fails, and then so does the call.
+
+ROOM = 3_140_000
+"""A request may have 3 MiB [bytes]."""
+LONG = f"{'x' * 249}/{'x' * 63}"
+"""With four letters before it, the longest name of a resource."""
+
+
+def crowded(*last, variables=0, mounts=0, letters=0, names=0, **given):
+    """Return a pod of 64 containers, since more are not read.
+
+    Args:
+        last: Variables or mounts of the last container, which are read last.
+        variables: Of each container; 256 variables and mounts are read.
+        mounts: Of each container.
+        letters: In the paths of all mounts together.
+        names: Limits of each container, which are requests, too; 64 of both are read.
+        given: Other arguments of a pod.
+    """
+    path = "/" + "x" * (letters // max(64 * mounts, 1))
+    limits = {f"{number:03}.{LONG}": "1" for number in range(names)}
+    parts = {"env": [A] * variables, "volumeMounts": [{"name": "n", "mountPath": path}] * mounts}
+    made = [{**container(limits, f"c{number}"), **parts} for number in range(64)]
+    for name, own in parts.items():
+        made[-1][name] = [*own[len(last) :], *last] if own else []
+    return pod("p", containers=made, **given)
+
+
+LARGEST = {
+    "variables": crowded({"name": keys.ENV_IMEX_CHANNELS, "value": "0"}, variables=256),
+    "mounts": crowded(
+        {"name": "n", "mountPath": f"{keys.DEVICE_MOUNTS}/all"}, mounts=256, letters=ROOM - 700_000
+    ),
+    "mounts and resources": crowded(
+        mounts=10, letters=ROOM - 750_000, names=32, annotations={keys.GANG: "g"}
+    ),
+}
+
+
+@pytest.mark.parametrize("made", [pytest.param(one, id=name) for name, one in LARGEST.items()])
+@pytest.mark.usefixtures("closed")
+def test_the_webhook_is_called_for_the_largest_pods_that_an_api_server_reads(plane, pods, made):
+    said = refusal(lambda: plane.api.create(pods, made, dryRun="All"))
+    assert 'failed calling webhook "pods.linkwise.dev"' in said
+
+
+def too_costly():
+    """Return a pod with a resource of a name that API servers refuse after they have read it."""
+    return pod("p", {"x" * 2_900_000: "1"})
+
+
+@pytest.mark.usefixtures("closed")
+def test_a_condition_that_costs_too_much_fails(plane, pods):
+    said = refusal(lambda: plane.api.create(pods, too_costly(), dryRun="All"))
+    assert "actual cost limit exceeded" in said
+
+
+def test_a_pod_whose_condition_costs_too_much_is_refused_for_its_names(plane, pods):
+    said = refusal(lambda: plane.api.create(pods, too_costly(), dryRun="All"))
+    assert "name part must be no more than 63" in said
+
+
+def test_a_pod_that_is_too_costly_for_a_policy_is_refused(plane, pods):
+    many = {f"example.com/{number}-{'x' * 50}": "1" for number in range(16)}
+    made = [container(many, f"c{number}-{'x' * 50}") for number in range(1023)]
+    taker = pod("p", containers=[*made, container(GPU, "taker")])
+    said = refusal(lambda: plane.api.create(pods, taker, dryRun="All"))
+    assert "linkwise-placed" in said
+    assert "actual cost limit exceeded" in said
 
 
 @pytest.mark.usefixtures("closed")

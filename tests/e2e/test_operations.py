@@ -1,4 +1,4 @@
-"""Statements of docs/operations.md about the API server, on a real one."""
+"""Statements of docs/operations about the API server, on a real one."""
 
 # ruff: noqa: ARG001 - the webhook runs, and is called by the API server alone.
 
@@ -13,7 +13,7 @@ from controlplane.process import wait_until
 
 from cluster import keys
 
-PAGE = Path(__file__).parents[2] / "docs/operations.md"
+PAGE = Path(__file__).parents[2] / "docs/operations/alerts.md"
 REFUSED = {keys.GPU_MEM: 2, keys.GPU_CORE: 22}
 
 

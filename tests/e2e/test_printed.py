@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from controlplane.process import wait_until
+from controlplane.process import wait_for, wait_until
 from controlplane.up import STATUS
-from printed import CHANGING, LOOKING, ROOT, blocks, commands, inline
+from printed import CHANGING, LOOKING, ROOT, blocks, commands, inline, text_of
 
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("operations", "dry-run", "live")))
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("dry-run", "live")), "docs/operations")
 PAGES += ("docs/from-gpushare.md", "docs/examples/README.md")
 NOT_RUN = {
     "make ": "tests/e2e/test_up.py does what they do",
@@ -151,7 +151,7 @@ def test_a_command_runs_as_it_is_printed(up, command):
 
 
 def test_the_refusal_that_operations_shows_is_what_the_api_server_answers(up):
-    (expected,) = [text for text in blocks("docs/operations.md") if text.startswith("The Pod ")]
+    (expected,) = [text for text in blocks("docs/operations") if text.startswith("The Pod ")]
 
     (command,) = [one for one in commands("README.md") if one.startswith(REFUSED)]
     assert up(command).stderr == expected
@@ -162,14 +162,12 @@ def test_the_answer_that_the_guide_to_dry_runs_shows_is_the_whole_one(up):
     (expected,) = [text for text in blocks(page) if text.startswith("allowed ")]
     token, authority, _, check, _ = commands(page)
 
-    ran = []
+    def answered_in_time():
+        ran = up(f"{token}\n{authority}\n{where_it_is(up, check)}")
+        return ran if "scorer" not in ran.stderr else None
 
-    def is_answered_in_time():
-        ran[:] = [up(f"{token}\n{authority}\n{where_it_is(up, check)}")]
-        return "scorer" not in ran[0].stderr
-
-    wait_until(is_answered_in_time, "the scorer answers in the time that the webhook has")
-    assert (ran[0].stdout, ran[0].stderr) == (expected, "")
+    ran = wait_for(answered_in_time, "the scorer answers in the time that the webhook has")
+    assert (ran.stdout, ran.stderr) == (expected, "")
 
 
 # ---- On an empty cluster.
@@ -215,7 +213,7 @@ def test_what_is_installed_from_a_folder_is_removed_by_that_folder_and_nothing_i
 ):
     (remove,) = re.findall(
         r"`(kubectl delete --ignore-not-found -k \S+ --selector=\S+)`",
-        (ROOT / "docs/operations.md").read_text(encoding="utf-8"),
+        text_of("docs/operations"),
     )
 
     applied = empty(f"kubectl apply -k {folder}")
@@ -232,13 +230,12 @@ def removes_all(command):
 
 
 def test_commands_in_sentences_that_change_an_installation_run_as_they_are_printed(empty):
-    printed = [one for one in inline("docs/operations.md") if CHANGING.fullmatch(one)]
+    printed = [one for one in inline("docs/operations") if CHANGING.fullmatch(one)]
     changing = [one for one in printed if "linkwise-scheduler" not in one]
     for folder in ("manifests/base", "manifests/agent"):
         assert empty(f"kubectl apply -k {folder}").returncode == 0
-    # These Secrets are no manifests: certs writes one, and version 0.1 has written the other.
-    for name in ("linkwise-ca", "linkwise-webhook-tls"):
-        empty(f"kubectl -n linkwise-system create secret generic {name}")
+    # This Secret is no manifest: certs writes it.
+    empty("kubectl -n linkwise-system create secret generic linkwise-ca")
 
     # What removes the whole installation comes last.
     failed = [
@@ -247,13 +244,13 @@ def test_commands_in_sentences_that_change_an_installation_run_as_they_are_print
         if (ran := empty(command)).returncode
     ]
 
-    assert len(changing) == 11
+    assert len(changing) == 10
     assert failed == []
     wait_until(lambda: left(empty, "manifests/base") == set(), "all is gone")
 
 
 def test_what_the_scheduler_adds_goes_by_the_commands_that_lead_back_to_the_base(empty):
-    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    page = text_of("docs/operations")
     section = page.partition("* **Back to the base**")[2].partition("\n\n")[0]
     back = re.findall(r"`(kubectl [^`]+)`", section)
     empty("kubectl apply -k manifests/base")

@@ -1,7 +1,15 @@
 """Status of a Gang when controllers replace, scale or suspend its pods."""
 
 import pytest
-from controlplane.gangs import delete_pods, gang_labels, wait_for_phase, wait_until_placed, where
+from controlplane.gangs import (
+    delete_pods,
+    gang_labels,
+    wait_for_event,
+    wait_for_phase,
+    wait_until_placed,
+    wait_until_planned,
+    where,
+)
 from controlplane.pods import container
 from controlplane.process import wait_until
 
@@ -77,6 +85,9 @@ def test_a_stateful_set_that_is_scaled_down(pods, machines):
     assert now["status"]["gpus"] == 16
     wait_until(lambda: len(where(pods, "ranks")) == 4, "the others are gone", 120)
     assert now["status"]["nodes"] == ",".join(nodes_of(pods, "ranks"))
+    wait_until_planned(pods, 4, of="ranks")
+    now = wait_for_phase(pods, "ranks", "Placed", members="4/4")
+    assert now["spec"]["plan"]["bandwidth"] == now["status"]["bandwidth"]
 
     pods.api.patch(f"{set_path(pods)}/ranks", {"spec": {"replicas": 0}})
     assert "held" not in wait_for_phase(pods, "ranks", "Suspended")["status"]
@@ -102,3 +113,28 @@ def test_a_replaced_member_leaves_the_rest_of_the_status_unchanged(pods, machine
 
 def nodes_of(pods, gang):
     return sorted({node for held in where(pods, gang).values() for node, _ in held})
+
+
+def test_an_unhealthy_gpu_of_a_member_is_shown_until_it_is_healthy(pods, machines):
+    machines(1)
+    pods.api.create(set_path(pods), a_stateful_set("pair", 2))
+    wait_for_phase(pods, "pair", "Placed", members="2/2")
+    [(node, gpu), *_] = where(pods, "pair")["pair-1"]
+
+    metadata = {"name": f"{keys.UNHEALTHY_NAME_PREFIX}{node}"}
+    config_maps = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
+    body = {"metadata": metadata, "data": {keys.UNHEALTHY_KEY: str(gpu)}}
+    pods.api.create(config_maps, body)
+    try:
+        wait_until(lambda: health(pods, "pair") == "False", "the Gang says so", 120)
+        text = f"{gpu} of {node} (pod pair-1)"
+        wait_for_event(pods, "GangGPUUnhealthy", text, of="StatefulSet")
+    finally:
+        pods.api.delete(f"{config_maps}/{metadata['name']}")
+    wait_until(lambda: health(pods, "pair") == "True", "the Gang says so", 120)
+
+
+def health(pods, gang):
+    """Return the status of a placed gang's condition about its GPUs; None: it has none."""
+    conditions = wait_for_phase(pods, gang, "Placed")["status"]["conditions"]
+    return next((each["status"] for each in conditions if each["type"] == "GPUsHealthy"), None)

@@ -9,7 +9,7 @@ import yaml
 from certs.ca_bundle import API
 from certs.settings import SERVERS, WEBHOOK_CONFIGURATIONS
 from certs.settings import read_settings as certs_settings
-from certs.store import CA_SECRET, LEGACY_SECRET
+from certs.store import CA_SECRET
 from cluster import keys
 from cluster.gang import Link
 from cluster.mode import NodeMode
@@ -52,6 +52,7 @@ CDI_ANNOTATIONS = {
     keys.NVIDIA_CDI_DOMAIN,
     keys.NVIDIA_CDI_CONTAINER,
 }
+DEVICE_FOLDER = keys.DEVICE_MOUNTS.rpartition("/")[2]
 IS_SCORER = "request.userInfo.username == 'system:serviceaccount:linkwise-system:linkwise-scorer'"
 REQUESTED = {"aliyun.com/", keys.NVIDIA_GPU_SHARED, keys.NVIDIA_GPU, keys.SCHEDULER}
 """Resources of pods whose GPUs Linkwise chooses; of `nvidia.com/gpu` these are only some."""
@@ -173,10 +174,15 @@ def test_system_namespaces_are_excluded(policy):
     }
 
 
+FOLDER_START = "nvidia-con"
+"""Of the folder whose mounts name devices: a longer text would cost an API server more."""
+
+
 def test_match_condition_has_all_resources_and_keys_that_admission_reads():
     (condition,) = hook("MutatingWebhookConfiguration")["matchConditions"]
     prefixes = (keys.GPU_WHOLE, keys.NVIDIA_GPU)
     assert all(resource.startswith(prefixes) for resource in keys.RESOURCES)
+    assert DEVICE_FOLDER.startswith(FOLDER_START)
     assert quoted(condition["expression"]) == {
         *prefixes,
         keys.ACS_PREFIX,
@@ -185,6 +191,9 @@ def test_match_condition_has_all_resources_and_keys_that_admission_reads():
         keys.KOORDINATOR_GANG_NAME,
         keys.GANG,
         keys.ENV_VISIBLE_DEVICES,
+        keys.ENV_IMEX_CHANNELS,
+        keys.ENV_MIG_CONFIG,
+        FOLDER_START,
     }
 
 
@@ -225,7 +234,8 @@ def test_guard_covers_every_way_to_write_an_allocation():
 def test_guard_protects_our_keys_of_the_record():
     spec = document("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
     assert {key for key in keys.RECORD if key.startswith(keys.PREFIX)} == ALLOCATION
-    devices = {keys.VISIBLE_DEVICES_OF, keys.ENV_VISIBLE_DEVICES, NO_GPU, ""}
+    devices = {keys.VISIBLE_DEVICES_OF, keys.ENV_VISIBLE_DEVICES, NO_GPU, "", DEVICE_FOLDER}
+    devices |= {keys.ENV_IMEX_CHANNELS, keys.ENV_MIG_CONFIG, keys.ENV_MIG_MONITOR}
     (rule,) = spec["matchConditions"]
     requested = {"ephemeralcontainers", *REQUESTED}
     # gpushare's plugin writes these two.
@@ -354,7 +364,6 @@ def test_certificate_has_the_names_of_the_services_and_is_in_the_mounted_secret(
 def test_no_pod_mounts_the_secret_of_the_ca():
     text = yaml.safe_dump_all(item for item in documents() if item["kind"] == "Deployment")
     assert CA_SECRET not in text
-    assert LEGACY_SECRET not in text
 
 
 def test_scorer_starts_without_a_certificate():
@@ -377,22 +386,24 @@ def test_webhook_has_a_token_for_the_scorer_and_the_ca():
     assert f"system:serviceaccount:{keys.POLICY_NAMESPACE}:{account}" == keys.WEBHOOK_USER
 
 
-def test_only_the_webhook_reaches_the_fit_port_of_the_scorer():
+def test_only_webhook_and_scorer_reach_the_fit_port_of_the_scorer():
     (rule,) = (
         rule
         for rule in document("NetworkPolicy", "linkwise-scorer")["spec"]["ingress"]
         if {"protocol": "TCP", "port": "fit"} in rule["ports"]
     )
-    (to_scorer,) = (
-        rule
-        for rule in document("NetworkPolicy", "linkwise-webhook")["spec"]["egress"]
-        if "to" in rule
-    )
-
-    (caller,), (called,) = rule["from"], to_scorer["to"]
-    assert caller["podSelector"]["matchLabels"] == labels_of("webhook")
-    assert called["podSelector"]["matchLabels"] == labels_of("scorer")
-    assert [port["port"] for port in to_scorer["ports"]] == [scorer_settings(POD).fit_port]
+    callers = ("webhook", "scorer")
+    labels = [caller["podSelector"]["matchLabels"] for caller in rule["from"]]
+    assert labels == [labels_of(caller) for caller in callers]
+    for caller in callers:
+        (to_scorer,) = (
+            rule
+            for rule in document("NetworkPolicy", f"linkwise-{caller}")["spec"]["egress"]
+            if "to" in rule
+        )
+        (called,) = to_scorer["to"]
+        assert called["podSelector"]["matchLabels"] == labels_of("scorer")
+        assert [port["port"] for port in to_scorer["ports"]] == [scorer_settings(POD).fit_port]
 
 
 def test_certs_injects_into_every_webhook_configuration():
@@ -571,6 +582,18 @@ def test_network_policy_opens_served_ports_and_egress_to_the_api_server(componen
     assert (called, spec["policyTypes"]) == ({443, 6443}, ["Ingress", "Egress"])
 
 
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_only_monitoring_reaches_the_probe_ports(component):
+    rules = document("NetworkPolicy", f"linkwise-{component}")["spec"]["ingress"]
+    probe = {"protocol": "TCP", "port": "probe"}
+    (rule,) = (rule for rule in rules if probe in rule["ports"])
+
+    ((expression,),) = (caller["namespaceSelector"]["matchExpressions"] for caller in rule["from"])
+    assert expression["key"] == "kubernetes.io/metadata.name"
+    assert (expression["operator"], expression["values"]) == ("In", ["monitoring"])
+    assert rule["ports"] == [probe]
+
+
 def test_termination_grace_period_covers_the_drain():
     seconds = pod_of("webhook")["terminationGracePeriodSeconds"]
     assert seconds > 60 + 5
@@ -656,7 +679,6 @@ def test_rights_of_certs():
     system = keys.POLICY_NAMESPACE
     assert granted("certs") == {
         *((system, "secrets", verb, CA_SECRET, *SECRETS.values()) for verb in verbs),
-        (system, "secrets", "get", LEGACY_SECRET),
         (system, "secrets", "create"),
         *((system, "configmaps", verb, keys.CERTS) for verb in ("get", "patch")),
         (system, "events", "create"),

@@ -47,6 +47,18 @@ livenessProbe:
   failureThreshold: 6
 {{- end }}
 
+{{/* The rule of a NetworkPolicy for probes and metrics. Nodes reach their pods without a rule. */}}
+{{- define "linkwise.monitoringIngress" -}}
+{{- with .Values.networkPolicy.monitoringNamespaces -}}
+- from:
+    - namespaceSelector:
+        matchExpressions:
+          - {key: kubernetes.io/metadata.name, operator: In, values: {{ toJson . }}}
+  ports:
+    - {protocol: TCP, port: probe}
+{{- end }}
+{{- end }}
+
 {{- define "linkwise.containerSecurity" -}}
 securityContext:
   allowPrivilegeEscalation: false

@@ -2,6 +2,7 @@
 
 import pytest
 from controlplane.cards import wait_for_reason, where
+from controlplane.gangs import wait_for_event
 from controlplane.nodes import NODES
 from controlplane.pods import Pods, container
 from controlplane.process import wait_until
@@ -147,11 +148,7 @@ def test_a_job_whose_percentage_is_no_multiple_of_5_gets_the_reason(pods, nodes)
     jobs = f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
     pods.api.create(jobs, {"metadata": {"name": "cuda-sample"}, "spec": {"template": template}})
 
-    def warnings():
-        events = pods.api.get(f"/api/v1/namespaces/{pods.namespace}/events")["items"]
-        return [one["message"] for one in events if one["reason"] == "FailedCreate"]
-
-    wait_until(lambda: any("LW101" in text for text in warnings()), "an event of the job has it")
+    wait_for_event(pods, "FailedCreate", "LW101")
 
 
 # ---- Preemption.

@@ -1,7 +1,14 @@
 """Kueue decides when a job may start, and Linkwise where its pods run."""
 
 import pytest
-from controlplane.gangs import events, gang_labels, wait_for_phase, wait_until_placed, where
+from controlplane.gangs import (
+    events,
+    gang_labels,
+    wait_for_event,
+    wait_for_phase,
+    wait_until_placed,
+    where,
+)
 from controlplane.kueue import ADMISSION_GATE, QUEUE_LABEL, make_queue, run_kueue, set_stop_policy
 from controlplane.pods import container, gates
 from controlplane.process import wait_until
@@ -95,10 +102,7 @@ def test_pods_behind_kueues_gate_hold_no_gpus(pods, plane, queue):
     held = wait_for_phase(pods, "group", "Assembling", ADMISSION_GATE)
     assert {ADMISSION_GATE, keys.GANG} <= set(gates(pods.all()["group-0"]))
     assert "bandwidth" not in held["status"]
-    wait_until(
-        lambda: any(ADMISSION_GATE in text for text in events(pods, "GangWaiting", of="Pod")),
-        "an Event names the gate",
-    )
+    wait_for_event(pods, "GangWaiting", ADMISSION_GATE, of="Pod")
 
     # What does not wait in a queue takes the GPUs.
     pods.create({keys.GPU_WHOLE: 8}, name="single")
@@ -155,12 +159,7 @@ def test_an_admitted_gang_that_does_not_fit_waits_as_a_whole_with_a_reason(pods,
     assert not is_suspended(pods, "large")
     assert found["status"]["members"] == "4/4"
     assert where(pods, "large") == {}
-    wait_until(
-        lambda: any(
-            "3 of 4 workers fit now" in text for text in events(pods, "GangWaiting", of="Job")
-        ),
-        "an Event of its Job has the reason",
-    )
+    wait_for_event(pods, "GangWaiting", "3 of 4 workers fit now", of="Job")
 
 
 def test_a_job_that_kueue_admits_with_fewer_workers_is_a_smaller_gang(pods, queue):

@@ -1,12 +1,18 @@
 import asyncio
 import gc
 import os
+import re
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from runtime.process.environment import SettingsError
 from runtime.process.lifecycle import run, run_until, start, tune_gc
+
+REPOSITORY = Path(__file__).parents[3]
 
 
 def send(number):
@@ -100,3 +106,26 @@ def test_an_invalid_setting_is_written_and_nothing_runs(capsys):
 
     assert start(read, lambda _settings, _stop: pytest.fail("it runs")) == 2
     assert capsys.readouterr().err == "LINKWISE_PORT=x: write a number\n"
+
+
+@pytest.mark.parametrize("server", ["webhook", "scorer", "certs", "agent", "uninstall"])
+def test_help_of_a_server_lists_its_settings(server):
+    documented = (REPOSITORY / "docs/operations/run.md").read_text(encoding="utf-8")
+    rows = re.findall(
+        r"^\| `(LINKWISE_\w+)` \| .* \| ([\w, ]+) \| .* \|$", documented, re.MULTILINE
+    )
+    expected = {name for name, servers in rows if {server, "all"} & set(servers.split(", "))}
+    if server == "uninstall":
+        expected -= {"LINKWISE_HOST", "LINKWISE_PROBE_PORT"}
+
+    ran = subprocess.run(  # noqa: S603 - our own program
+        [sys.executable, "-m", server, "--help"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert ran.stdout.startswith(f"Usage: python -m {server}\n")
+    assert set(re.findall(r"^  (LINKWISE_\w+)  ", ran.stdout, re.MULTILINE)) == expected
+    assert ran.stderr == ""
