@@ -1,6 +1,6 @@
 """The resources that a node should offer now, and the problems to report. Pure."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -32,8 +32,6 @@ ContainerKey = tuple[str, str, str]
 """Namespace, pod and container."""
 UNUSED = "none"
 """In place of a mode that is in use."""
-_NAMED = 5
-"""Containers that a message names."""
 
 
 class ProblemReason(StrEnum):
@@ -47,7 +45,7 @@ class ProblemReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of the node, for an Event."""
+    """A problem of the node, for an Event, which many users can read: it names no pods."""
 
     reason: ProblemReason
     message: str
@@ -127,7 +125,7 @@ def _labels_in_effect(
         return seen.labels, []
     message = (
         f"mode {read_mode(seen.labels)[0]} waits: {', '.join(sorted(resources))} of mode "
-        f"{read_mode(kept)[0]} is in use by {_names(in_use)}; end these pods, or set the label "
+        f"{read_mode(kept)[0]} is in use by pods of this node; end these pods, or set the label "
         f"{NODE_MODE} back: a kubelet that restarts ends pods that require the mode before"
     )
     return kept, [Problem(ProblemReason.MODE_NOT_SWITCHED, message)]
@@ -147,7 +145,7 @@ def _offered(
         reason = seen.no_cdi
     elif others:
         reason = (
-            f"another device plugin gave devices to {_names(others)}: end these pods, and keep "
+            "another device plugin gave devices to pods of this node: end these pods, and keep "
             "that plugin off this node"
         )
     if reason is None:
@@ -173,10 +171,3 @@ def _labels_of(seen: Observation, resources: Collection[str]) -> Mapping[str, st
     resource = NVIDIA_GPU if NVIDIA_GPU in resources else GPU_WHOLE
     value = next(value for value, name in RESOURCE_LABELS.items() if name == resource)
     return {**seen.labels, NODE_MODE: mode, RESOURCE_NAME: value}
-
-
-def _names(parts: Iterable[ContainerDevices]) -> str:
-    named = {f"{part.namespace}/{part.pod}" for part in parts if part.namespace}
-    names = sorted(named or {f"a pod of UID {part.pod}" for part in parts})
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more

@@ -63,6 +63,10 @@ class Code(StrEnum):
     INTERNAL = "LW901"
 
 
+_LONGEST_QUOTED = 64
+"""No name that is quoted is longer if it is valid [characters]."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One problem with its place, message and fix."""
@@ -77,6 +81,12 @@ class Finding:
     """The problem and the permitted values, one sentence."""
     fix: str
     """The fix, one sentence."""
+
+
+def quoted(text: str) -> str:
+    """Return a text of a user in quotes, and only the first characters of a long one."""
+    shown = text if len(text) <= _LONGEST_QUOTED else f"{text[: _LONGEST_QUOTED - 1]}…"
+    return repr(shown)
 
 
 def printable(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from cluster.finding import Code, Finding, Severity
+from cluster.finding import Code, Finding, Severity, quoted
 from cluster.keys import (
     GANG,
     GANG_SIZE,
@@ -209,7 +209,7 @@ def link_strictness(pod: NewPod) -> tuple[Link, tuple[Finding, ...]]:
             Severity.ERROR,
             f"metadata.annotations[{LINK}]",
             text,
-            f"{text!r} is not allowed: a gang's links are one of {allowed}",
+            f"{quoted(text)} is not allowed: a gang's links are one of {allowed}",
             f"write one of {allowed}, or remove the annotation, which means {Link.BEST}",
         )
         return Link.BEST, (finding,)
@@ -248,7 +248,7 @@ def _no_size(text: str, path: str) -> Finding:
         Severity.ERROR,
         path,
         text,
-        f"{text!r} is no size of a gang: it is a whole number of at least 1",
+        f"{quoted(text)} is no size of a gang: it is a whole number of at least 1",
         'write the number of workers with GPUs, such as "4"',
     )
 

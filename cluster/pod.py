@@ -16,14 +16,21 @@ from cluster.affinity import Affinity, NewAffinity, NodeSelector, NodeSelectorTe
 from cluster.keys import GANG
 from cluster.kube_object import KubeObject, Labels
 
-_Text: TypeAlias = Annotated[str, Meta(max_length=1024)]
-"""A name, a label or an amount. It is part of messages, so its length is bounded."""
-_NewLabels: TypeAlias = Annotated[dict[_Text, _Text], Meta(max_length=4096)]
-_NewAnnotations: TypeAlias = Annotated[dict[_Text, str], Meta(max_length=4096)]
+_Name: TypeAlias = Annotated[str, Meta(max_length=317)]
+"""A name, a key, or the value of a label. It is part of messages and patches, so its length is
+bounded. The longest valid one is a key with a prefix of 253 characters and a name of 63."""
+_NewLabels: TypeAlias = Annotated[dict[_Name, _Name], Meta(max_length=4096)]
+_NewAnnotations: TypeAlias = Annotated[dict[_Name, str], Meta(max_length=4096)]
 Amount: TypeAlias = str | int | float
 """An unparsed Kubernetes quantity; JSON allows a bare number."""
 Amounts: TypeAlias = dict[str, Amount]
-_NewAmounts: TypeAlias = Annotated[dict[_Text, _Text | int | float], Meta(max_length=256)]
+_NewAmount: TypeAlias = (
+    Annotated[str, Meta(max_length=1024)]
+    | Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+    | float
+)
+"""A longer integer takes time that is quadratic in its digits."""
+_NewAmounts: TypeAlias = Annotated[dict[_Name, _NewAmount], Meta(max_length=256)]
 Int32: TypeAlias = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 31)]
 """An integer of the Kubernetes API; an API server stores no larger one."""
 
@@ -46,7 +53,7 @@ class Owner(NewOwner, frozen=True):
 class NewMetadata(KubeObject, frozen=True):
     """ObjectMeta of a pod that is being created."""
 
-    generate_name: str = ""
+    generate_name: _Name = ""
     labels: _NewLabels | None = None
     annotations: _NewAnnotations | None = None
     owner_references: Annotated[Sequence[NewOwner], Meta(max_length=256)] | None = None
@@ -55,6 +62,7 @@ class NewMetadata(KubeObject, frozen=True):
 class Metadata(NewMetadata, frozen=True):
     """ObjectMeta."""
 
+    generate_name: str = ""
     name: str = ""
     namespace: str = ""
     uid: str = ""
@@ -141,7 +149,7 @@ class SecurityContext(KubeObject, frozen=True):
 class NewContainer(KubeObject, frozen=True):
     """A container, an init container, or a sidecar (an init container that restarts)."""
 
-    name: _Text = ""
+    name: _Name = ""
     resources: NewResources | None = None
     env: Annotated[list[Env], Meta(max_length=8192)] | None = None
     restart_policy: str | None = None

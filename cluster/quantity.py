@@ -12,6 +12,7 @@ import re
 from fractions import Fraction
 from functools import lru_cache
 
+from cluster.finding import quoted
 from cluster.pod import Amount
 
 MAX_DIGITS = 64
@@ -116,9 +117,8 @@ def _short(text: str) -> tuple[Fraction, Fraction]:
 def _split_text(text: str) -> tuple[Fraction, Fraction]:
     match = _QUANTITY.fullmatch(text)
     if match is None:
-        shown = text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"
         raise QuantityError(
-            f"{shown!r} is no quantity: a number, perhaps with one of the suffixes "
+            f"{quoted(text)} is no quantity: a number, perhaps with one of the suffixes "
             "n u m k M G T P E Ki Mi Gi Ti Pi Ei or an exponent such as e3"
         )
     sign, before, after = match["sign"], match["before"], match["after"] or ""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from cluster.container_request import ContainerResources
-from cluster.finding import Code, Finding, Severity
+from cluster.finding import Code, Finding, Severity, quoted
 from cluster.keys import GPU_COUNT, GPU_MEM, HOSTNAME
 
 CARDS_FIELD = f"metadata.labels[{GPU_COUNT}]"
@@ -36,7 +36,7 @@ def label_finding(label: str) -> Finding:
         Severity.ERROR,
         CARDS_FIELD,
         label,
-        f"{label!r} is no number of cards: the label is a whole number of at least 1",
+        f"{quoted(label)} is no number of cards: the label is a whole number of at least 1",
         'write a number such as "2", or remove the label to use one card',
     )
 

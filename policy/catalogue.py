@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from cluster.finding import Code, Finding, Severity
+from cluster.finding import Code, Finding, Severity, quoted
 from cluster.keys import COMPUTE_CLASS, COMPUTE_QOS, DRIVER_VERSION, MODEL_SERIES, NVIDIA_GPU
 from cluster.pod import NewPodSpec
 from cluster.request import Family, Request
@@ -64,9 +64,11 @@ def check_class(
     findings = [*_words(labels)]
     for choice in models:
         findings += _unknown_model(choice, catalogue, severity)
-    known = [model for one in models for name in one.values if (model := catalogue.find(name))]
-    for choice in drivers:
-        findings += _driver(choice, known, catalogue, severity)
+    if drivers:
+        found = (catalogue.find(name) for one in models for name in one.values)
+        known = tuple(dict.fromkeys(model for model in found if model))
+        for choice in drivers:
+            findings += _driver(choice, known, catalogue, severity)
     findings += _contradictions(labels, models, MODEL_SERIES, catalogue)
     findings += _contradictions(labels, drivers, DRIVER_VERSION, catalogue)
     if labels.get(COMPUTE_CLASS) == GPU:
@@ -98,7 +100,7 @@ def _words(labels: Mapping[str, str]) -> Iterator[Finding]:
     compute_class = labels.get(COMPUTE_CLASS, GENERAL_PURPOSE)
     qos = labels.get(COMPUTE_QOS, DEFAULT_QOS)
     if compute_class not in CLASSES:
-        message = f"{compute_class!r} is no compute class: it is one of {', '.join(CLASSES)}"
+        message = f"{quoted(compute_class)} is no compute class: it is one of {', '.join(CLASSES)}"
         yield _finding(
             Code.CLASS,
             COMPUTE_CLASS,
@@ -107,7 +109,7 @@ def _words(labels: Mapping[str, str]) -> Iterator[Finding]:
             _nearest(compute_class, CLASSES) or _one_of(CLASSES),
         )
     if qos not in QOS:
-        message = f"{qos!r} is no compute QoS: it is one of {', '.join(QOS)}"
+        message = f"{quoted(qos)} is no compute QoS: it is one of {', '.join(QOS)}"
         yield _finding(Code.QOS, COMPUTE_QOS, qos, message, _nearest(qos, QOS) or _one_of(QOS))
     elif qos == BEST_EFFORT and compute_class == GPU_HPN:
         message = f"class {GPU_HPN} runs on reserved nodes and knows QoS {DEFAULT_QOS} only"
@@ -119,9 +121,9 @@ def _unknown_model(choice: _Choice, catalogue: Catalogue, severity: Severity) ->
     name = next((one for one in choice.values if catalogue.find(one) is None), None)
     if name is None:
         return
-    what = f"{name!r} is no GPU model of the catalogue"
+    what = f"{quoted(name)} is no GPU model of the catalogue"
     if name == PLACEHOLDER:
-        what = f"{name!r} is the placeholder of ACS's documentation, no GPU model"
+        what = f"{quoted(name)} is the placeholder of ACS's documentation, no GPU model"
     message = f"{what}: known are {catalogue.titles}"
     fix = _nearest(name, catalogue.names) or "write a model of the list"
     yield Finding(Code.MODEL, severity, choice.field, name, message, fix)
@@ -136,9 +138,9 @@ def _driver(
     version = next((one for one in choice.values if one not in known), None)
     if version is None or not all(drivers):
         return
-    names = tuple(dict.fromkeys(model.name for model in models))
+    names = [model.name for model in models]
     message = (
-        f"{version!r} is no driver version of {' or '.join(names) or 'any GPU model'}: "
+        f"{quoted(version)} is no driver version of {' or '.join(names) or 'any GPU model'}: "
         f"known are {', '.join(known)}"
     )
     fix = _nearest(version, known) or "write a version of the list"
@@ -164,8 +166,8 @@ def _contradictions(
             Severity.ERROR,
             choice.field,
             choice.values[0],
-            f"the pod's label {key} asks for {wanted!r}, but its nodes must have "
-            f"{choice.values[0]!r}",
+            f"the pod's label {key} asks for {quoted(wanted)}, but its nodes must have "
+            f"{quoted(choice.values[0])}",
             "write the same value in both places, or remove one of them",
         )
 

@@ -27,7 +27,7 @@ from cluster.keys import (
     VISIBLE_DEVICES_OF,
 )
 from cluster.other_systems import has_other_devices, uses_other_devices
-from cluster.pod import Env, NewContainer, NewPod
+from cluster.pod import Env, NewPod
 from cluster.request import ContainerRequest, Family, Request
 from policy.document import Policy
 from webhook.patch import Operation, append, extend, pre_encoded
@@ -128,9 +128,11 @@ def set_visible_devices(
     requested_by = {
         (requested.init, requested.index): requested for requested in request.containers
     }
+    # Where Linkwise chooses the GPUs, the other containers of such a pod still see none.
+    has_others = request.by_count and uses_other_devices(pod.spec)
     for init, index, container in indexed_containers(pod.spec):
         requested = requested_by.get((init, index))
-        if requested is None and _has_others(pod, container, request):
+        if requested is None and (has_others or has_other_devices(container)):
             continue
         variables = _variables(requested, request, rules, replicas)
         _write(f"{container_pointer(init, index)}/env", container.env, variables, changes)
@@ -151,14 +153,6 @@ def hide_devices(pod: NewPod) -> PatchSet:
     for init, index, container in indexed_containers(pod.spec):
         _write(f"{container_pointer(init, index)}/env", container.env, [_LAUNCHER], changes)
     return changes
-
-
-def _has_others(pod: NewPod, container: NewContainer, request: Request) -> bool:
-    """Return whether a container without a request may get devices of another system.
-
-    Where Linkwise chooses GPUs, the other containers of the pod still see none.
-    """
-    return has_other_devices(container) or (request.by_count and uses_other_devices(pod.spec))
 
 
 def _variables(

@@ -46,7 +46,7 @@ def admission_warnings(findings: Iterable[Finding | Problem]) -> tuple[str, ...]
 
 
 def _short(text: str) -> str:
-    return _truncated(printable(text), MAX_WARNING_LENGTH)
+    return printable(_truncated(text, MAX_WARNING_LENGTH))
 
 
 def _truncated(text: str, length: int) -> str:

@@ -27,6 +27,7 @@ from proc_files import UID, a_process
 from waiting import PATIENCE, until, until_true
 
 from agent.__main__ import run
+from agent.binding.last_holders import LastHolders
 from agent.driver.reading import DriverReplacedError
 from agent.kubelet.api import podresources_pb2
 from agent.settings import read_settings
@@ -333,6 +334,25 @@ async def test_a_lost_gpu_is_published_and_withdrawn(node):
         node.driver.restore(3)
         node.driver.xid(4, 79)
         await until(lambda: 4 in node.unhealthy())
+
+
+async def test_a_gpu_with_a_process_of_a_deleted_pod_is_withdrawn(node, monkeypatch):
+    install_toolkit(node)
+    monkeypatch.setattr("agent.__main__.LastHolders", partial(LastHolders, patience=0))
+    async with agent(node):
+        plugin = await node.offers(keys.GPU_WHOLE, 8)
+        node.runs("old", "slot-0", gpus=(2,))
+        node.api.pods["old"]["metadata"]["uid"] = UID
+        await plugin.pre_start(["slot-0"])
+        process = a_process(node.root / "proc", 7)
+        node.kubelet.listed.ClearField("pod_resources")
+        del node.api.pods["old"]
+        await until(lambda: node.unhealthy() == {2})
+        await until(lambda: "GPUUnhealthy" in dict(node.api.events))
+        await until(lambda: len(plugin.unhealthy()) == 1)
+
+        shutil.rmtree(process)
+        await until(lambda: node.unhealthy() == set())
 
 
 async def test_a_node_without_a_specification_offers_nothing(node):

@@ -49,7 +49,7 @@ def test_misspelled_resource_is_reported_with_a_suggestion(resource, meant):
         "nvidia.com/mig-1g.5gb",
         "nvidia.com/gpu-t4",
         "nvidia.com/hostdev",
-        "nvidia.com/gpu" + "u" * 1000,
+        "nvidia.com/gpu" + "u" * 290,
     ],
 )
 def test_correct_or_foreign_resource_is_not_reported(resource):

@@ -96,8 +96,8 @@ def test_body_with_too_many_values_is_denied():
 
 
 def test_answer_shows_the_first_errors_and_their_number():
-    limits = {keys.GPU_CORE: "3" * 60, "x" * 1024: 1}
-    made = [a_container(limits, name="c" * 1000) for _ in range(400)]
+    limits = {keys.GPU_CORE: "3" * 60, "x" * 317: 1}
+    made = [a_container(limits, name="c" * 300) for _ in range(400)]
 
     answer, response = review({**a_pod(GPU), "spec": {"containers": made}})
 
@@ -106,19 +106,58 @@ def test_answer_shows_the_first_errors_and_their_number():
     assert len(response["status"]["details"]["causes"]) == 50
 
 
-@pytest.mark.parametrize("part", ["name", "label", "amount"])
-def test_long_name_label_or_amount_is_denied(part):
-    long = "1" * 1025
-    pod = a_pod({keys.GPU_WHOLE: long if part == "amount" else 1})
-    if part == "name":
+@pytest.mark.parametrize(
+    ("part", "longest"),
+    [
+        ("container", 317),
+        ("generateName", 317),
+        ("label", 317),
+        ("annotation", 317),
+        ("resource", 317),
+        ("amount", 1024),
+    ],
+)
+def test_long_name_key_or_amount_is_denied(part, longest):
+    long = "1" * (longest + 1)
+    pod = a_pod({long if part == "resource" else "a/b": long if part == "amount" else 1})
+    pod["metadata"] |= {
+        "generateName": long if part == "generateName" else "p",
+        "labels": {"a": long if part == "label" else "b"},
+        "annotations": {long if part == "annotation" else "a": ""},
+    }
+    if part == "container":
         pod["spec"]["containers"][0]["name"] = long
-    if part == "label":
-        pod["metadata"]["labels"] = {"a": long}
 
     response = review(pod)[1]
 
     assert not response["allowed"]
-    assert "length <= 1024" in response["status"]["message"]
+    assert f"length <= {longest}" in response["status"]["message"]
+
+
+def test_number_of_very_many_digits_is_denied():
+    response = review(a_pod({keys.GPU_WHOLE: 10**19}))[1]
+
+    assert not response["allowed"]
+    assert "Expected `int` <= 9223372036854775807" in response["status"]["message"]
+
+
+@pytest.mark.parametrize("place", ["link", "size", "model", "driver", "wanted model"])
+def test_long_text_of_a_pod_is_not_repeated_in_messages(place):
+    long = "\x85" * 100_000
+    annotations = {keys.GANG: "g", keys.GANG_SIZE: "2"}
+    labels = {keys.COMPUTE_CLASS: "gpu", keys.MODEL_SERIES: "T4"} if "model" in place else {}
+    selector = {}
+    if place in {"link", "size"}:
+        annotations[keys.LINK if place == "link" else keys.GANG_SIZE] = long
+    else:
+        selector[keys.DRIVER_VERSION if place == "driver" else keys.MODEL_SERIES] = long
+    pod = a_pod(GPU, annotations=annotations, labels=labels)
+    pod["spec"]["nodeSelector"] = selector
+
+    findings = outcome_of(pod).findings
+
+    assert findings
+    assert all(len(finding.message) < 2000 for finding in findings)
 
 
 def test_pod_affinity_is_not_decoded():

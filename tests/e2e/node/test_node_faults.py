@@ -250,7 +250,7 @@ def test_a_restarted_kubelet_ends_no_pod_while_a_mode_waits(switched):
     chain.switch("topology")
     node = chain.node.name
     wait_until(lambda: chain.events("ModeNotSwitched", node), "an Event has the reason")
-    assert f"{chain.pods.namespace}/pod" in chain.events("ModeNotSwitched", node)[-1]
+    assert "is in use by pods of this node" in chain.events("ModeNotSwitched", node)[-1]
 
     restart_kubelet(chain)
 
