@@ -1,5 +1,6 @@
 """Maximum capacity of the nodes: admission reports requests that no node can ever satisfy."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -69,6 +70,8 @@ class Capacity:
     """Labels of each node that offers GPUs under NVIDIA's resource names."""
     unlabelled: frozenset[str] = frozenset()
     """GPU resources of nodes without a label for the mode."""
+    numa_notes: tuple[str, ...] = ()
+    """What exclusive CPUs mean on nodes on which Linkwise chooses GPUs; one note for equal ones."""
     _label_sets: dict[frozenset[str], tuple[Mapping[str, str], ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -226,6 +229,20 @@ def capacity_of(nodes: Iterable["Node"]) -> Capacity:
             for name in (GPU_MEM, GPU_WHOLE)
             if node.resources.get(name)
         ),
+        numa_notes=_numa_notes(known),
+    )
+
+
+def _numa_notes(nodes: Iterable["Node"]) -> tuple[str, ...]:
+    notes = Counter(
+        node.kubelet.numa_note
+        for node in nodes
+        if node.mode is not NodeMode.DEFAULT and node.kubelet.may_pin_cpus
+    )
+    return tuple(
+        f"on {count} {'node' if count == 1 else 'nodes'}, {note}"
+        for note, count in notes.items()
+        if note
     )
 
 

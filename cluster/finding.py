@@ -39,6 +39,7 @@ class Code(StrEnum):
     CDI_ANNOTATION = "LW123"
     INJECTION = "LW124"
     CLAIMS = "LW125"
+    EXCLUSIVE_CPUS = "LW126"
     CLASS = "LW201"
     QOS = "LW202"
     MODEL = "LW203"

@@ -36,6 +36,11 @@ class KubeletPolicy:
     topology_manager: TopologyManager | None = None
 
     @property
+    def may_pin_cpus(self) -> bool:
+        """Containers may have exclusive CPUs, as far as is known."""
+        return self.cpu_manager is not CPUManager.NONE
+
+    @property
     def numa_note(self) -> str | None:
         """What they mean for pods whose GPUs Linkwise chooses; None: nothing.
 

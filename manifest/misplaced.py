@@ -21,19 +21,30 @@ _LABELS = (
     keys.POD_GROUP,
     keys.POD_GROUP_NAME,
     keys.POD_GROUP_MIN_AVAILABLE,
+    keys.GPU_TOPOLOGY_REPLICA,
 )
+_ANNOTATIONS = (
+    keys.GANG_SIZE,
+    keys.LINK,
+    keys.KOORDINATOR_GANG_NAME,
+    keys.KOORDINATOR_GANG_MIN_AVAILABLE,
+)
+_ON_NODES = (keys.MODEL_SERIES, keys.DRIVER_VERSION)
+"""Labels that nodes may have, too."""
 _PLACES = {
     **dict.fromkeys(_LABELS, ("labels",)),
-    **dict.fromkeys((keys.GANG_SIZE, keys.LINK), ("annotations",)),
+    **dict.fromkeys(_ANNOTATIONS, ("annotations",)),
     # As a label it takes the pods of a job out.
     keys.GANG: ("annotations", "labels"),
     **dict.fromkeys(keys.RESOURCES, ("resources",)),
+    keys.NODE_MODE: ("nodeSelector",),
 }
 """By key of GPU requests: where it has an effect on a pod; the first place is named."""
 _NAMES = {
     "labels": "among the labels",
     "annotations": "among the annotations",
     "resources": "in resources.limits of a container",
+    "nodeSelector": "in spec.nodeSelector",
 }
 _SIMILARITY = 0.94
 """Minimum similarity of a misspelt key: about one letter differs."""
@@ -59,6 +70,11 @@ def misplaced(workload: Value, template: PodTemplate) -> Iterator[str]:
         for key in _keys(metadata, part):
             if (meant := _meant(key)) and not (key.path[-1] == meant and part in _PLACES[meant]):
                 yield _without_effect(key, part, meant)
+    for key in _keys(_child(value, "spec"), "nodeSelector"):
+        name = str(key.path[-1])
+        if name in _PLACES and name not in (*_ON_NODES, keys.NODE_MODE):
+            where = _right_place(name)
+            yield f"{key.source}: nodeSelector {name} only selects nodes by labels. Write {where}."
     labels = {str(key.path[-1]): key for key in _keys(metadata, "labels")}
     if keys.COMPUTE_CLASS not in labels:
         for name in _CLASS_LABELS:
@@ -73,8 +89,17 @@ def _without_effect(key: Value, part: str, meant: str) -> str:
     """Return the warning about a key of a pod template that is misspelt, or in the wrong place."""
     if part in _PLACES[meant]:
         return f"{key.source}: {part[:-1]} {key.path[-1]} is not known. Write {meant}."
-    where = _NAMES[_PLACES[meant][0]]
-    return f"{key.source}: {part[:-1]} {key.path[-1]} has no effect. Write {meant} {where}."
+    return f"{key.source}: {part[:-1]} {key.path[-1]} has no effect. Write {_right_place(meant)}."
+
+
+def right_place(key: str) -> str | None:
+    """Return the known key that a key is or probably means, with its place; None: it is none."""
+    meant = _known(key)
+    return _right_place(meant) if meant else None
+
+
+def _right_place(meant: str) -> str:
+    return f"{meant} {_NAMES[_PLACES[meant][0]]}"
 
 
 def _of_workload(workload: Value, template: Value) -> Iterator[str]:
@@ -88,13 +113,21 @@ def _of_workload(workload: Value, template: Value) -> Iterator[str]:
             place = part if part in _PLACES[meant] else _PLACES[meant][0]
             if meant in (str(each.path[-1]) for each in _keys(own, place)):
                 continue
-            is_resource = place == "resources"
-            at = template.at("spec.containers" if is_resource else f"metadata.{place}").words
-            where = f"{at}: resources.limits" if is_resource else at
             yield (
                 f"{key.source}: {part[:-1]} {key.path[-1]} has no effect here: pods do not get "
-                f"it. Write {meant} in {where}."
+                f"it. Write {meant} in {_path(template, place)}."
             )
+
+
+def _path(template: Value, place: str) -> str:
+    """Return the path of a place in a pod template."""
+    match place:
+        case "resources":
+            return f"{template.at('spec.containers').words}: resources.limits"
+        case "nodeSelector":
+            return template.at("spec.nodeSelector").words
+        case _:
+            return template.at(f"metadata.{place}").words
 
 
 def _child(value: Value | None, key: str) -> Value | None:
@@ -113,7 +146,12 @@ def _keys(metadata: Value | None, part: str) -> Iterator[Value]:
 
 def _meant(key: Value) -> str | None:
     """Return the known key that a key is, or probably means."""
-    name = str(key.path[-1])
+    return _known(str(key.path[-1]))
+
+
+def _known(name: str) -> str | None:
+    if name in _PLACES:
+        return name
     return _near(name) if "/" in name and len(name) <= _MAX_LENGTH else None
 
 

@@ -80,7 +80,7 @@ def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
             for one in made:
                 without_effect += misplaced(value, one)
                 if not one.is_guessed:
-                    without_effect += unknown_fields(one.value.need("spec"))
+                    without_effect += unknown_fields(value, one)
     warnings = [f"{one.value.source}: {one.note}." for one in templates if one.note]
     warnings += dict.fromkeys(without_effect)
     return Expansion(tuple(templates), tuple(unjudged), tuple(warnings), tuple(invalid))

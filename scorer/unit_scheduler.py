@@ -273,7 +273,7 @@ class UnitScheduler:
         return True
 
     def _reserved_plan(self, unit: Unit, excluded: frozenset[str]) -> Plan | None:
-        """Return the plan of a late launcher whose GPUs are reserved; None: it is planned anew."""
+        """Return the plan of a late launcher whose GPUs are reserved; None: it is planned again."""
         if not unit.is_gang or not unit.settled or unit.blocked:
             return None
         recorded = self._informers.recorded_plan(unit.key)

@@ -14,6 +14,7 @@ from cluster.selector import names_label
 from policy.catalogue import CLASS_LABELS, check_class
 from policy.document import Policy
 from policy.snapshot import PolicySnapshot
+from webhook.exclusive_cpus import cpu_findings
 from webhook.gpu_injection import injection_findings
 from webhook.parsed_pod import ParsedPod
 
@@ -44,6 +45,7 @@ def validate_pod(
         findings.append(_capacity_finding(request, excess, severity, fix))
     if places:
         findings += _privileged_findings(parsed.pod)
+        findings += cpu_findings(parsed.pod.spec, capacity)
         if (finding := node_terms_finding(parsed.pod.spec)) is not None:
             findings.append(finding)
     findings += injection_findings(parsed, rules)

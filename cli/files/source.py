@@ -172,7 +172,12 @@ def read_objects(name: str) -> list[Value]:
         InputError: As `read_text`, or it is neither YAML nor JSON, is empty, or contains
             something else than Kubernetes objects.
     """
-    return objects_in(read_text(name), shown_name(name))
+    text = read_text(name)
+    try:
+        return objects_in(text, shown_name(name))
+    except InputError as error:
+        hint = " Of a Helm chart, pipe the output of helm template." if "{{" in text else ""
+        raise InputError(f"{error}{hint}") from None
 
 
 def stream_objects(name: str) -> Iterator[Value]:

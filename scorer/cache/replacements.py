@@ -9,6 +9,7 @@ are planned. Their reservation ends in the same way, but at no time: workers may
 
 Users decide when their pods are replaced. Time that is reserved in vain, or for longer than a gang
 was whole before, is a debt of its namespace; nothing is reserved for a namespace with a large one.
+A replacement within a few seconds is no debt, however often members are lost.
 """
 
 from collections.abc import Callable, Iterable, Set
@@ -28,6 +29,8 @@ from scorer.gang.pod_info import PodInfo
 
 _DEBT_MAX = 60.0
 """With so much debt nothing more is reserved for a namespace [s]."""
+_USUAL = 5.0
+"""A replacement that takes no longer is no debt [s]: an owner takes less than a second."""
 _REPAYMENT = 0.1
 """Debt that is forgiven in each second [s]: a tenth of the time may be reserved in vain."""
 
@@ -163,7 +166,7 @@ class Replacements:
         settled = [pod for pod in self._pods(key) if pod.settled]
         is_replaced = len(settled) >= (self._needed(key) or inf)
         time = now - lack.since
-        self._owe(key.namespace, time - lack.was_whole if is_replaced else time, now)
+        self._owe(key.namespace, time - max(lack.was_whole, _USUAL) if is_replaced else time, now)
 
     def _reserve(self, key: GangKey) -> None:
         """Reserve the GPUs that a gang lacks; those of lost members unless their time is over."""

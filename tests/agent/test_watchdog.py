@@ -33,7 +33,7 @@ def test_a_process_that_stands_still_or_is_stopped_is_killed(signals):
         assert process.wait(PATIENCE) == -signal.SIGKILL
 
 
-def test_a_timer_that_is_set_again_begins_anew():
+def test_a_timer_that_is_set_again_begins_again():
     with start("timer.set(3600); time.sleep(6)", 5) as process:
         assert process.wait(PATIENCE) == 0
 

@@ -79,6 +79,21 @@ def test_labels_of_a_workload_are_warned_of(pair, part, line):
             "f:11: annotation linkwise.dev/links is not known. Write linkwise.dev/link.",
         ),
         (
+            {"notes": "gpu-topology-replica: '4'"},
+            "f:11: annotation gpu-topology-replica has no effect. Write gpu-topology-replica among "
+            "the labels.",
+        ),
+        (
+            {"inner": "gang.scheduling.koordinator.sh/name: bert"},
+            "f:10: label gang.scheduling.koordinator.sh/name has no effect. Write "
+            "gang.scheduling.koordinator.sh/name among the annotations.",
+        ),
+        (
+            {"inner": "ack.node.gpu.schedule: topology"},
+            "f:10: label ack.node.gpu.schedule has no effect. Write ack.node.gpu.schedule in "
+            "spec.nodeSelector.",
+        ),
+        (
             {"inner": "aliyun.com/gpu-mem: '3'"},
             "f:10: label aliyun.com/gpu-mem has no effect. Write aliyun.com/gpu-mem in "
             "resources.limits of a container.",
@@ -136,12 +151,25 @@ def test_labels_of_a_workload_in_a_list_are_warned_of():
     [
         ("aliyun.com/gpu: '2'", "spec.template.spec.containers: resources.limits"),
         ("linkwise.dev/link: nvlink", "spec.template.metadata.annotations"),
+        ("ack.node.gpu.schedule: share", "spec.template.spec.nodeSelector"),
     ],
 )
 def test_keys_of_a_workload_are_warned_of_with_the_place_in_its_pods(pair, where):
     (said,) = warned(deployment(labels=pair))
 
     assert said.endswith(f"Write {pair.partition(':')[0]} in {where}.")
+
+
+def test_labels_of_pods_select_no_nodes():
+    """Nodes have the labels of a GPU model and of their mode, too."""
+    key = "alibabacloud.com/compute-class"
+    on_nodes = "alibabacloud.com/gpu-model-series: T4, ack.node.gpu.schedule: share"
+    selector = f"{{{key}: gpu, {on_nodes}}}"
+    text = deployment().replace("    spec:\n", f"    spec:\n      nodeSelector: {selector}\n")
+
+    assert warned(text) == (
+        f"f:13: nodeSelector {key} only selects nodes by labels. Write {key} among the labels.",
+    )
 
 
 def test_a_key_that_the_template_has_too_is_no_warning():

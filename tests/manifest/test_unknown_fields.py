@@ -1,4 +1,4 @@
-"""Unknown fields of the specs of pods, as kubectl treats them."""
+"""Unknown fields of pods, as kubectl treats them."""
 
 import json
 from pathlib import Path
@@ -44,6 +44,12 @@ def a_pod(**spec):
             "spec.volumes[0].emptyDir.size",
             "Remove it",
         ),
+        (a_pod(labels={"a": "b"}), "spec.labels", "Write metadata.labels"),
+        (
+            a_pod(container={"resources": {"aliyun.com/gpu": 1}}),
+            "spec.containers[0].resources[aliyun.com/gpu]",
+            "Write aliyun.com/gpu in resources.limits of a container",
+        ),
     ],
 )
 def test_an_unknown_field_is_a_warning_with_the_field_that_is_meant(pod, field, fix):
@@ -69,13 +75,26 @@ def test_the_templates_of_workloads_are_looked_at_and_guessed_ones_are_not():
     assert unknown(json.dumps({"apiVersion": "example.org/v1", "kind": "Trainer", **job})) == []
 
 
+def test_fields_beside_the_spec_are_looked_at():
+    key = "alibabacloud.com/compute-class"
+    template = {"metadata": {"lables": {}, key: "gpu"}, "spec": {"containers": []}, "labels": {}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "nme": "k"}}
+    found = unknown(json.dumps({**job, "labels": {}, "spec": {"template": template}}))
+
+    assert [(each.split()[2], each.rpartition("Write ")[2]) for each in found] == [
+        ("labels", "metadata.labels."),
+        ("metadata.nme", "name."),
+        ("spec.template.labels", "metadata.labels."),
+        ("spec.template.metadata.lables", "labels."),
+        (f"spec.template.metadata[{key}]", f"{key} among the labels."),
+    ]
+
+
 def test_only_the_first_of_many_are_named():
     assert len(unknown(a_pod(**{f"x{i}": 1 for i in range(100)}))) == 8
 
 
-@pytest.mark.parametrize(
-    "file", sorted(EXAMPLES.glob("examples/*.yaml")), ids=lambda file: file.name
-)
+@pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
 def test_the_examples_have_no_unknown_field(file):
     assert unknown(file.read_text(encoding="utf-8")) == []
 

@@ -109,6 +109,24 @@ async def test_the_workers_wait_until_the_launcher_fits_too(cluster):
         await until(lambda: cluster.allocated(*WORKERS))
 
 
+async def test_the_next_unit_of_the_same_cycle_does_not_get_the_place(cluster):
+    """The watch does not show the plan yet."""
+    async with leading(cluster) as leader:
+        cluster.pod("other", 8)
+        await until(lambda: cluster.allocated("other"))
+        submit(cluster)
+        make_workers(cluster)
+        cluster.pod("waiter", 2, created="2026-01-02T00:00:00Z")
+        await until(lambda: cluster.phase() == "Waiting")
+        await until(lambda: len([*leader.context.planner.waiting()]) == 2)
+        cluster.delete("other")
+        await until(lambda: cluster.allocated(*WORKERS))
+        cluster.bind(*WORKERS)
+        await until(lambda: members(cluster) == "3/4")
+        assert leader.reserved_gpus == 2
+    assert not cluster.record("waiter")
+
+
 async def test_the_reservation_has_no_end_in_time(cluster):
     clock = Clock()
     async with leading(cluster, clock=clock) as leader:
@@ -199,7 +217,7 @@ async def test_a_replaced_worker_leaves_the_place_of_the_launcher(cluster):
         assert gpus(cluster, LAUNCHER) == kept
 
 
-async def test_a_launcher_that_does_not_fit_its_place_is_planned_anew(cluster):
+async def test_a_launcher_that_does_not_fit_its_place_is_planned_again(cluster):
     async with leading(cluster):
         await place_workers(cluster)
         cluster.node("gpu-1", 8, zone="b")

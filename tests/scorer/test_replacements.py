@@ -185,6 +185,22 @@ async def test_gpus_that_were_reserved_in_vain_are_not_reserved_again_soon(clust
         await until(lambda: cluster.allocated("waiter"))
 
 
+async def test_members_that_are_lost_again_and_again_keep_their_gpus_if_they_are_replaced(cluster):
+    """A member is lost as soon as the one before it is replaced, as under churn."""
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        await place(cluster)
+        for i in range(20):
+            cluster.delete("bert-1")
+            await reserved(cluster)
+            clock.now += 4
+            cluster.pod("bert-1", 4, gang="bert", uid=f"bert-1-{i}")
+            await until(lambda: cluster.allocated("bert-1"))
+            cluster.bind("bert-1")
+            await until(lambda: "reserved" not in cluster.the_gang()["status"])
+        assert not cluster.record("waiter")
+
+
 async def test_no_more_is_reserved_than_a_gang_lacks(cluster):
     """Its owner now declares fewer members than the gang had."""
     async with leading(cluster) as leader:

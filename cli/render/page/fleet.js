@@ -259,12 +259,15 @@ const finder = find("find-unit");
 if (finder) {
   const units = [...document.querySelectorAll(".unit")];
   const folds = [...document.querySelectorAll(".fold")];
+  const groups = [...document.querySelectorAll(".results, .results > .card, .results > .fold")]
+    .map(group => [group, [...group.querySelectorAll(".unit")]]);
   const content = units.map(unit => unit.textContent.toLowerCase());
   find("unit-search").hidden = false;
   finder.addEventListener("input", () => {
     const query = finder.value.trim().toLowerCase();
     units.forEach((unit, i) => { unit.hidden = !content[i].includes(query); });
     for (const fold of folds) fold.open = query !== "";
+    for (const [group, inner] of groups) group.hidden = inner.every(unit => unit.hidden);
     const shown = units.filter(unit => !unit.hidden).length;
     find("unit-count").textContent = query &&
       `${shown.toLocaleString("en")} of ${plural(units.length, "result")}`;

@@ -109,7 +109,7 @@ details>summary{cursor:pointer;border-radius:6px}
 details.more{margin-top:10px}
 .unit details.row>summary .head{flex:1 1 0;min-width:0}
 .unit details.row>.inside>.halves{grid-template-columns:minmax(0,1fr) minmax(0,1fr)}
-.unit .card{margin-bottom:8px}.fold>div{margin-top:10px}
+.unit .card{margin-bottom:8px}.fold>div,.fold+.card{margin-top:10px}
 details.more>summary{color:var(--quiet);font-size:13.5px}
 :focus-visible{outline:3px solid var(--focus);outline-offset:3px}
 details.row{padding:0}

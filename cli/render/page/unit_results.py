@@ -30,14 +30,17 @@ def unit_sections(units: Sequence[Unit]) -> Markup:
     large = sum(map(_is_large, units))
     return together(
         _search() if len(units) > OPEN else None,
-        element("h2", "Waiting") if waiting else None,
-        _cards(waiting, is_open=large <= OPEN),
-        _list(waiting),
-        element("h2", "Gangs, and pods with several GPUs") if any(map(_is_large, placed)) else None,
-        _cards(placed, is_open=large <= OPEN),
-        element("h2", "Single pods") if not all(map(_is_large, placed)) else None,
-        _list(placed),
+        _section("Waiting", _cards(waiting, is_open=large <= OPEN), _list(waiting)),
+        _section("Gangs, and pods with several GPUs", _cards(placed, is_open=large <= OPEN)),
+        _section("Single pods", _list(placed)),
     )
+
+
+def _section(title: str, *parts: Markup | None) -> Markup | None:
+    """Return a section of results; None without any."""
+    if not any(parts):
+        return None
+    return element("section", element("h2", title), parts, class_="results")
 
 
 def _search() -> Markup:

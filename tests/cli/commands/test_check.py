@@ -461,6 +461,15 @@ def test_the_rest_of_a_folder_is_judged_after_files_that_are_no_manifests(linkwi
     ]
 
 
+def test_a_template_of_a_helm_chart_is_named_so(linkwise, folder):
+    folder(pod=HELM_TEMPLATE, values=VALUES)
+
+    template, values = linkwise("check", "-R", "deploy").err.splitlines()
+
+    assert template.endswith(" Of a Helm chart, pipe the output of helm template.")
+    assert "Helm" not in values
+
+
 @pytest.mark.parametrize("output", ["json", "yaml"])
 def test_documents_for_scripts_are_empty_if_a_file_cannot_be_read(linkwise, folder, output):
     folder(good=SHARE, values=VALUES)

@@ -312,6 +312,32 @@ def test_the_page_of_a_simulation_is_laid_out_alike(linkwise, write, opened_file
     assert not page.problems
 
 
+@pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
+def test_many_jobs_are_a_list_in_which_a_search_leaves_no_empty_parts(
+    linkwise, write, opened_file, width
+):
+    write("cluster.yaml", SIMULATED)
+    write("jobs.yaml", "---".join(JOB.replace("train", f"train-{i}") for i in range(30)))
+    linkwise(
+        "simulate", "jobs.yaml", "--cluster", "cluster.yaml", "-o", "html", "--to", "page.html"
+    )
+
+    page = opened_file("page.html", width, "light")
+
+    assert len({box["bottom"] - box["y"] for box in boxes(page, ".results .chip")}) == 1
+    for selector in ("main > *", ".results > *", ".results > article .head > *"):
+        matches = boxes(page, selector)
+        assert not [pair for pair in combinations(matches, 2) if overlaps(*pair)], selector
+    headings = page.locator(".results h2")
+    assert headings.all_inner_texts()[0] == "Waiting"
+    page.fill("#find-unit", "train-3")
+    assert page.locator("#unit-count").inner_text().startswith("1 of ")
+    assert sum(each.is_visible() for each in headings.all()) == 1
+    for part in page.locator(".results, .results > .card, .results > .fold").all():
+        assert part.is_visible() == any(unit.is_visible() for unit in part.locator(".unit").all())
+    assert not page.problems
+
+
 def test_node_of_nvidias_plugin_has_a_bandwidth_if_one_gang_has_it_whole(
     linkwise, write, opened_file
 ):

@@ -60,6 +60,25 @@ def test_one_gpu_on_a_node_limits_index_order_more_than_an_even_split_is_limited
     assert order.bandwidth.slowest.text == "PCIe out of b, which has one of the job's GPUs"
 
 
+def test_a_plan_of_another_split_may_be_faster_than_that_of_the_empty_cluster():
+    nodes = [a_node(node, machine=entry("dgx1-v100").machine) for node in "ab"]
+    snapshot = a_snapshot(*nodes, taken={"a": (0, 1), "b": (0, 1, 2, 4, 6)})
+    planned = plan(snapshot, workers(9)).job_bandwidth
+
+    assert (planned.value, best_possible(snapshot, workers(9)).value) == (13.8, 13.5)
+    assert best_possible(snapshot, workers(9), planned) == planned
+
+
+def test_index_order_on_as_many_nodes_may_be_faster_than_the_plan_and_the_empty_cluster():
+    nodes = [a_node(node, machine=entry("dgx1-p100").machine) for node in "ab"]
+    snapshot = a_snapshot(*nodes, taken={"a": (1, 2, 6), "b": (0, 2, 3)})
+    planned, order = plan(snapshot, workers(9)).job_bandwidth, index_order(snapshot, workers(9))
+
+    assert best_possible(snapshot, workers(9), planned).value == planned.value == 13.5
+    assert best_possible(snapshot, workers(9), planned, order) == order.bandwidth
+    assert order.bandwidth.value == 13.9725
+
+
 @st.composite
 def gangs_on_catalogue_machines(draw):
     name, others = draw(st.sampled_from(NAMES)), draw(st.sampled_from(NAMES))
