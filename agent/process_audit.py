@@ -18,7 +18,7 @@ class ProcessAudit:
     def __init__(
         self,
         node: str,
-        pod_uid: str | None,
+        pod_uid: str,
         proc: Path,
         driver: GPUDriver,
         binder: Binder,
@@ -28,7 +28,7 @@ class ProcessAudit:
 
         Args:
             node: Name of the node.
-            pod_uid: UID of the agent's pod, which measures the limits of MPS; None: it is no pod.
+            pod_uid: UID of the agent's pod, which measures the limits of MPS; empty: it is no pod.
             proc: The node's `/proc`.
             driver: Lists the processes.
             binder: Knows which container has which GPUs.

@@ -25,7 +25,7 @@ class Expected:
 
     pids: Collection[int] = ()
     """Such as the servers that an MPS control daemon lists."""
-    pod_uid: str | None = None
+    pod_uid: str = ""
     """The pod of the agent, which probes the limits of MPS and may run its daemon."""
     mps: bool = False
     """The mode of the node is `mps`, so that the host may run an MPS server."""

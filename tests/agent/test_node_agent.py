@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -147,11 +146,12 @@ async def node(monkeypatch):
         root = Path(folder)
         driver = StandInNVML(root, entry("dgx1-v100").machine)
         monkeypatch.setenv(MACHINE, str(driver.path))
-        for part in ("host/usr/lib", "host/etc/cdi", "kubelet", "proc"):
+        for part in ("host/usr/lib", "host/etc/cdi", "kubelet/pod-resources", "proc"):
             (root / part).mkdir(parents=True)
         shutil.copyfile(library(), root / "host/usr/lib/libnvidia-ml.so.1")
         kubelet = Kubelet(root / "kubelet/device-plugins")
         await kubelet.start()
+        (root / "kubelet/pod-resources/kubelet.sock").symlink_to(kubelet.pod_resources)
         async with API() as api:
             api.put_node(**{keys.NODE_MODE: "topology"})
             yield Node(root, api, kubelet, driver)
@@ -175,10 +175,8 @@ def environment_of(node, port=0):
 @asynccontextmanager
 async def agent(node, port=0, **options):
     """Run the agent of a node, and stop it."""
-    settings = read_settings(environment_of(node, port))
-    paths = replace(settings.paths, pod_resources=node.kubelet.pod_resources)
     stop = asyncio.Event()
-    running = asyncio.create_task(run(replace(settings, paths=paths), stop, **options))
+    running = asyncio.create_task(run(read_settings(environment_of(node, port)), stop, **options))
     try:
         yield running
     finally:
@@ -383,8 +381,6 @@ async def test_the_timer_that_ends_the_process_is_set_while_the_plugins_answer(n
 
 async def test_an_agent_that_is_stopped_is_ended(node):
     install_toolkit(node)
-    (node.root / "kubelet/pod-resources").mkdir()
-    (node.root / "kubelet/pod-resources/kubelet.sock").symlink_to(node.kubelet.pod_resources)
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "agent", env={**os.environ, **environment_of(node)}
     )
