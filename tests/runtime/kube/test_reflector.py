@@ -293,13 +293,13 @@ async def test_event_resets_the_backoff(api):
 
 async def test_watches_that_end_immediately_are_retried_with_backoff(api):
     api.faults["watch"].extend([ended] * 1000)
-    timings = WatchTimings(watch=200, initial_backoff=0.005, max_backoff=10)
+    timings = WatchTimings(watch=200, initial_backoff=0.001, max_backoff=10)
 
     async with watched(api, timings=timings) as watch:
         await watch.state()
-        await asyncio.sleep(0.3)
-
-    assert len(api.queries) < 12
+        await until(lambda: len(api.queries) >= 6)
+        # Doubled after each watch but the present one.
+        assert watch.reflector._delay >= 16 * timings.initial_backoff
 
 
 async def test_watch_without_bytes_is_restarted_and_items_stay(api):
