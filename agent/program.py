@@ -62,8 +62,10 @@ async def run_program(
                 await _end(process)
         printed = os.pread(output.fileno(), _OUTPUT_MAX, 0).decode(errors="replace")
     if code:
-        said = " ".join(printed.split())[:_SHOWN]
-        return Result(printed, f"{_named(command)} ended with status {code}: {said or 'no output'}")
+        shown = " ".join(printed.split())[:_SHOWN]
+        return Result(
+            printed, f"{_named(command)} ended with status {code}: {shown or 'no output'}"
+        )
     return Result(printed)
 
 

@@ -273,7 +273,7 @@ class UnitScheduler:
         return True
 
     def _reserved_plan(self, unit: Unit, excluded: frozenset[str]) -> Plan | None:
-        """Return the plan of a late launcher whose GPUs are reserved; None: it is planned anew."""
+        """Return the plan of a late launcher whose GPUs are reserved; None: it is planned again."""
         if not unit.is_gang or not unit.settled or unit.blocked:
             return None
         recorded = self._informers.recorded_plan(unit.key)
@@ -293,6 +293,6 @@ def _name(unit: Unit) -> str:
 
 
 def _expires(seconds: float) -> Callable[[], bool]:
-    """Return a function that tells whether this time has passed since now."""
+    """Return a function that returns whether this time has passed since now."""
     end = loop_time() + seconds
     return lambda: loop_time() >= end

@@ -87,7 +87,7 @@ class Table:
         return round(float(self.a[popcounts(self.n) == k].max(initial=0.0)), 6)
 
     def images(self, mask: int) -> NDArray[np.bool_]:
-        """Tell of every set whether a symmetry of the machine maps the given one to it.
+        """Return for every set whether a symmetry of the machine maps the given one to it.
 
         Shape (2ⁿ,). Cost: milliseconds for 16 GPUs.
         """

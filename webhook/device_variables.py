@@ -1,4 +1,4 @@
-"""Environment variables that tell a container its GPUs and limits.
+"""Environment variables that give a container its GPUs and limits.
 
 The scorer chooses GPUs after admission. So most variables are downward-API references to the
 annotations that it writes before the container starts. A reference to an annotation that does not

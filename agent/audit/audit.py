@@ -72,7 +72,7 @@ class AuditReport:
     def event(self, before: "AuditReport", node: str) -> Event | None:
         """Return the Event on the node about this report; None if nothing changed.
 
-        All who may read Events of namespace `default` see it, so it names no pods and processes.
+        Every reader of Events in namespace `default` sees it, so it names no pods and processes.
 
         Args:
             before: The report of the audit before.

@@ -143,7 +143,7 @@ class Binder:
 
     @property
     def unreleased(self) -> Mapping[str, str]:
-        """Why GPUs cannot be given to anybody, by UUID: a pod that is gone still has processes."""
+        """GPUs that cannot be given, by UUID, with the reason: processes of a pod that is gone."""
         return self._holders.last.faults
 
     async def _set_aside(self, device: str, resource: str, ids: frozenset[str]) -> None:

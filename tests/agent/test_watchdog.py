@@ -26,14 +26,14 @@ def start(script, seconds):
 
 
 @pytest.mark.parametrize("signals", [(), (signal.SIGSTOP,)])
-def test_a_process_that_stands_still_or_is_stopped_is_killed(signals):
+def test_process_that_hangs_or_is_stopped_is_killed(signals):
     with start("time.sleep(3600)", 2) as process:
         for number in signals:
             process.send_signal(number)
         assert process.wait(PATIENCE) == -signal.SIGKILL
 
 
-def test_a_timer_that_is_set_again_begins_anew():
+def test_timer_that_is_set_again_starts_from_the_beginning():
     with start("timer.set(3600); time.sleep(6)", 5) as process:
         assert process.wait(PATIENCE) == 0
 

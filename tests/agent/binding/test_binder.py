@@ -610,7 +610,7 @@ async def test_a_changed_file_is_removed_unless_a_container_holds_its_devices(no
     assert node.files() == {node.file("slot-0").name}
 
 
-async def test_the_annotation_says_who_has_the_gpus(node):
+async def test_annotation_names_the_holder_of_the_gpus(node):
     running(node, "a", 2, "slot-0")
     await node.bind("slot-0")
     annotations = json.loads(node.file("slot-0").read_text())["annotations"]
