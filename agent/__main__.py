@@ -14,11 +14,15 @@ from pathlib import Path
 import structlog
 
 from agent.audit.proc import running_pods
+from agent.audit.process_audit import ProcessAudit
 from agent.binding.binder import Binder
+from agent.binding.cdi_spec import Edits
 from agent.binding.errors import BindError
 from agent.binding.holder import Holders
 from agent.binding.last_holders import LastHolders
 from agent.binding.node_spec import NodeSpec, Toolkit
+from agent.control.node_agent import NodeAgent, Services
+from agent.control.node_events import NodeEvents
 from agent.driver.health import GPUHealth
 from agent.driver.library import CUDA
 from agent.driver.node_driver import NodeDriver
@@ -27,15 +31,11 @@ from agent.kubelet.pod_resources import PodResources
 from agent.metrics import Metrics
 from agent.mps.daemon import ControlDaemon, DaemonSettings
 from agent.mps.isolation import Prober
-from agent.mps.limits import ClientEdits
-from agent.mps_shares import MPSShares
-from agent.node_agent import NodeAgent, Services
-from agent.node_events import NodeEvents
+from agent.mps.shares import MPSShares
 from agent.plugin.registration import DevicePlugins
-from agent.process_audit import ProcessAudit
+from agent.plugin.watchdog import KernelTimer
 from agent.publish.publisher import Publisher
 from agent.settings import Settings, read_settings
-from agent.watchdog import KernelTimer
 from cluster.keys import AGENT
 from cluster.pod import Pod
 from cluster.record import GPUShare
@@ -129,7 +129,7 @@ def _services(
         settings.node_name, pod_resources, paths.device_plugins / _CHECKPOINT, kube, last
     )
 
-    async def edits(pod: Pod, container: str, gpus: tuple[GPUShare, ...]) -> ClientEdits:
+    async def edits(pod: Pod, container: str, gpus: tuple[GPUShare, ...]) -> Edits:
         return await mps.edits(pod, container, gpus, binder.bindings)
 
     binder = Binder(holders, events, reading, node_spec, paths.cdi, extra_edits=edits)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from agent.desired_state import Problem
+from agent.control.desired_state import Problem
 from runtime.kube.client import KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.process.clock import Clock

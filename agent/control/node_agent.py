@@ -7,11 +7,14 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Raw, Struct
 
+from agent.audit.process_audit import ProcessAudit
 from agent.binding.binder import Binder
 from agent.binding.container_spec import Binding
 from agent.binding.holder import Holders
 from agent.binding.node_spec import NodeSpec
-from agent.desired_state import Observation, Problem, ProblemReason, desired_state
+from agent.control.desired_state import Observation, Problem, ProblemReason, desired_state
+from agent.control.node_events import NodeEvents
+from agent.control.repeated import Repeated
 from agent.driver.health import GPUHealth
 from agent.driver.machine import machine_of, pair_bandwidth
 from agent.driver.modules import has_open_modules
@@ -24,16 +27,13 @@ from agent.driver.reading import (
 )
 from agent.kubelet.container_devices import ContainerDevices
 from agent.metrics import GPUSample, HolderSample, Metrics
-from agent.mps_shares import MPSShares
-from agent.node_events import NodeEvents
+from agent.mps.shares import MPSShares
 from agent.plugin.registration import DevicePlugins
-from agent.process_audit import ProcessAudit
+from agent.plugin.watchdog import watch
 from agent.publish.kubelet_policy import read_kubelet_policy
 from agent.publish.node_labels import gpu_labels
 from agent.publish.publisher import Publication, Publisher
-from agent.repeated import Repeated
 from agent.settings import Paths
-from agent.watchdog import watch
 from cluster.mode import NodeMode, read_mode
 from cluster.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube
@@ -214,7 +214,8 @@ class NodeAgent:
         reading, services = self._health.reading, self._services
         if reading is None or self._mode is None:
             return
-        if await services.audit.audit(reading, self._mode, services.events):
+        if event := await services.audit.audit(reading, self._mode):
+            await services.events.add(event)
             self._observation.wake()
 
     async def _unlisted(self, bindings: Iterable[Binding]) -> tuple[ContainerDevices, ...]:

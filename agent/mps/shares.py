@@ -2,18 +2,19 @@
 
 from collections.abc import Awaitable, Callable, Iterable
 
+from agent.binding.cdi_spec import Edits
 from agent.binding.container_spec import Binding
 from agent.binding.errors import BindError
 from agent.mps.daemon import ControlDaemon, State
 from agent.mps.isolation import Prober
-from agent.mps.limits import ClientEdits, Directories, client_edits, daemon_limits
+from agent.mps.limits import Directories, client_edits, daemon_limits
 from cluster.mode import NodeMode
 from cluster.pod import Container, Pod
 from cluster.record import GPUShare, Isolation
 from cluster.request import read_request
 
 Bindings = Callable[[], Awaitable[Iterable[Binding]]]
-_NO_EDITS = ClientEdits({}, ())
+_NO_EDITS = Edits()
 
 
 class MPSShares:
@@ -91,7 +92,7 @@ class MPSShares:
         container: str,
         gpus: tuple[GPUShare, ...],
         bindings: Bindings,
-    ) -> ClientEdits:
+    ) -> Edits:
         """Return the edits of a container; none on a node of another mode.
 
         Args:

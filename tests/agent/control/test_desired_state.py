@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.desired_state import UNUSED, Observation, ProblemReason, desired_state
+from agent.control.desired_state import UNUSED, Observation, ProblemReason, desired_state
 from agent.driver.reading import GPU, DriverReading
 from agent.kubelet.container_devices import ContainerDevices
 from cluster import keys

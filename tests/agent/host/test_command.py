@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from nvml.standin import compiler
 
-from agent.host_command import host_command
+from agent.host.command import host_command
 
 PROGRAM = """
 #include <stdio.h>

@@ -4,8 +4,8 @@ import pytest
 from fake_api import FakeAPI, status
 from structlog.testing import capture_logs
 
-from agent.desired_state import Problem, ProblemReason
-from agent.node_events import NodeEvents
+from agent.control.desired_state import Problem, ProblemReason
+from agent.control.node_events import NodeEvents
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from agent.binding.cdi_spec import Edits
 from agent.binding.container_spec import Binding
 from agent.binding.errors import BindError
 from agent.mps.daemon import ControlDaemon, State
 from agent.mps.isolation import Prober
-from agent.mps.limits import ClientEdits
-from agent.mps_shares import MPSShares
+from agent.mps.shares import MPSShares
 from cluster import keys
 from cluster.mode import NodeMode
 from cluster.pod import Pod
@@ -41,16 +41,16 @@ async def shares(settings):
 
 async def test_a_node_of_another_mode_adds_nothing(shares):
     await shares.reconcile(NodeMode.CORE_MEM, nothing)
-    assert await shares.edits(pod(), "main", SHARE, nothing) == ClientEdits({}, ())
+    assert await shares.edits(pod(), "main", SHARE, nothing) == Edits()
     assert (shares.isolation, shares.problem) == (None, None)
 
 
 async def test_a_container_gets_the_limits_of_its_share(shares):
     await shares.reconcile(NodeMode.MPS, nothing)
     edits = await shares.edits(pod(), "main", SHARE, nothing)
-    assert edits.environment[keys.ENV_MPS_THREADS] == "25"
-    assert edits.environment[keys.ENV_MPS_MEMORY] == "0=4096M"
-    assert keys.ENV_MPS_PIPES in edits.environment
+    assert f"{keys.ENV_MPS_THREADS}=25" in edits.env
+    assert f"{keys.ENV_MPS_MEMORY}=0=4096M" in edits.env
+    assert any(entry.startswith(f"{keys.ENV_MPS_PIPES}=") for entry in edits.env)
     assert edits.mounts
 
 
@@ -60,7 +60,7 @@ async def test_a_container_gets_the_limits_of_its_share(shares):
 async def test_only_a_tighter_limit_of_the_pod_is_kept(shares, own, expected):
     await shares.reconcile(NodeMode.MPS, nothing)
     edits = await shares.edits(pod(**{keys.ENV_MPS_THREADS: own}), "main", SHARE, nothing)
-    assert edits.environment[keys.ENV_MPS_THREADS] == expected
+    assert f"{keys.ENV_MPS_THREADS}={expected}" in edits.env
 
 
 async def test_isolation_is_none_until_a_client_was_seen_to_be_limited(shares):

@@ -7,9 +7,9 @@ from agent.audit.audit import Auditor, AuditReport, Expected
 from agent.audit.proc import read_processes
 from agent.binding.binder import Binder
 from agent.driver.reading import DriverReading, GPUDriver
-from agent.mps_shares import MPSShares
-from agent.node_events import NodeEvents
+from agent.mps.shares import MPSShares
 from cluster.mode import NodeMode
+from runtime.kube.event_recorder import Event
 
 
 class ProcessAudit:
@@ -40,15 +40,14 @@ class ProcessAudit:
         self.report = AuditReport()
         """The result of the last audit."""
 
-    async def audit(self, reading: DriverReading, mode: NodeMode, events: NodeEvents) -> bool:
-        """Audit once; return whether the result differs from the one before.
+    async def audit(self, reading: DriverReading, mode: NodeMode) -> Event | None:
+        """Audit once; return an Event if the result differs from the one before.
 
         On a node without a mode of Linkwise, nothing is a mismatch.
 
         Args:
             reading: The GPUs.
             mode: The mode in effect.
-            events: Get an Event about a changed result.
 
         Raises:
             BindError: The bindings cannot be read.
@@ -66,7 +65,4 @@ class ProcessAudit:
             self.report = self._auditor.audit(processes, bindings, uuids, expected)
         else:
             self._auditor, self.report = Auditor(), AuditReport()
-        if (event := self.report.event(before, self._node)) is None:
-            return False
-        await events.add(event)
-        return True
+        return self.report.event(before, self._node)

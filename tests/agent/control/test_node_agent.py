@@ -28,8 +28,8 @@ from waiting import PATIENCE, until, until_true
 from agent.__main__ import run
 from agent.driver.reading import DriverReplacedError
 from agent.kubelet.api import podresources_pb2
+from agent.plugin.watchdog import LIMIT
 from agent.settings import read_settings
-from agent.watchdog import LIMIT
 from cluster import keys
 from topology.catalogue import entry
 

@@ -10,11 +10,12 @@ import pytest
 from waiting import PATIENCE, until
 
 from agent.kubelet.call import KubeletError
-from agent.watchdog import LIMIT, watch
+from agent.plugin.watchdog import LIMIT, watch
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 START = (
-    "import time; from agent.watchdog import KernelTimer; timer = KernelTimer(); timer.set({}); "
+    "import time; from agent.plugin.watchdog import KernelTimer; "
+    "timer = KernelTimer(); timer.set({}); "
 )
 
 

@@ -8,14 +8,14 @@ import pytest
 import uvloop
 from waiting import until
 
-from agent.program import run_program
+from agent.host.program import run_program
 
 PATH = {"PATH": "/usr/bin:/bin"}
 # The handlers that a fork runs are those of gRPC, and one that counts here.
 MANY = """
 import asyncio, ctypes, tempfile
 import grpc, uvloop
-from agent.program import run_program
+from agent.host.program import run_program
 
 forks = 0
 
