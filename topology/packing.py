@@ -25,7 +25,7 @@ def pack_rings(links: Weights) -> float:
 
     Cost: (k−1)!/2 columns on a complete graph; 2 520 for k = 8.
     """
-    return _packing(_renumbered(links), closed=True)
+    return largest_packing(_renumbered(links), closed=True)
 
 
 def pack_chains(links: Weights) -> float:
@@ -36,7 +36,7 @@ def pack_chains(links: Weights) -> float:
 
     Cost: k!/2 columns on a complete graph; 20 160 for k = 8.
     """
-    return _packing(_renumbered(links), closed=False)
+    return largest_packing(_renumbered(links), closed=False)
 
 
 def _renumbered(links: Weights) -> Weights:
@@ -47,7 +47,8 @@ def _renumbered(links: Weights) -> Weights:
 
 
 @lru_cache(maxsize=4096)
-def _packing(links: Weights, *, closed: bool) -> float:
+def largest_packing(links: Weights, *, closed: bool) -> float:
+    """Return the largest packing of cycles or paths; once for links in canonical numbering."""
     k = len(links)
     number = {(i, j): e for e, (i, j) in enumerate((i, j) for j in range(k) for i in range(j))}
     capacity = [links[i][j] for i, j in number]

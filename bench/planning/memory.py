@@ -1,6 +1,6 @@
 """Memory of a leader with a large cluster: real watches of lists that another process serves.
 
-`python -m bench.memory` prints the figures alone.
+`python -m bench.planning.memory` prints the figures alone.
 """
 
 import asyncio
@@ -11,9 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import process_time
 
-from bench.figure import Figure
-from bench.memory_server import CLUSTERS, LARGE, NODES, PLAIN, PODS, VALUES, WAITING, WITH_GPUS
-from bench.rounds import spread
+from bench.measure import Figure, spread
+from bench.planning.memory_server import (
+    CLUSTERS,
+    LARGE,
+    NODES,
+    PLAIN,
+    PODS,
+    VALUES,
+    WAITING,
+    WITH_GPUS,
+)
 from runtime.kube.client import Kube
 from runtime.process.lifecycle import tune_gc
 from scorer.cache.informers import Informers
@@ -44,13 +52,15 @@ def figures() -> Iterator[Figure]:
 def _measured(cluster: str) -> dict[str, float]:
     """Return the figures of a process that watches one of `CLUSTERS`, and ends."""
     python = [sys.executable, "-m"]
-    serve = [*python, "bench.memory_server", cluster]
+    serve = [*python, "bench.planning.memory_server", cluster]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603
         try:
             assert server.stdout is not None  # noqa: S101
             port = server.stdout.readline().strip()
             output = subprocess.run(  # noqa: S603
-                [*python, "bench.memory", port, cluster], check=True, stdout=subprocess.PIPE
+                [*python, "bench.planning.memory", port, cluster],
+                check=True,
+                stdout=subprocess.PIPE,
             )
         finally:
             server.terminate()

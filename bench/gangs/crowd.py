@@ -1,7 +1,6 @@
 """Create gangs on a control plane with nodes, and follow them."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,7 +14,6 @@ from controlplane.plane import ControlPlane
 from controlplane.pods import container
 from msgspec import Raw, Struct
 
-from bench.processor import cpu
 from cluster import keys
 from runtime.kube.client import ApiError, Kube
 from runtime.kube.reflector import Reflector
@@ -72,7 +70,7 @@ class Crowd:
     """The resource of which each pod requests one."""
     owner: Mapping[str, object] = field(default_factory=dict)
     """The owner reference of each pod: gangs that can be evicted need no dry run."""
-    pods: Mapping[object, Seen] = field(default_factory=dict)
+    pods: Mapping[tuple[str, str], Seen] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -80,7 +78,7 @@ class Crowd:
         """Where the pods are."""
         return f"/api/v1/namespaces/{self.namespace}/pods"
 
-    def note(self, pods: Mapping[object, Seen]) -> None:
+    def note(self, pods: Mapping[tuple[str, str], Seen]) -> None:
         """Process a watch event."""
         self.pods = pods
         self._changed.set()
@@ -216,28 +214,3 @@ async def crowd(
         finally:
             watching.cancel()
             await asyncio.wait((watching,))
-
-
-@dataclass(slots=True)
-class Stopwatch:
-    """Time, and processor time of processes and of this one, since it was made [s]."""
-
-    pids: Sequence[int]
-    _since: float = field(default_factory=time.perf_counter)
-    _used: float = 0
-
-    def __post_init__(self) -> None:
-        self._used = self._total()
-
-    @property
-    def seconds(self) -> float:
-        """Time."""
-        return time.perf_counter() - self._since
-
-    @property
-    def used(self) -> float:
-        """Processor time."""
-        return self._total() - self._used
-
-    def _total(self) -> float:
-        return time.process_time() + sum(cpu(pid) for pid in self.pids)

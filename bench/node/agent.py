@@ -1,6 +1,6 @@
 """The agent of a node: memory and processor at rest, binding, lost GPUs, writes.
 
-`python -m bench.agent` prints these figures alone.
+`python -m bench.node.agent` prints these figures alone.
 """
 
 import asyncio
@@ -13,10 +13,8 @@ from nvml.standin import compiler
 from waiting import until
 
 from agent.publish.publisher import Publication, Publisher
-from bench.agent_node import NODE, Api, StubNode, stub_node
-from bench.figure import Figure
-from bench.processor import cpu
-from bench.rounds import Spread, spread
+from bench.measure import Figure, Spread, cpu, spread
+from bench.node.stub_node import NODE, Api, StubNode, stub_node
 from cluster import keys
 from cluster.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube

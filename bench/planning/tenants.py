@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import process_time
+from types import MappingProxyType
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
-from bench.placement import CLASSES, cluster
+from bench.planning.placement import CLASSES, cluster
 from cluster.keys import GANG, GPU_WHOLE, POD_GROUP_MIN_AVAILABLE, POD_GROUP_NAME
 from cluster.pod import Pod
 from scorer.cache.cluster_state import ClusterState
@@ -18,7 +20,7 @@ from scorer.placement.result import Refusal
 from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import SchedulingCycle, in_order
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.queue.pending import PendingUnits
+from scorer.queue.pending import ClosedNodes, PendingUnits
 from scorer.queue.starvation import StarvationGuard
 
 _NODES, _MEMBERS, _GANGS, _PODS = 5000, 256, 1000, 10_000
@@ -36,9 +38,11 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
     """Yield each row: its name, its target, and what runs it once and returns seconds."""
     snapshot = cluster(_NODES, CLASSES)
     for what, (gpus, spec) in _UNEQUAL.items():
-        gang = _gang("unequal", [_pod("unequal", i, gpus(i), **spec(i)) for i in range(_MEMBERS)])
+        gang = _gang(
+            "unequal", [_pod("unequal", i, gpus(i), spec=spec(i)) for i in range(_MEMBERS)]
+        )
         name = f"{_MEMBERS} members of unlike {what} on {_NODES:,} nodes (CPU)"
-        yield name, "≤ 1.5 s", lambda gang=gang: _decided(snapshot, gang)
+        yield name, "≤ 1.5 s", partial(_decided, snapshot, gang)
     never = [_gang(f"never-{i}", _never(i)) for i in range(_GANGS)]
     yield (
         f"{_GANGS:,} unlike gangs that never fit there, all refused",
@@ -87,11 +91,11 @@ class _WaitingPods:
         faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
         self.waiting = PendingUnits(self.state, _NO_OWNERS, faults)
         for i in range(_PODS):
-            pod = _pod(f"crowd-{i}", 0, 8, nodeSelector={"rack": "none"})
+            pod = _pod(f"crowd-{i}", 0, 8, spec={"nodeSelector": {"rack": "none"}})
             self.state.update_pod(pod.key, pod)
         self.waiting.assemble(self.state.drain_dirty_groups())
         for unit in self.waiting:
-            self.waiting.refuse(unit, Refusal("before"), (None, frozenset()))
+            self.waiting.refuse(unit, Refusal("before"), ClosedNodes())
 
     def __call__(self) -> float:
         start = process_time()
@@ -100,7 +104,8 @@ class _WaitingPods:
         self.starvation.update(units, 0, None)
         cycle = _cycle()
         for unit in in_order(units):
-            cached = self.waiting.cached_refusal(unit, 0, (None, cycle.reserved_nodes))
+            closed = ClosedNodes(reserved=cycle.reserved_nodes)
+            cached = self.waiting.cached_refusal(unit, 0, closed)
             cycle.decide(self.snapshot, unit, cached)
         return process_time() - start
 
@@ -116,8 +121,8 @@ def _fresh(snapshot: Snapshot) -> Snapshot:
 
 def _never(i: int) -> list[PodInfo]:
     name = f"never-{i}"
-    selector = {"nodeSelector": {"team": f"{i}"}} if i % 2 else {}
-    return [_pod(name, rank, 8, size=2, cpu=f"{97_000 + i}m", **selector) for rank in range(2)]
+    spec = {"nodeSelector": {"team": f"{i}"}} if i % 2 else {}
+    return [_pod(name, rank, 8, size=2, cpu=f"{97_000 + i}m", spec=spec) for rank in range(2)]
 
 
 def _gang(name: str, pods: list[PodInfo]) -> Unit:
@@ -126,7 +131,15 @@ def _gang(name: str, pods: list[PodInfo]) -> Unit:
     return unit
 
 
-def _pod(gang: str, i: int, gpus: int, *, size: int = 0, cpu: str = "", **spec: object) -> PodInfo:
+def _pod(
+    gang: str,
+    i: int,
+    gpus: int,
+    *,
+    size: int = 0,
+    cpu: str = "",
+    spec: Mapping[str, object] = MappingProxyType({}),
+) -> PodInfo:
     """Return a member of a gang of so many; 0 stands for at least one."""
     amounts = {GPU_WHOLE: str(gpus), "cpu": cpu or f"{1000 + i}m", "memory": "16Gi"}
     name = f"{gang}-{i}"

@@ -8,8 +8,7 @@ from time import perf_counter, process_time
 
 import msgspec
 
-from bench.figure import Figure
-from bench.rounds import rounds, spread
+from bench.measure import Figure, rounds, spread
 from cluster.keys import GPU_WHOLE, NODE_MODE
 from cluster.ledger import Ledger
 from cluster.mode import NodeMode

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from bench.figure import Figure
-from bench.load import Sent, Target
-from bench.review import NAMESPACE
-from bench.rounds import rounds, spread
-from bench.stage import CONSTANT, NOTHING, Stage
+from bench.admission.load import Sent, Target
+from bench.admission.review import NAMESPACE
+from bench.admission.stage import CONSTANT, NOTHING, Stage
+from bench.measure import Figure, rounds, spread
 from cluster import keys
 
 _MANY, _RATE, _PACED, _BURST, _BURSTS = 800, 100, 400, 200, 10

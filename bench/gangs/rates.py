@@ -14,14 +14,13 @@ from signal import SIGKILL
 
 from controlplane.binaries import Binaries
 from controlplane.history import History
+from controlplane.manifests import BASE
 from controlplane.native_gangs import flags
 from controlplane.scorer import Scorer
 
-from bench.figure import Figure
-from bench.floor import Floor, floor
-from bench.gangrun import WORKERS, By, Crowd, bound, crowd, freed, nodes_of
-from bench.processor import cpu
-from bench.rounds import rounds, spread
+from bench.gangs.crowd import WORKERS, By, Crowd, bound, crowd, freed, nodes_of
+from bench.gangs.floor import Floor, floor
+from bench.measure import Figure, cpu, rounds, spread
 from cluster import keys
 
 _NODES, _GANGS, _MANY = 128, 100, 140
@@ -41,7 +40,7 @@ _QUIET = 10.0
 
 def native(found: Binaries) -> AbstractContextManager[Floor]:
     """Set up the same where the scheduler knows gangs."""
-    return floor(found, MACHINES, **flags())
+    return floor(found, MACHINES, BASE, **flags())
 
 
 def counted(found: Binaries) -> Iterator[Figure]:

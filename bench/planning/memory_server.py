@@ -1,4 +1,4 @@
-"""An API server of lists alone: `python -m bench.memory_server CLUSTER` prints its port.
+"""An API server of lists alone: `python -m bench.planning.memory_server CLUSTER` prints its port.
 
 Nodes and pods are as large as real ones. No list changes, so that watches are silent.
 """
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from bench.review import worker
+from bench.admission.review import worker
 from cluster import keys
 from cluster.topology_configmap import PublishedTopology, write_published
 from topology.catalogue import entry

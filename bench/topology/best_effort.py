@@ -1,6 +1,6 @@
 """Compare `fast` with NVIDIA's best-effort policy on every 8-GPU machine of the catalogue.
 
-`python -m bench.best_effort > docs/fast-against-best-effort.md` writes the page.
+`python -m bench.topology.best_effort > docs/fast-against-best-effort.md` writes the page.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,7 @@ Best-effort here is a restatement of the policy of go-gpuallocator at 876e7b7, w
 plugin uses: it walks every partition of F, padded to a multiple of k, keeps the first one with the
 largest sum of pair scores, and returns the first set with the largest sum in it.
 
-Written by `python -m bench.best_effort`; a test compares it with what is computed.
+Written by `python -m bench.topology.best_effort`; a test compares it with what is computed.
 """
 
 

@@ -31,7 +31,7 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
 
 def _direct_mesh() -> float:
     """Build all that decisions on a DGX-1 need, and make every one of them, with nothing cached."""
-    for cache in (packing._packing, class_of, table._class_bandwidths):  # noqa: SLF001
+    for cache in (packing.largest_packing, class_of, table.class_bandwidths):
         cache.cache_clear()
     machine = entry("dgx1-v100").machine
     start = perf_counter()

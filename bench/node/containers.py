@@ -1,6 +1,6 @@
 """Containers on a real kubelet: the time to their first line, with Linkwise and without.
 
-`python -m bench.containers` prints these figures alone.
+`python -m bench.node.containers` prints these figures alone.
 """
 
 import re
@@ -21,8 +21,7 @@ from controlplane.plane import control_plane
 from controlplane.pods import Pods
 from controlplane.process import wait_until
 
-from bench.figure import Figure
-from bench.rounds import Spread, rounds, spread
+from bench.measure import Figure, Spread, rounds, spread
 from cluster import keys
 from runtime.process.clock import wall
 

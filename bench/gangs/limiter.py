@@ -1,4 +1,4 @@
-"""`python -m bench.limiter PORT SERVER CA RATE`: an API server with a write limit.
+"""`python -m bench.gangs.limiter PORT SERVER CA RATE`: an API server with a write limit.
 
 It stands between one client and the real one, and lets writes through in the order in which they
 come, as a client's own rate limiter would; reads and watches pass at once.

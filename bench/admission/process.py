@@ -10,10 +10,8 @@ from time import perf_counter, sleep
 
 from controlplane.process import Process, free_ports
 
-from bench.figure import Figure
-from bench.processor import cpu
-from bench.rounds import ROUNDS, Spread, rounds, spread
-from bench.stage import Stage
+from bench.admission.stage import Stage
+from bench.measure import ROUNDS, Figure, Spread, cpu, rounds, spread
 
 _MANY, _LONG, _NAMESPACES = 5_000, 100_000, 5_000
 _SERVERS = {
@@ -62,7 +60,9 @@ def _start(stage: Stage) -> float:
     names = ("PORT", "DRY_RUN_PORT", "PROBE_PORT")
     env = {f"LINKWISE_{name}": str(port) for name, port in zip(names, ports, strict=True)}
     shipped = stage.webhook.process
-    replica = Process("replica", shipped.argv, stage.folder / "replica.log", env=shipped.env | env)
+    replica = Process(
+        "replica", shipped.argv, stage.folder / "replica.log", env={**shipped.env, **env}
+    )
     begin = perf_counter()
     stage.plane.processes.start(replica)
     try:

@@ -68,13 +68,14 @@ class Api:
 
     @property
     def _node(self) -> dict[str, object]:
-        fields = {"f:metadata": {"f:labels": {f"f:{key}": {} for key in self.applied}}}
+        labels: dict[str, object] = {f"f:{key}": {} for key in self.applied}
+        fields = {"f:metadata": {"f:labels": labels}}
         manager = {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}
         return {
             "metadata": {
                 "name": NODE,
                 "uid": "uid-1",
-                "labels": {**self.labels, **self.applied},
+                "labels": self.labels | self.applied,
                 "annotations": self.annotations,
                 "managedFields": [manager],
                 "resourceVersion": "1",
@@ -172,7 +173,7 @@ async def stub_node() -> AsyncIterator[StubNode]:
         async with api.serve() as server:
             environment = {
                 "PATH": os.environ["PATH"],
-                "PYTHONPATH": os.fspath(Path(__file__).parents[1]),
+                "PYTHONPATH": os.fspath(Path(__file__).parents[2]),
                 # As in the image.
                 "SSL_CERT_FILE": os.devnull,
                 MACHINE: str(driver.path),

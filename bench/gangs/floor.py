@@ -16,7 +16,7 @@ from controlplane.plane import ControlPlane, control_plane
 from controlplane.process import Process, answers, free_ports, wait_until
 from controlplane.scorer import Scorer, start_scorer, wait_for_leader
 
-from bench.gangrun import Stopwatch
+from bench.measure import Stopwatch
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Floor:
         """Yield the address of an API server with a limited rate of writes."""
         (port,) = free_ports(1)
         words = (port, self.plane.server, self.plane.ca_file, rate)
-        argv = (sys.executable, "-m", "bench.limiter", *map(str, words))
+        argv = (sys.executable, "-m", "bench.gangs.limiter", *map(str, words))
         process = Process("limiter", argv, self.folder / "limiter.log")
         self.plane.processes.start(process)
         try:

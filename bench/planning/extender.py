@@ -29,7 +29,7 @@ from cluster.record import Allocation, GPUShare, Isolation, format_record
 from cluster.request import read_request
 from runtime.process.clock import wall
 from runtime.process.logs import configure
-from scorer.__main__ import LEASE, run_scorer
+from scorer.__main__ import run_scorer
 from scorer.cache.informers import Informers
 from scorer.extender.bind import Binder
 from scorer.extender.wire import Binding
@@ -122,8 +122,16 @@ async def _scorer(pipe: Connection, nodes: int) -> None:
             taken = tuple(gpu for gpu in range(7) if draw.random() < 0.5)
             _put(cluster, f"node-{i:04}", taken, next(numbers))
         loop.add_reader(pipe.fileno(), on_readable)
-        ports = free_ports(4)
-        settings = Settings("127.0.0.1", *ports, api_server=cluster.url, log_level="error")
+        probe, inspect, extender, fit = free_ports(4)
+        settings = Settings(
+            host="127.0.0.1",
+            probe_port=probe,
+            inspect_port=inspect,
+            extender_port=extender,
+            fit_port=fit,
+            api_server=cluster.url,
+            log_level="error",
+        )
         scorer = asyncio.create_task(run_scorer(settings, Timings(), "bench", stop))
         pipe.send(settings.extender_port)
         while not scorer.done():
@@ -204,7 +212,7 @@ def _args(names: list[str]) -> bytes:
 def _renew(cluster: FakeCluster, number: int) -> None:
     """Hold the Lease as a scheduler beside the scorer does."""
     spec = {"holderIdentity": "bench_scheduler", "leaseTransitions": 1, "renewTime": f"{number}"}
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{keys.POLICY_NAMESPACE}/leases/{LEASE}"
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{keys.POLICY_NAMESPACE}/leases/{keys.SCORER}"
     cluster.put(path, {"metadata": {}, "spec": spec})
 
 

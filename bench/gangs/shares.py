@@ -12,10 +12,9 @@ from controlplane.manifests import WITH_SCHEDULER
 from controlplane.pods import container
 from controlplane.sidecar import run_sidecar, start_scheduler
 
-from bench.figure import Figure
-from bench.floor import Floor, floor
-from bench.gangrun import bound, crowd
-from bench.rounds import rounds, spread
+from bench.gangs.crowd import bound, crowd
+from bench.gangs.floor import Floor, floor
+from bench.measure import Figure, rounds, spread
 from cluster import keys
 
 _NODES, _PODS, _ROUNDS = 200, 1000, 5

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from controlplane.plane import ControlPlane, control_plane
 from controlplane.process import Process, free_ports, wait_until
 from controlplane.webhook import Replica, register, start_replica
 
-from bench.load import Load, Target
-from bench.review import NAMESPACE, review_bytes, run, worker
+from bench.admission.load import Load, Target
+from bench.admission.review import NAMESPACE, review_bytes, run, worker
 from cluster import keys
 
 CONSTANT, NOTHING = "constant", "nothing"
@@ -125,8 +126,7 @@ def _furnish(plane: ControlPlane) -> None:
     for name in (NAMESPACE, CONSTANT, NOTHING):
         plane.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
     for name in (NAMESPACE, CONSTANT, NOTHING):
-        path = f"/api/v1/namespaces/{name}/serviceaccounts"
-        wait_until(lambda path=path: bool(plane.api.get(path)["items"]), f"{name} can have pods")
+        wait_until(partial(_has_account, plane, name), f"{name} can have pods")
     profiles = {
         "metadata": {"name": keys.PROFILE_NAME},
         "data": {keys.PROFILE_KEY: json.dumps([_PROFILE])},
@@ -134,6 +134,11 @@ def _furnish(plane: ControlPlane) -> None:
     plane.api.create(f"/api/v1/namespaces/{keys.PROFILE_NAMESPACE}/configmaps", profiles)
     lines = [{"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"}]
     add_nodes(plane.api, read_nodes(lines))
+
+
+def _has_account(plane: ControlPlane, namespace: str) -> bool:
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    return bool(plane.api.get(path)["items"])
 
 
 def _start_servers(stage: Stage, programs: Path) -> None:
@@ -148,7 +153,7 @@ def _start_servers(stage: Stage, programs: Path) -> None:
     for name, (arguments, port) in made.items():
         process = Process(name, (str(programs / name), *arguments), stage.folder / f"{name}.log")
         stage.plane.processes.start(process)
-        process.wait_ready(lambda port=port: _listens(port))
+        process.wait_ready(partial(_listens, port))
         stage.servers[name] = process, port
 
 
