@@ -14,11 +14,15 @@ from pathlib import Path
 import structlog
 
 from agent.audit.proc import running_pods
+from agent.audit.process_audit import ProcessAudit
 from agent.binding.binder import Binder
+from agent.binding.cdi_spec import Edits
 from agent.binding.errors import BindError
 from agent.binding.holder import Holders
 from agent.binding.last_holders import LastHolders
 from agent.binding.node_spec import NodeSpec, Toolkit
+from agent.control.node_agent import NodeAgent, Services
+from agent.control.node_events import NodeEvents
 from agent.driver.health import GPUHealth
 from agent.driver.library import CUDA
 from agent.driver.node_driver import NodeDriver
@@ -27,15 +31,11 @@ from agent.kubelet.pod_resources import PodResources
 from agent.metrics import Metrics
 from agent.mps.daemon import ControlDaemon, DaemonSettings
 from agent.mps.isolation import Prober
-from agent.mps.limits import ClientEdits
-from agent.mps_shares import MPSShares
-from agent.node_agent import NodeAgent, Services
-from agent.node_events import NodeEvents
+from agent.mps.shares import MPSShares
 from agent.plugin.registration import DevicePlugins
-from agent.process_audit import ProcessAudit
+from agent.plugin.watchdog import KernelTimer
 from agent.publish.publisher import Publisher
 from agent.settings import Settings, read_settings
-from agent.watchdog import KernelTimer
 from cluster.keys import AGENT
 from cluster.pod import Pod
 from cluster.record import GPUShare
@@ -83,7 +83,7 @@ async def run(
     """
     registry = new_registry()
     measure_loop_lag(registry)
-    metrics = Metrics(registry, settings.node)
+    metrics = Metrics(registry, settings.node_name)
     driver = NodeDriver(settings.paths.host_root, settings.paths.sys)
     loop = asyncio.get_running_loop()
 
@@ -93,7 +93,7 @@ async def run(
     health = GPUHealth(driver, wake, interval_s=settings.read_seconds)
     async with Kube.from_settings(settings, os.environ) as kube:
         services = _services(settings, kube, driver, health, metrics, wake)
-        agent = NodeAgent(settings.node, settings.paths, health, services)
+        agent = NodeAgent(settings.node_name, settings.paths, health, services)
         routes = probe_routes(registry, {"node": lambda: agent.not_ready})
         async with serve(routes, host=settings.host, port=settings.probe_port, limits=PROBE_LIMITS):
             tune_gc()
@@ -109,7 +109,7 @@ def _services(
     wake: Callable[[], None],
 ) -> Services:
     paths = settings.paths
-    events = EventRecorder(kube, AGENT, settings.node, wall)
+    events = EventRecorder(kube, AGENT, settings.node_name, wall)
     pod_resources = PodResources(paths.pod_resources)
     # The folder for our files is the node's `/var/run/cdi`, which is often a link below its root.
     backoff = Backoff(*_SPEC_RETRY, wake)
@@ -125,9 +125,11 @@ def _services(
         return health.reading
 
     last = LastHolders(partial(running_pods, proc=paths.proc))
-    holders = Holders(settings.node, pod_resources, paths.device_plugins / _CHECKPOINT, kube, last)
+    holders = Holders(
+        settings.node_name, pod_resources, paths.device_plugins / _CHECKPOINT, kube, last
+    )
 
-    async def edits(pod: Pod, container: str, gpus: tuple[GPUShare, ...]) -> ClientEdits:
+    async def edits(pod: Pod, container: str, gpus: tuple[GPUShare, ...]) -> Edits:
         return await mps.edits(pod, container, gpus, binder.bindings)
 
     binder = Binder(holders, events, reading, node_spec, paths.cdi, extra_edits=edits)
@@ -137,11 +139,11 @@ def _services(
         binder=binder,
         holders=holders,
         plugins=DevicePlugins(paths.device_plugins, _MeasuredBinder(binder, metrics, wake)),
-        publisher=Publisher(kube, settings.node),
-        events=NodeEvents(events, settings.node, wall),
+        publisher=Publisher(kube, settings.node_name),
+        events=NodeEvents(events, settings.node_name, wall),
         metrics=metrics,
         mps=mps,
-        audit=ProcessAudit(settings.node, settings.pod_uid, paths.proc, driver, binder, mps),
+        audit=ProcessAudit(settings.node_name, settings.pod_uid, paths.proc, driver, binder, mps),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.process.environment import Environment, SettingsError
+from runtime.process.environment import Environment, SettingsError, variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +29,43 @@ class Paths:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings, read once at start."""
+    """One field for each variable `LINKWISE_<NAME>`; an unset or empty one has its default."""
 
-    node: str
-    pod_uid: str | None
-    """UID of the agent's own pod, whose processes may use any GPU; None outside of a pod."""
-    paths: Paths
-    read_seconds: float
+    node_name: str = ""
+    pod_uid: str = ""
+    """UID of the agent's own pod, whose processes may use any GPU; empty outside of a pod."""
+    host_root: str = "/"
+    kubelet_dir: str = "/var/lib/kubelet"
+    cdi_dir: str = "/var/run/cdi"
+    nvidia_cdi_dirs: str = "/etc/cdi:/var/run/cdi"
+    proc_dir: str = "/proc"
+    sys_dir: str = "/sys"
+    read_seconds: float = 30.0
     """Interval between two readings of the driver; faults are reported by events in between."""
-    host: str
-    probe_port: int
+    host: str = ""
+    probe_port: int = 8080
     """Port of probes and metrics, without TLS."""
-    api_server: str
+    api_server: str = ""
     """URL; empty for the API server of the pod's cluster."""
-    api_token_file: str
-    api_ca_file: str
-    log_level: str
+    api_token_file: str = ""
+    api_ca_file: str = ""
+    log_level: str = "info"
+
+    @property
+    def paths(self) -> Paths:
+        """The folders of the node. The kubelet's sockets are mounted at their own paths."""
+        root, kubelet = Path(self.host_root), Path(self.kubelet_dir)
+        folders = self.nvidia_cdi_dirs.split(":")
+        return Paths(
+            host_root=root,
+            kubelet=root / kubelet.relative_to(kubelet.anchor),
+            device_plugins=kubelet / "device-plugins",
+            pod_resources=kubelet / "pod-resources/kubelet.sock",
+            cdi=Path(self.cdi_dir),
+            nvidia_cdi=tuple(root / folder.lstrip("/") for folder in folders if folder),
+            proc=Path(self.proc_dir),
+            sys=Path(self.sys_dir),
+        )
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -71,38 +92,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: A value cannot be used.
     """
-    read = Environment(environment)
-    node = read.text("NODE_NAME")
-    if not node:
-        raise SettingsError("LINKWISE_NODE_NAME is not set: set it to the name of the node")
-    root = Path(read.text("HOST_ROOT", "/"))
-    kubelet = Path(read.text("KUBELET_DIR", "/var/lib/kubelet"))
-    cdi = read.text("NVIDIA_CDI_DIRS", "/etc/cdi:/var/run/cdi")
-    return Settings(
-        node=node,
-        pod_uid=read.text("POD_UID") or None,
-        paths=Paths(
-            host_root=root,
-            kubelet=root / kubelet.relative_to(kubelet.anchor),
-            device_plugins=kubelet / "device-plugins",
-            pod_resources=kubelet / "pod-resources/kubelet.sock",
-            cdi=Path(read.text("CDI_DIR", "/var/run/cdi")),
-            nvidia_cdi=tuple(root / folder.lstrip("/") for folder in cdi.split(":") if folder),
-            proc=Path(read.text("PROC_DIR", "/proc")),
-            sys=Path(read.text("SYS_DIR", "/sys")),
-        ),
-        read_seconds=_positive(read, "READ_SECONDS", 30),
-        host=read.text("HOST"),
-        probe_port=int(read.number("PROBE_PORT", 8080, 65535)),
-        api_server=read.api_server(),
-        api_token_file=read.text("API_TOKEN_FILE"),
-        api_ca_file=read.text("API_CA_FILE"),
-        log_level=read.level(),
-    )
-
-
-def _positive(read: Environment, name: str, default: float) -> float:
-    seconds = read.number(name, default, 3600)
-    if seconds < 1:
-        raise SettingsError(f"LINKWISE_{name}={seconds:g}: write a number from 1 to 3600")
-    return seconds
+    settings = Environment(environment).read(Settings, {"read_seconds": 3600}, {"read_seconds"})
+    if not settings.node_name:
+        raise SettingsError(f"{variable('node_name')} is not set: set it to the name of the node")
+    return settings

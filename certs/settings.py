@@ -8,10 +8,11 @@ from certs.authority import general_name, service_names
 from certs.leaf import Server
 from certs.rotation import IssuancePolicy
 from cluster.keys import POLICY_NAMESPACE, SCORER
-from runtime.process.environment import Environment, SettingsError
+from runtime.process.environment import Environment, SettingsError, variable
 
 _DAY = 86_400
 _CENTURY = 36_525
+_MAXIMA = {"leaf_days": _CENTURY, "ca_days": _CENTURY, "propagation_seconds": _DAY}
 SERVERS = (
     ("webhook", "linkwise-webhook-cert", "linkwise-webhook"),
     ("standby", "linkwise-webhook-standby-cert", "linkwise-webhook-standby"),
@@ -35,20 +36,42 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings, read once at start."""
+    """One field for each variable `LINKWISE_<NAME>`; an unset or empty one has its default."""
 
-    namespace: str
+    namespace: str = POLICY_NAMESPACE
     """Namespace of the Secrets and the Services."""
-    mode: Mode
-    issuance: IssuancePolicy
-    host: str
-    probe_port: int
+    certificates: str = Mode.SELF.value
+    """A `Mode`."""
+    leaf_days: float = 30.0
+    ca_days: float = 365.0
+    propagation_seconds: float = 600.0
+    extra_names: str = ""
+    """Additional names and addresses of each server, comma-separated."""
+    host: str = ""
+    probe_port: int = 8080
     """Port of probes and metrics, without TLS."""
-    api_server: str
+    api_server: str = ""
     """URL; empty for the API server of the pod's cluster."""
-    api_token_file: str
-    api_ca_file: str
-    log_level: str
+    api_token_file: str = ""
+    api_ca_file: str = ""
+    log_level: str = "info"
+
+    @property
+    def mode(self) -> Mode:
+        """The issuer of certificates."""
+        return Mode(self.certificates)
+
+    @property
+    def issuance(self) -> IssuancePolicy:
+        """The servers with certificates, and the times of a rotation."""
+        extra = [name.strip() for name in self.extra_names.split(",") if name.strip()]
+        servers = tuple(
+            Server(name, secret, (*service_names(service, self.namespace), *extra))
+            for name, secret, service in SERVERS
+        )
+        return IssuancePolicy(
+            servers, self.leaf_days * _DAY, self.ca_days * _DAY, self.propagation_seconds
+        )
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -72,58 +95,29 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: A value cannot be used.
     """
-    read = Environment(environment)
-
-    def number(name: str, default: float, maximum: float) -> float:
-        text = read.text(name, str(default))
-        try:
-            value = float(text)
-        except ValueError:
-            value = 0
-        if not 0 < value <= maximum:
-            raise SettingsError(
-                f"LINKWISE_{name}={text}: write a number above 0, of {maximum:g} at most"
-            )
-        return value
-
-    namespace = read.text("NAMESPACE", POLICY_NAMESPACE)
-    leaf, authority = number("LEAF_DAYS", 30, _CENTURY), number("CA_DAYS", 365, _CENTURY)
-    if 3 * leaf > authority:
-        raise SettingsError("LINKWISE_LEAF_DAYS is more than a third of LINKWISE_CA_DAYS")
-    propagation = number("PROPAGATION_SECONDS", 600, _DAY)
-    if 3 * propagation > leaf * _DAY:
+    settings = Environment(environment).read(Settings, _MAXIMA, _MAXIMA)
+    if 3 * settings.leaf_days > settings.ca_days:
         raise SettingsError(
-            "LINKWISE_PROPAGATION_SECONDS is more than a third of LINKWISE_LEAF_DAYS"
+            f"{variable('leaf_days')} is more than a third of {variable('ca_days')}"
         )
-    level = read.level()
-    extra = [name.strip() for name in read.text("EXTRA_NAMES").split(",") if name.strip()]
-    for name in extra:
+    if 3 * settings.propagation_seconds > settings.leaf_days * _DAY:
+        raise SettingsError(
+            f"{variable('propagation_seconds')} is more than a third of {variable('leaf_days')}"
+        )
+    if settings.certificates not in {*Mode}:
+        text, modes = settings.certificates, ", ".join(Mode)
+        raise SettingsError(f"{variable('certificates')}={text}: write {modes}")
+    for server in settings.issuance.servers:
+        _check_names(server)
+    return settings
+
+
+def _check_names(server: Server) -> None:
+    for name in server.names:
         try:
             general_name(name)
         except ValueError:
             raise SettingsError(
-                f"LINKWISE_EXTRA_NAMES: {name} is neither a DNS name nor an address;"
+                f"{variable('extra_names')}: {name} is neither a DNS name nor an address;"
                 " write letters beyond ASCII as xn--..."
             ) from None
-    servers = tuple(
-        Server(name, secret, (*service_names(service, namespace), *extra))
-        for name, secret, service in SERVERS
-    )
-    return Settings(
-        namespace,
-        _mode(read.text("CERTIFICATES", Mode.SELF)),
-        IssuancePolicy(servers, leaf * _DAY, authority * _DAY, propagation),
-        read.text("HOST"),
-        int(number("PROBE_PORT", 8080, 65535)),
-        read.api_server(),
-        read.text("API_TOKEN_FILE"),
-        read.text("API_CA_FILE"),
-        level,
-    )
-
-
-def _mode(text: str) -> Mode:
-    try:
-        return Mode(text)
-    except ValueError:
-        raise SettingsError(f"LINKWISE_CERTIFICATES={text}: write {', '.join(Mode)}") from None

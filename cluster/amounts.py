@@ -18,7 +18,7 @@ CORE_MAX = 100
 MEMORY_MAX = 4096
 """No card has more memory [GiB]; a larger amount was meant in another unit."""
 
-MEMORY_DOUBTFUL = 512
+MEMORY_UNUSUAL = 512
 """No card of today has as much memory [GiB]; many people write MiB."""
 _PERCENT = re.compile(r"\s*([0-9]{1,6})\s*%\s*")
 
@@ -139,10 +139,10 @@ def _memory_problem(
             f"{value} is not allowed: GPU memory is a whole number of GiB, at least 1",
             f"write {max(1, ceil(parse_quantity(value)))}",
         )
-    if cards is None or amount < MEMORY_DOUBTFUL * cards:
+    if cards is None or amount < MEMORY_UNUSUAL * cards:
         return None
     if amount <= MEMORY_MAX * cards:
-        return _doubtful_memory(amount, value, field, cards)
+        return _unusual_memory(amount, value, field, cards)
     on_cards = "a card" if cards == 1 else f"{cards} cards"
     return Finding(
         Code.MEMORY_UNITS,
@@ -155,7 +155,7 @@ def _memory_problem(
     )
 
 
-def _doubtful_memory(amount: int, value: Amount, field: str, cards: int) -> Finding:
+def _unusual_memory(amount: int, value: Amount, field: str, cards: int) -> Finding:
     meant = cards * ceil(Fraction(amount, cards << 10))
     return Finding(
         Code.MEMORY_UNITS,

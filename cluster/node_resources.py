@@ -147,8 +147,8 @@ def _divide(offer: NodeResources, cards: int) -> NodeResources:
         problem = f"{counted} are not the same number of replicas of each GPU"
     warnings = offer.warnings
     if problem:
-        tells = f"the node labels {GFD_REPLICAS} and {GFD_COUNT} tell it"
-        warnings = (*warnings, f"{problem}; {tells}")
+        source = f"the node labels {GFD_REPLICAS} and {GFD_COUNT} state it"
+        warnings = (*warnings, f"{problem}; {source}")
     if not replicas:
         return replace(offer, count=0, usable=0, warnings=warnings)
     count = offer.count // replicas

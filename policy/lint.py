@@ -7,8 +7,8 @@ from manifest.json_text import places
 from manifest.lines import WHOLE, Embedded
 from manifest.place import Path, field
 from policy.document import one_document, parse_plugin_config, parse_policy
-from policy.lint_policy import Doubt, plugin_doubts, policy_doubts
-from policy.lint_selectors import doubts_about
+from policy.lint_policy import LintWarning, plugin_warnings, policy_warnings
+from policy.lint_selectors import selector_warnings
 from policy.policy_file import Found, Kind, read_policy_file
 from policy.problem import PolicyError, Problem, outer, reported, warning
 from policy.profile import parse_profiles
@@ -74,7 +74,7 @@ def lint_profiles(text: str, *, at: Embedded = WHOLE) -> Lint:
         )
         for i, selector in enumerate(profiles.selectors)
     ]
-    problems = outer(doubts_about(profiles.selectors, place), at)
+    problems = outer(selector_warnings(profiles.selectors, place), at)
     return Lint(reported(problems), tuple(changes))
 
 
@@ -92,7 +92,7 @@ def lint_policy(
         policy = parse_policy(text, at=at)
     except PolicyError as error:
         return Lint(error.problems)
-    return _judged(text, at, policy, policy_doubts(policy, machines))
+    return _judged(text, at, policy, policy_warnings(policy, machines))
 
 
 def lint_plugin_config(text: str, *, at: Embedded = WHOLE) -> Lint:
@@ -101,7 +101,7 @@ def lint_plugin_config(text: str, *, at: Embedded = WHOLE) -> Lint:
         config = parse_plugin_config(text, at=at)
     except PolicyError as error:
         return Lint(error.problems)
-    return _judged(text, at, config, plugin_doubts(config))
+    return _judged(text, at, config, plugin_warnings(config))
 
 
 def _lint_found(found: Found, machines: Collection[str] | None) -> Lint:
@@ -114,12 +114,13 @@ def _lint_found(found: Found, machines: Collection[str] | None) -> Lint:
             return lint_plugin_config(found.text, at=found.at)
 
 
-def _judged(text: str, at: Embedded, wire: Wire, doubts: Iterable[Doubt]) -> Lint:
+def _judged(text: str, at: Embedded, wire: Wire, warnings: Iterable[LintWarning]) -> Lint:
     document = one_document(text, at)
     if document is None:
         return Lint()
     problems = [
-        warning(document.line_of(path), field(path), message, fix) for path, message, fix in doubts
+        warning(document.line_of(path), field(path), message, fix)
+        for path, message, fix in warnings
     ]
     decided = wire.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     changes = [

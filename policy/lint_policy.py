@@ -9,11 +9,11 @@ from policy.catalogue_section import catalogue_of
 from policy.document import Policy
 from policy.sharing import PluginConfig, shared_by
 
-Doubt: TypeAlias = tuple[Path, str, str]
+LintWarning: TypeAlias = tuple[Path, str, str]
 """Path, message, fix."""
 
 
-def policy_doubts(policy: Policy, machines: Collection[str] | None) -> Iterator[Doubt]:
+def policy_warnings(policy: Policy, machines: Collection[str] | None) -> Iterator[LintWarning]:
     """Yield warnings about a policy.
 
     Args:
@@ -25,9 +25,9 @@ def policy_doubts(policy: Policy, machines: Collection[str] | None) -> Iterator[
     yield from _overlapping(groups)
     yield from _never_reached(("machines",), [rule.node_labels for rule in policy.machines])
     for i, group in enumerate(policy.sharing.groups):
-        for path, message, fix in plugin_doubts(group.config):
+        for path, message, fix in plugin_warnings(group.config):
             yield ("sharing", "groups", i, "config", *path), message, fix
-    yield from _mapping_doubts(policy)
+    yield from _mapping_warnings(policy)
     yield from _idle(policy)
     yield from _named_elsewhere(policy)
     for i, rule in enumerate(policy.machines):
@@ -36,7 +36,7 @@ def policy_doubts(policy: Policy, machines: Collection[str] | None) -> Iterator[
             yield ("machines", i, "machine"), message, "write one of the list"
 
 
-def plugin_doubts(config: PluginConfig) -> Iterator[Doubt]:
+def plugin_warnings(config: PluginConfig) -> Iterator[LintWarning]:
     """Yield settings that NVIDIA's plugin ignores, or interprets differently than Linkwise."""
     strategies = {"timeSlicing": config.sharing.time_slicing, "mps": config.sharing.mps}
     for name, strategy in strategies.items():
@@ -60,7 +60,7 @@ def plugin_doubts(config: PluginConfig) -> Iterator[Doubt]:
                 yield (*path, "rename"), message, "remove it, or set renameByDefault"
 
 
-def _never_reached(path: Path, rules: Sequence[Mapping[str, str]]) -> Iterator[Doubt]:
+def _never_reached(path: Path, rules: Sequence[Mapping[str, str]]) -> Iterator[LintWarning]:
     for i, labels in enumerate(rules):
         for j in range(i):
             if rules[j].items() <= labels.items():
@@ -69,7 +69,7 @@ def _never_reached(path: Path, rules: Sequence[Mapping[str, str]]) -> Iterator[D
                 break
 
 
-def _overlapping(groups: Sequence[Mapping[str, str]]) -> Iterator[Doubt]:
+def _overlapping(groups: Sequence[Mapping[str, str]]) -> Iterator[LintWarning]:
     """Yield each group that may share nodes with an earlier group, by labels of other keys.
 
     Cost: all pairs of groups; under half a second for the longest permitted policy.
@@ -81,17 +81,17 @@ def _overlapping(groups: Sequence[Mapping[str, str]]) -> Iterator[Doubt]:
             if not wider and all(before[key] == labels[key] for key in shared_keys):
                 message = (
                     f"a node may have the labels of this entry and of entry {j}, which then "
-                    "counts: only the nodes that exist tell which pods are judged by which"
+                    "counts: the nodes that exist decide which entry applies to a pod"
                 )
                 yield (
                     ("sharing", "groups", i),
                     message,
-                    "tell the groups apart by different values of one label",
+                    "give the groups different values of one label",
                 )
                 break
 
 
-def _mapping_doubts(policy: Policy) -> Iterator[Doubt]:
+def _mapping_warnings(policy: Policy) -> Iterator[LintWarning]:
     catalogue, labels = catalogue_of(policy.catalogue), policy.affinity.node_labels
     at: Path = ("affinity", "nodeLabels")
     for model in labels.model.values:
@@ -105,7 +105,7 @@ def _mapping_doubts(policy: Policy) -> Iterator[Doubt]:
             yield (*at, "driver", "values", driver), message, f"write one of {', '.join(known)}"
 
 
-def _idle(policy: Policy) -> Iterator[Doubt]:
+def _idle(policy: Policy) -> Iterator[LintWarning]:
     affinity, placement, sharing = policy.affinity, policy.placement, policy.sharing
     if affinity.platform == "acs" and "node_labels" in affinity.model_fields_set:
         message = "node labels are not used on platform acs"
@@ -125,7 +125,7 @@ def _idle(policy: Policy) -> Iterator[Doubt]:
         yield ("sharing", "rename"), message, "add the group, or remove the key"
 
 
-def _named_elsewhere(policy: Policy) -> Iterator[Doubt]:
+def _named_elsewhere(policy: Policy) -> Iterator[LintWarning]:
     placement = policy.placement
     if placement.mode == "scheduler" and placement.scheduler_name != SCHEDULER:
         name = placement.scheduler_name

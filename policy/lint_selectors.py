@@ -15,7 +15,7 @@ T = TypeVar("T")
 _GANG_LABELS = frozenset({keys.POD_GROUP, keys.POD_GROUP_NAME})
 
 
-def doubts_about(selectors: Sequence[Selector], document: Place) -> Iterator[Problem]:
+def selector_warnings(selectors: Sequence[Selector], document: Place) -> Iterator[Problem]:
     """Yield warnings about the selectors of a profile.
 
     Args:
@@ -26,7 +26,7 @@ def doubts_about(selectors: Sequence[Selector], document: Place) -> Iterator[Pro
     """
     others = _Others(selectors)
     for i, selector in enumerate(selectors):
-        for path, message, fix, code in _doubts(others, i, selector):
+        for path, message, fix, code in _warnings(others, i, selector):
             at = (i, *path)
             yield warning(document.find(at).line, field(at), message, fix, code)
     if others.left <= 0:
@@ -34,7 +34,7 @@ def doubts_about(selectors: Sequence[Selector], document: Place) -> Iterator[Pro
         yield warning(document.line, "", message, "join some of them", _PROFILE)
 
 
-_Doubt = tuple[Path, str, str, Code]
+_Warning = tuple[Path, str, str, Code]
 MAX_COMPARED = 200_000
 """Maximum number of compared conditions, over all pairs of selectors. A pair is compared only if
 one adds a label that the other selects by, or if both add the same: few, unless the profile is
@@ -86,10 +86,15 @@ class _Others:
         return self.left > 0
 
 
-def _doubts(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt]:
+def _warnings(others: _Others, index: int, selector: Selector) -> Iterator[_Warning]:
     if selector.name in others.names:
         message = f"another selector is named {selector.name!r} too"
-        yield ("name",), message, "give each its own name, so that traces tell them apart", _PROFILE
+        yield (
+            ("name",),
+            message,
+            "give each its own name, so that traces distinguish them",
+            _PROFILE,
+        )
     others.names.add(selector.name)
     if not can_hold(selector.pod) or not can_hold(selector.namespace):
         message = "its requirements contradict each other: it never matches"
@@ -105,7 +110,7 @@ def _doubts(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt]
 _PROFILE = Code.PROFILE
 
 
-def _reach(selector: Selector) -> Iterator[_Doubt]:
+def _reach(selector: Selector) -> Iterator[_Warning]:
     """Yield when a selector matches more pods, or fewer, than it seems."""
     if not selector.pod and not selector.namespace:
         message = "it has no condition: every pod that reaches the webhook matches"
@@ -125,7 +130,7 @@ def _brings_to_webhook(condition: Condition) -> bool:
     return named and condition.operator in {"In", "Exists"}
 
 
-def _chained(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt]:
+def _chained(others: _Others, index: int, selector: Selector) -> Iterator[_Warning]:
     """Yield selectors that need a label which another selector adds.
 
     Selectors match the pod as received: such a selector does not match at first, but would match on
@@ -154,7 +159,7 @@ def _chained(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt
                 yield ("objectSelector",), message, fix, Code.CHAINED_SELECTOR
 
 
-def _effects(others: _Others, index: int, selector: Selector) -> Iterator[_Doubt]:
+def _effects(others: _Others, index: int, selector: Selector) -> Iterator[_Warning]:
     """Yield additions that are never made, or that administrators must not make."""
     for kind, additions in (("labels", selector.labels), ("annotations", selector.annotations)):
         for addition in additions:

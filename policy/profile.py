@@ -41,7 +41,7 @@ class _Effect(Wire):
 
 def _named(name: str) -> str:
     if not name.strip():
-        raise ValueError("the name is empty; give the selector one that tells what it is for")
+        raise ValueError("the name is empty; give the selector one that describes its purpose")
     return name
 
 

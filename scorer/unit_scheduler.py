@@ -293,6 +293,6 @@ def _name(unit: Unit) -> str:
 
 
 def _expires(seconds: float) -> Callable[[], bool]:
-    """Return a function that tells whether this time has passed since now."""
+    """Return a function that returns whether this time has passed since now."""
     end = loop_time() + seconds
     return lambda: loop_time() >= end

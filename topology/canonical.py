@@ -38,6 +38,7 @@ def canonical_graph(edges: Edges, colours: Sequence[Hashable]) -> Canonical:
     Cost: about 0.1 ms for 8 vertices, milliseconds for 30.
     """
     n = len(colours)
+    # Ranks of sorted colours do not depend on the numbering of the vertices, and compare fast.
     ranks = {e: r for r, e in enumerate(sorted({edges[i][j] for i in range(n) for j in range(i)}))}  # type: ignore[type-var]
     ranked = [[ranks[edges[i][j]] if i != j else -1 for j in range(n)] for i in range(n)]
     start = {c: r for r, c in enumerate(sorted(set(colours)))}  # type: ignore[type-var]
@@ -64,14 +65,18 @@ class _Search:
 
     def descend(self, colour: list[int], path: tuple[int, ...]) -> int:
         """Visit one node; return the depth to go back to when a symmetry settled this branch."""
+        # Refinement finds most differences by itself. What it leaves is tried: each vertex of one
+        # colour is singled out in turn, since none of them may be preferred by its number.
         colour = self._refine(colour)
         cell = self._target(colour)
         if not cell:
             return self._leaf(colour, path)
         tried: list[int] = []
         for v in cell:
+            # A symmetry maps a tried branch to this one, which has the same forms then.
             if tried and self._is_image(v, tried, path):
                 continue
+            # Doubled, the colours have gaps: v comes directly before the others of its colour.
             split = [2 * c for c in colour]
             split[v] -= 1
             back = self.descend(split, (*path, v))
@@ -84,6 +89,7 @@ class _Search:
         """Split colours until vertices of one colour see the same colours over the same edges."""
         count = len(set(colour))
         while True:
+            # The old colour comes first, so that classes are only split, and keep their order.
             seen = [
                 (colour[v], sorted(zip(row, colour, strict=True)))
                 for v, row in enumerate(self.edges)
@@ -111,7 +117,8 @@ class _Search:
         elif form == self.best:
             image = dict(zip(self.order, order, strict=True))
             self.symmetries.append(tuple(image[v] for v in range(self.n)))
-            # The branch of the best leaf was visited whole, and this one is its image.
+            # The symmetry maps the branch of the best leaf, which was visited whole, to this one.
+            # So nothing new is left in this branch, from the node where the two paths part.
             return next(
                 (i for i, (a, b) in enumerate(zip(path, self.path, strict=False)) if a != b),
                 len(path),
@@ -121,6 +128,7 @@ class _Search:
     def _is_image(self, v: int, tried: list[int], path: tuple[int, ...]) -> bool:
         """Return whether a known symmetry that keeps the path maps a tried vertex to v."""
         orbit, grown = {v}, True
+        # Others map this node of the tree to another one, and say nothing about its branches.
         keeping = [s for s in self.symmetries if all(s[p] == p for p in path)]
         while grown:
             new = {s[u] for s in keeping for u in orbit} | {
@@ -160,6 +168,8 @@ def class_of(machine: Machine) -> MachineClass:
 def _machine_graph(machine: Machine) -> Canonical:
     """Canonical form of a machine: its GPUs, then its NICs, alike NICs counted once."""
     n = machine.n
+    # A NIC is a vertex, since it is nearer to some GPUs. Equal NICs are one vertex, whose colour is
+    # their number: as vertices, eight of them would add 8! symmetries that no choice depends on.
     nics = sorted({nic.levels for nic in machine.nics})
     alike = [sum(nic.levels == levels for nic in machine.nics) for levels in nics]
     size = n + len(nics)

@@ -174,7 +174,7 @@ def _take_cells(words: Sequence[str], count: int) -> tuple[tuple[str, ...], list
 
 
 def _affinity(words: Sequence[str], kinds: tuple[str, ...], *, positional: bool) -> dict[str, str]:
-    """Tell the affinity columns of a row from the words after its cells.
+    """Separate the affinity columns of a row from the words after its cells.
 
     Tabs and bars keep the place of an empty column; blanks do not. There, fewer words than columns
     leave open which one is missing, so only the first is used, to distinguish rows.

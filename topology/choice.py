@@ -110,19 +110,26 @@ def _choose(table: Table, fields: tuple[int, int, int, ChoiceMode, bool, bool]) 
     if not len(sets):
         return None
     if ask.mode is ChoiceMode.COMPAT:
+        # NVIDIA's policy takes the first of its equal optima, in an order of its own. Only if this
+        # set must be linked, and is not, do the keys choose among the linked ones.
         intended = first_optimal_set(table, ask.free, ask.k, ask.required)
         if table.linked[intended] or not ask.linked:
             return intended
+    # One key after the other, and not one sort by all: mostly the first keys decide, and the tables
+    # that later keys read (V_k, partitions) are built when they are first used.
     for key in _KEYS[ask.mode]:
         if len(sets) == 1:
             break
         value = key.of(table, ask, sets)
         sets = sets[value == value.max()]
+    # The sets are still in ascending order of indices, which is the rule for ties.
     return int(sets[0])
 
 
 def _micro(gigabytes: Floats) -> Ints:
     """Return bandwidths rounded to 1e-6 GB/s, as whole numbers that compare exactly."""
+    # Equal sums may differ in their last bits. As floats, these bits would decide, and a tie would
+    # never reach the next key.
     return np.rint(gigabytes * 1e6).astype(np.int64)
 
 
@@ -133,6 +140,7 @@ def _a(table: Table, _ask: ChoiceRequest, sets: Ints) -> Ints:
 
 def _kept(table: Table, ask: ChoiceRequest, sets: Ints) -> Ints:
     """A(S) + 0.25·(V_2 + V_4)(F−S)."""
+    # The sizes of later jobs are unknown: sets of two and four stand for them.
     rest = ask.free & ~sets
     return _micro(table.a[sets] + 0.25 * (table.v(2)[rest] + table.v(4)[rest]))
 

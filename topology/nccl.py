@@ -91,7 +91,7 @@ def _devices(cpu: Element, place: int) -> Iterator[_Device]:
 
 
 def _is_gpu(element: Element) -> bool:
-    """Tell a GPU from other display devices, such as a server's own VGA."""
+    """Return whether a device is a GPU, and not another display device such as the BMC's."""
     if element.tag != "pci":
         return False
     nvidia = element.get("vendor").lower() in {"", "0x10de"}
@@ -99,7 +99,7 @@ def _is_gpu(element: Element) -> bool:
 
 
 def _is_nic(element: Element) -> bool:
-    """Tell a network card; one without a PCIe device stands under the CPU as `<nic>`."""
+    """Return whether a device is a network card: `<nic>` under the CPU, if it is no PCIe device."""
     if element.tag == "nic":
         return True
     return element.tag == "pci" and (
@@ -196,7 +196,7 @@ def _nvlinks(gpus: Sequence[_Device]) -> tuple[tuple[tuple[int, ...], ...], bool
         for what, which in ignored.items()
     ]
     if not any(any(gpu.element.find("gpu")) for gpu in gpus):
-        warnings.append(f"the file tells nothing of NVLinks, as a template does not; {_DUMP}")
+        warnings.append(f"the file has no data about NVLinks, like a template; {_DUMP}")
     n = len(gpus)
     if to_switch:
         between = {(i, j): min(to_switch[i], to_switch[j]) for i in range(n) for j in range(n)}

@@ -25,7 +25,7 @@ def pack_rings(links: Weights) -> float:
 
     Cost: (k−1)!/2 columns on a complete graph; 2 520 for k = 8.
     """
-    return _packing(_renumbered(links), closed=True)
+    return largest_packing(_renumbered(links), closed=True)
 
 
 def pack_chains(links: Weights) -> float:
@@ -36,20 +36,23 @@ def pack_chains(links: Weights) -> float:
 
     Cost: k!/2 columns on a complete graph; 20 160 for k = 8.
     """
-    return _packing(_renumbered(links), closed=False)
+    return largest_packing(_renumbered(links), closed=False)
 
 
 def _renumbered(links: Weights) -> Weights:
     """Return the same links in canonical numbering, so that equal sets are solved once."""
+    # Most sets of a machine are equal but for their numbers, and a program has many columns.
     order = canonical_graph(links, [0] * len(links)).order
     return tuple(tuple(links[i][j] for j in order) for i in order)
 
 
 @lru_cache(maxsize=4096)
-def _packing(links: Weights, *, closed: bool) -> float:
+def largest_packing(links: Weights, *, closed: bool) -> float:
+    """Return the largest packing of cycles or paths; once for links in canonical numbering."""
     k = len(links)
     number = {(i, j): e for e, (i, j) in enumerate((i, j) for j in range(k) for i in range(j))}
     capacity = [links[i][j] for i, j in number]
+    # A column is a walk, a row is a pair: a channel uses one link of each pair that it passes.
     columns = [
         [number[min(a, b), max(a, b)] for a, b in pairwise(walk)]
         for walk in _walks(links, closed=closed)
@@ -67,12 +70,14 @@ def _walks(links: Weights, *, closed: bool) -> Iterator[tuple[int, ...]]:
             for j in neighbours[walk[-1]]:
                 if j not in walk:
                     yield from extend((*walk, j))
+        # Links have no direction, and neither has a walk: of a walk and its reverse, one is enough.
         elif not closed:
             if walk[0] < walk[-1]:
                 yield walk
         elif links[walk[-1]][walk[0]] and walk[1] < walk[-1]:
             yield (*walk, walk[0])
 
+    # A cycle passes every vertex, so it may begin at any one. A path has two ends of its own.
     for start in [0] if closed else range(k):
         yield from extend((start,))
 
@@ -87,6 +92,7 @@ class _SilentSolver(highspy.Highs):
 
 def _maximum(columns: list[list[int]], capacity: list[int]) -> float:
     """Solve max Σx, Σ over columns through a row ≤ its capacity, x ≥ 0, with HiGHS."""
+    # HiGHS minimises, hence the costs of −1.
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = len(columns), len(capacity)
     lp.col_cost_ = np.full(len(columns), -1.0)

@@ -33,7 +33,7 @@ class Table:
         here = class_of(machine)
         self.key, order = here.key, here.order
         self._symmetries = here.symmetries
-        class_a, self.exact = _class_bandwidths(_renumber(machine, order))
+        class_a, self.exact = class_bandwidths(_renumber(machine, order))
         # Bit order[i] of a mask here is bit i of the same set's mask in the class.
         place = np.zeros(self.n, dtype=np.int64)
         place[list(order)] = 1 << np.arange(self.n)
@@ -87,7 +87,7 @@ class Table:
         return round(float(self.a[popcounts(self.n) == k].max(initial=0.0)), 6)
 
     def images(self, mask: int) -> NDArray[np.bool_]:
-        """Tell of every set whether a symmetry of the machine maps the given one to it.
+        """Return for every set whether a symmetry of the machine maps the given one to it.
 
         Shape (2ⁿ,). Cost: milliseconds for 16 GPUs.
         """
@@ -142,7 +142,7 @@ _tables: dict[Machine, Table] = {}
 
 
 @lru_cache(maxsize=16)
-def _class_bandwidths(machine: Machine) -> tuple[Floats, bool]:
+def class_bandwidths(machine: Machine) -> tuple[Floats, bool]:
     """Return A of a machine in canonical numbering: the same value for the whole class."""
     return bandwidths(machine)
 

@@ -6,14 +6,13 @@ matches no node and stays empty: with a requirement it would match some.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct
 
 from cluster.affinity import NewAffinity, NodeSelectorTerm
 from cluster.pod import NewPodSpec
-from webhook.patch import Operation, add, extend, join_rules, pre_encoded
+from webhook.patch import Operation, add, extend, join_rules
 
 _AFFINITY = "/spec/affinity"
 _NODE = f"{_AFFINITY}/nodeAffinity"
@@ -49,7 +48,7 @@ def add_requirements(spec: NewPodSpec, requirements: Sequence[NodeRequirement]) 
         return []
     terms, path = _terms(spec.affinity)
     if not terms:
-        return [_add_term(path, tuple(requirements))]
+        return [_add_term(path, requirements)]
     operations: list[Operation] = []
     for index, term in enumerate(terms):
         if term.match_expressions or term.match_fields:
@@ -81,13 +80,9 @@ def _extend_term(
     return extend(f"{_TERMS}/{index}/matchExpressions", term.match_expressions, values)
 
 
-@lru_cache(maxsize=64)
-def _add_term(path: str, requirements: tuple[NodeRequirement, ...]) -> Operation:
-    """Return the operation that adds one term, and its parents from `path` on.
-
-    Cached, since most pods get the same one; bounded, since users choose models and drivers.
-    """
+def _add_term(path: str, requirements: Sequence[NodeRequirement]) -> Operation:
+    """Return the operation that adds one term, and its parents from `path` on."""
     value: object = [{"matchExpressions": [new.expression() for new in requirements]}]
     for parent in reversed(_TERMS.removeprefix(path).split("/")[1:]):
         value = {parent: value}
-    return pre_encoded(add(path, value, join_rules(tuple([new.rule for new in requirements]))))
+    return add(path, value, join_rules(new.rule for new in requirements))

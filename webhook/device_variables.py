@@ -1,4 +1,4 @@
-"""Environment variables that tell a container its GPUs and limits.
+"""Environment variables that give a container its GPUs and limits.
 
 The scorer chooses GPUs after admission. So most variables are downward-API references to the
 annotations that it writes before the container starts. A reference to an annotation that does not
@@ -7,9 +7,7 @@ exist yet is valid: its value is empty.
 
 import re
 from enum import Enum, auto
-from functools import lru_cache
 
-import msgspec
 from msgspec import Struct
 
 from cluster import mps
@@ -30,13 +28,10 @@ from cluster.other_systems import has_other_devices, uses_other_devices
 from cluster.pod import Env, NewPod
 from cluster.request import ContainerRequest, Family, Request
 from policy.document import Policy
-from webhook.patch import Operation, append, extend, pre_encoded
+from webhook.patch import Operation, extend
 
 NO_GPU = "void"
 """The NVIDIA runtime does not add GPUs to a container with this value."""
-
-# In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_WHOLE, _SHARE, _NVIDIA = Family.WHOLE, Family.SHARE, Family.NVIDIA
 
 _INDEX = re.compile(r"/(\d+)")
 
@@ -62,8 +57,6 @@ class Variable(Struct, frozen=True, eq=False, gc=False):
     field_path: str = ""
     """Path of the annotation that a reference names."""
     on_conflict: OnConflict = OnConflict.KEEP
-    is_shared: bool = False
-    """The same object is used for many pods, so its operation is encoded once."""
 
     def equals(self, env: Env) -> bool:
         """Return whether a present entry has the same value."""
@@ -87,18 +80,11 @@ def _reference(
     return Variable(name, rule, {"name": name, "valueFrom": source}, None, path, on_conflict)
 
 
-def _shared(variable: Variable) -> Variable:
-    return msgspec.structs.replace(variable, is_shared=True)
-
-
-_NO_GPU_ASKED = _shared(_literal(ENV_VISIBLE_DEVICES, NO_GPU, "no GPU asked", OnConflict.REPLACE))
-_LAUNCHER = _shared(_literal(ENV_VISIBLE_DEVICES, NO_GPU, "gang launcher"))
-_DEVICES = _shared(
-    _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", OnConflict.REPLACE)
-)
+_NO_GPU_ASKED = _literal(ENV_VISIBLE_DEVICES, NO_GPU, "no GPU asked", OnConflict.REPLACE)
+_LAUNCHER = _literal(ENV_VISIBLE_DEVICES, NO_GPU, "gang launcher")
+_DEVICES = _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", OnConflict.REPLACE)
 _SHARE_VARIABLES = [
-    _shared(_reference(name, name, "share", OnConflict.REPLACE))
-    for name in (MEM_IDX, MEM_POD, MEM_DEV)
+    _reference(name, name, "share", OnConflict.REPLACE) for name in (MEM_IDX, MEM_POD, MEM_DEV)
 ]
 
 
@@ -163,14 +149,14 @@ def _variables(
     if request.by_count:
         # On counted nodes NVIDIA's plugin sets it, and on exact ones the agent overrides it.
         return _fraction(rules, replicas) if requested else [_LAUNCHER]
-    if family is _NVIDIA:
+    if family is Family.NVIDIA:
         return _fraction(rules, replicas) if requested else []
     if requested is None:
         return [_NO_GPU_ASKED]
     devices = _devices(requested, request)
-    if family is _WHOLE:
+    if family is Family.WHOLE:
         return [devices]
-    if family is _SHARE:
+    if family is Family.SHARE:
         return [devices, *_share(requested, request, rules)]
     return [devices, *_fraction(rules, replicas)]
 
@@ -213,31 +199,10 @@ def _write(path: str, present: list[Env] | None, wanted: list[Variable], changes
         wanted: The variables that it must have.
         changes: Receives the operations and findings.
     """
-    if present is None:
-        entries = [(variable.entry, variable.rule) for variable in wanted]
-        changes.operations += extend(path, None, entries)
-        return
-    absent = []
-    for variable in wanted:
-        for env in present:  # Faster than a set of the names.
-            if env.name == variable.name:
-                break
-        else:
-            absent.append(variable)
-    if len(absent) < len(wanted):
-        _replace(path, present, wanted, changes)
-    for variable in absent:
-        append_variable = _append_shared if variable.is_shared else _append
-        changes.operations.append(append_variable(path, variable))
-
-
-def _append(path: str, variable: Variable) -> Operation:
-    return append(path, [], variable.entry, variable.rule)
-
-
-@lru_cache(maxsize=2048)
-def _append_shared(path: str, variable: Variable) -> Operation:
-    return pre_encoded(_append(path, variable))
+    _replace(path, present or [], wanted, changes)
+    names = {env.name for env in present or ()}
+    absent = [(variable.entry, variable.rule) for variable in wanted if variable.name not in names]
+    changes.operations += extend(path, present, absent)
 
 
 def _replace(path: str, present: list[Env], wanted: list[Variable], changes: PatchSet) -> None:

@@ -10,7 +10,7 @@ from difflib import unified_diff
 
 import msgspec
 import yaml
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from cluster.capacity import Capacity
 from cluster.whatif_api import FitRequest, FitResult, FitTemplate
@@ -42,7 +42,7 @@ class _Dumper(yaml.CSafeDumper):
 class DryRunResponse(Struct, frozen=True):
     """The body of the response."""
 
-    pods: list[Raw]
+    pods: list[dict[str, object]]
     """One for each pod template: source (`body:<line>`), verdict, findings, patch, placement."""
     policy: dict[str, object]
     """Generation and digest."""
@@ -71,8 +71,8 @@ class Manifest:
 class DryRunResult(Struct, frozen=True):
     """The admission of a manifest, and the templates whose placement is requested."""
 
-    pods: list[Raw]
-    """As in the response, without placement: JSON of one object each."""
+    pods: list[dict[str, object]]
+    """As in the response, without placement."""
     fit_templates: dict[int, FitTemplate]
     """Templates for the scorer's fit API, by index in `pods`."""
     policy: dict[str, object]
@@ -218,7 +218,7 @@ def dry_run(
         )
         report = pod_report(template, pod, typed, outcome)
         report["diff"] = _diff(pod, report["patched"])
-        pods.append(Raw(msgspec.json.encode(report)))
+        pods.append(report)
         if fit := fit_template(template, report["patched"], outcome):
             fit_templates[index] = fit
     version = {"generation": policy.generation, "digest": policy.digest}
@@ -238,14 +238,9 @@ def encode_dry_run(result: DryRunResult, fits: Sequence[FitResult] | str) -> byt
         notes = (f"placement is not known: {fits}.",)
     else:
         placements = dict(zip(result.fit_templates, fits, strict=True))
-    pods = [_with_placement(pod, placements.get(i)) for i, pod in enumerate(result.pods)]
+    pods = [{**pod, "placement": placements.get(i)} for i, pod in enumerate(result.pods)]
     response = DryRunResponse(pods, result.policy, result.warnings, notes, result.unjudged)
     return msgspec.json.encode(response)
-
-
-def _with_placement(pod: Raw, placement: FitResult | None) -> Raw:
-    """Append one key to an encoded object; decoding a large object would cost more."""
-    return Raw(bytes(pod)[:-1] + b',"placement":' + msgspec.json.encode(placement) + b"}")
 
 
 def _diff(before: object, after: object) -> str:

@@ -16,7 +16,7 @@ from cluster.keys import (
 )
 from policy.document import Policy
 from webhook.parsed_pod import ParsedPod
-from webhook.patch import Operation, add, pre_encoded
+from webhook.patch import Operation, add
 
 _RUNTIME_CLASS = "nvidia"
 """Of NVIDIA's container runtime, as GPU Operator names it."""
@@ -26,9 +26,7 @@ _NAME_MAX = _KEY_MAX - len(NVIDIA_CDI_CONTAINER.rpartition("/")[2])
 _CDI_PREFIXES = (CDI_ANNOTATION_PREFIX, f"{NVIDIA_CDI_DOMAIN}/")
 _CDI = CDI_ANNOTATION_PREFIX.removesuffix("/")
 """Part of every annotation that names CDI devices."""
-_SET_RUNTIME_CLASS = pre_encoded(
-    add("/spec/runtimeClassName", _RUNTIME_CLASS, "containers.gpuInjection")
-)
+_SET_RUNTIME_CLASS = add("/spec/runtimeClassName", _RUNTIME_CLASS, "containers.gpuInjection")
 
 
 def set_runtime_class(parsed: ParsedPod, rules: Policy) -> tuple[Operation, ...]:

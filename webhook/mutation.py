@@ -1,7 +1,6 @@
 """Patch operations for labels, annotations, the scheduling gate and environment variables."""
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Link, link_alone
@@ -12,7 +11,7 @@ from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.device_variables import PatchSet, hide_devices, set_visible_devices
 from webhook.parsed_pod import ParsedPod
-from webhook.patch import Operation, add, add_keys, append, pre_encoded, remove
+from webhook.patch import Operation, add, add_keys, append, remove
 from webhook.sharing import replicas
 from webhook.unrequested_devices import remove_devices
 
@@ -104,19 +103,15 @@ def add_scheduling_gate(parsed: ParsedPod, policy: PolicySnapshot) -> list[Opera
     must_wait = parsed.member or parsed.request.by_count or mode == "gates"
     if must_wait or link_alone(parsed.pod, parsed.request) is Link.NVLINK:
         if not spec.is_gated:
-            operations.append(_gate(spec.scheduling_gates is None, parsed.member))
+            rule = "gate gang" if parsed.member else "gate single pod"
+            gate = append("/spec/schedulingGates", spec.scheduling_gates, {"name": GANG}, rule)
+            operations.append(gate)
         name = spec.priority_class_name
         if name and (substitute := policy.policy.gangs.non_preempting_classes.get(name)):
             operations += _set_priority_class(spec, substitute)
     if mode == "scheduler" and spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
         operations.append(add("/spec/schedulerName", placement.scheduler_name, "scheduler"))
     return operations
-
-
-@cache
-def _gate(first: bool, member: bool) -> Operation:
-    rule = "gate gang" if member else "gate single pod"
-    return pre_encoded(append("/spec/schedulingGates", None if first else [], {"name": GANG}, rule))
 
 
 def _set_priority_class(spec: NewPodSpec, name: str) -> list[Operation]:

@@ -25,9 +25,6 @@ from webhook.sharing import (
     sharing_on_nodes,
 )
 
-# In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_NVIDIA, _WHOLE = Family.NVIDIA, Family.WHOLE
-
 
 class ParsedPod(Struct, frozen=True, gc=False):
     """A pod after profiles and renaming, its GPU request and its gang."""
@@ -72,7 +69,7 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
         shared = offering(sharing, request)
         findings = (*findings, *sharing_findings(shared, request))
         by_count = _is_by_count(pod, request, mark, policy, capacity)
-        family = _WHOLE if by_count else _nvidia_family(pod, request, policy, capacity)
+        family = Family.WHOLE if by_count else _nvidia_family(pod, request, policy, capacity)
         request = msgspec.structs.replace(request, family=family, by_count=by_count)
         findings = (*findings, *_node_name_findings(pod, request, policy, capacity))
     if owned is not None and not request.places:
@@ -158,7 +155,7 @@ def _nvidia_family(
     """
     placed, rules = placed_as(request.counted), policy.policy.placement
     if placed is None or rules.nvidia == "off":
-        return _NVIDIA
+        return Family.NVIDIA
     mode, family = placed
     if names_label(pod.spec, NODE_MODE):
         is_ours = is_tied(pod.spec, NODE_MODE, mode)
@@ -166,4 +163,4 @@ def _nvidia_family(
         is_ours = not _bypasses(pod, policy) and capacity.has_exact_node(pod.spec, request.gpus)
     else:
         is_ours = bool(capacity.replicas)
-    return family if is_ours else _NVIDIA
+    return family if is_ours else Family.NVIDIA

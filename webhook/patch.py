@@ -4,12 +4,11 @@ Operations are built explicitly, not from a diff of two objects: this is a thous
 and no other field can change.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Struct
 
 from cluster.pointer import escape
 
@@ -26,22 +25,12 @@ class Operation(Struct, frozen=True, gc=False):
     """JSON value; unset for `remove`."""
     rule: str = ""
     """The reason: part of the protocol or the policy. For users; it is not sent."""
-    text: Raw | None = None
-    """`wire` as JSON, for an operation that is reused for many pods."""
 
     def wire(self) -> dict[str, object]:
         """Return the operation as it is sent, without the rule."""
         if self.value is UNSET:
             return {"op": self.op, "path": self.path}
         return {"op": self.op, "path": self.path, "value": self.value}
-
-
-class _Wire(Struct, frozen=True, gc=False):
-    """`Operation.wire` as a struct: three times as fast."""
-
-    op: str
-    path: str
-    value: object
 
 
 def add(path: str, value: object, rule: str) -> Operation:
@@ -54,19 +43,13 @@ def remove(path: str, rule: str) -> Operation:
     return Operation("remove", path, rule=rule)
 
 
-def pre_encoded(operation: Operation) -> Operation:
-    """Return an operation with its JSON, for one that is reused for many pods."""
-    return msgspec.structs.replace(operation, text=Raw(_json.encode(operation.wire())))
-
-
 def encode_patch(operations: Sequence[Operation]) -> bytes:
     """Return the JSON patch."""
-    return _json.encode([each.text or _Wire(each.op, each.path, each.value) for each in operations])
+    return _json.encode([operation.wire() for operation in operations])
 
 
-@lru_cache(maxsize=1024)
-def join_rules(rules: tuple[str, ...]) -> str:
-    """Return distinct rules as one text. Cached: most pods have one of few combinations."""
+def join_rules(rules: Iterable[str]) -> str:
+    """Return distinct rules as one text."""
     return ", ".join(dict.fromkeys(rules))
 
 
@@ -87,7 +70,7 @@ def add_keys(
         return []
     if present is None:
         value = {key: text for key, (text, _) in wanted.items()}
-        return [add(path, value, join_rules(tuple([rule for _, rule in wanted.values()])))]
+        return [add(path, value, join_rules(rule for _, rule in wanted.values()))]
     return [add(f"{path}/{escape(key)}", text, rule) for key, (text, rule) in wanted.items()]
 
 
@@ -120,5 +103,5 @@ def extend(path: str, present: object, values: Sequence[tuple[object, str]]) -> 
         return [Operation("add", f"{path}/-", value, rule) for value, rule in values]
     if not values:
         return []
-    rules = join_rules(tuple([rule for _, rule in values]))
+    rules = join_rules(rule for _, rule in values)
     return [Operation("add", path, [value for value, _ in values], rules)]

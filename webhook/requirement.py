@@ -24,9 +24,6 @@ RESERVED = "reserved"
 SHARED_PRODUCT = "-SHARED"
 """Suffix of feature discovery for the product of a GPU that is shared under its own name."""
 
-# In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_WHOLE, _SHARE, _REPLICA, _NVIDIA = Family.WHOLE, Family.SHARE, Family.REPLICA, Family.NVIDIA
-
 _TOPOLOGY = NodeRequirement(NODE_MODE, (NodeMode.TOPOLOGY.value,), "affinity whole GPUs")
 _NOT_TOPOLOGY = NodeRequirement(
     NODE_MODE, (NodeMode.TOPOLOGY.value,), "affinity NVIDIA's whole GPUs", "NotIn"
@@ -70,16 +67,16 @@ def _mode_requirement(
         # By a RuntimeClass containers get the GPUs of a variable, which these pods do not have.
         by_variable = policy.policy.containers.gpu_injection == "runtimeClass"
         return _NOT_TOPOLOGY if by_variable and capacity.exact else None
-    if family is _WHOLE:
+    if family is Family.WHOLE:
         return _TOPOLOGY
-    if family is _SHARE and request.core:
+    if family is Family.SHARE and request.core:
         return _COMPUTE_OR_MPS if policy.policy.sharing.compute_by_mps else _COMPUTE
     # Memory without compute: the resource selects the nodes, also those with older labels.
-    if family is _NVIDIA:
+    if family is Family.NVIDIA:
         if request.counted == NVIDIA_GPU_SHARED:
             return _NOT_TIMESLICE
         return _NOT_TOPOLOGY if capacity.exact else None
-    return _TIMESLICE if family is _REPLICA else None
+    return _TIMESLICE if family is Family.REPLICA else None
 
 
 def _class_requirements(

@@ -18,9 +18,6 @@ from webhook.exclusive_cpus import cpu_findings
 from webhook.gpu_injection import injection_findings
 from webhook.parsed_pod import ParsedPod
 
-# In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_NVIDIA = Family.NVIDIA
-
 
 def validate_pod(
     parsed: ParsedPod, policy: PolicySnapshot, capacity: Capacity, workload: Workload | None
@@ -55,7 +52,7 @@ def validate_pod(
         findings += gang_findings(parsed.pod, parsed.mark, workload)
     if parsed.pod.spec.resource_claims and (places or parsed.mark):
         findings.append(_claims_finding(parsed, places=places))
-    if parsed.mark and request.family is _NVIDIA:
+    if parsed.mark and request.family is Family.NVIDIA:
         findings += _unplanned_gang(parsed.pod, parsed.mark, request, rules)
     return findings
 

@@ -25,7 +25,7 @@ class Expected:
 
     pids: Collection[int] = ()
     """Such as the servers that an MPS control daemon lists."""
-    pod_uid: str | None = None
+    pod_uid: str = ""
     """The pod of the agent, which probes the limits of MPS and may run its daemon."""
     mps: bool = False
     """The mode of the node is `mps`, so that the host may run an MPS server."""
@@ -72,7 +72,7 @@ class AuditReport:
     def event(self, before: "AuditReport", node: str) -> Event | None:
         """Return the Event on the node about this report; None if nothing changed.
 
-        All who may read Events of namespace `default` see it, so it names no pods and processes.
+        Every reader of Events in namespace `default` sees it, so it names no pods and processes.
 
         Args:
             before: The report of the audit before.

@@ -36,7 +36,7 @@ class Process:
     """GPU index, as the driver counts."""
     pid: int
     started: int
-    """Clock ticks since boot: tells processes with the same pid apart."""
+    """Clock ticks since boot: distinguishes processes with the same pid."""
     name: str
     """The kernel truncates it to 15 bytes. Any process can change its own."""
     container: ContainerId | None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import structlog
 
-from agent.binding.cdi_spec import Edits, Mount, SpecError, encode_spec
+from agent.binding.cdi_spec import Edits, SpecError, encode_spec
 from agent.binding.container_gpus import (
     conflict_text,
     conflicts,
@@ -27,7 +27,6 @@ from agent.binding.node_spec import NodeSpec
 from agent.binding.spec_files import SpecFiles
 from agent.driver.reading import DriverReading
 from agent.kubelet.container_devices import ContainerDevices
-from agent.mps.limits import ClientEdits
 from cluster.pod import Pod
 from cluster.record import GPUShare
 from runtime.kube.client import KubeError
@@ -36,19 +35,18 @@ from runtime.process.clock import monotonic
 
 _log = structlog.get_logger()
 
-ExtraEdits = Callable[[Pod, str, tuple[GPUShare, ...]], Awaitable[ClientEdits]]
+ExtraEdits = Callable[[Pod, str, tuple[GPUShare, ...]], Awaitable[Edits]]
 """Returns more edits of a container: pod, name of the container, its GPUs. May raise BindError."""
 _CONCURRENT = 16
 """Containers that are bound at the same time. The pod of each is in memory, and tenants may make it
 1.5 MB long."""
 _POLL = 0.2
 """Between two looks at the processes that a container waits for [s]."""
-_MOUNT_OPTIONS = ("rw", "nosuid", "nodev", "rbind", "rprivate")
 
 
-async def no_edits(_pod: Pod, _container: str, _gpus: tuple[GPUShare, ...]) -> ClientEdits:
+async def no_edits(_pod: Pod, _container: str, _gpus: tuple[GPUShare, ...]) -> Edits:
     """Return no edits."""
-    return ClientEdits({}, ())
+    return Edits()
 
 
 class Binder:
@@ -143,7 +141,7 @@ class Binder:
 
     @property
     def unreleased(self) -> Mapping[str, str]:
-        """Why GPUs cannot be given to anybody, by UUID: a pod that is gone still has processes."""
+        """GPUs that cannot be given, by UUID, with the reason: processes of a pod that is gone."""
         return self._holders.last.faults
 
     async def _set_aside(self, device: str, resource: str, ids: frozenset[str]) -> None:
@@ -184,7 +182,7 @@ class Binder:
             binding = Binding(
                 about.namespace, about.name, about.uid, container, resource, ids, gpus
             )
-            extra = _as_edits(await self._extra_edits(pod, container, gpus))
+            extra = await self._extra_edits(pod, container, gpus)
             edits, version = self._edits(gpus, reading)
             spec = encode_spec(container_spec(binding, edits, extra, version))
             await self._write_when_released(binding, spec)
@@ -291,10 +289,3 @@ class Binder:
             await self._events.record(Event(about, "GPUsNotBound", message, message))
         except KubeError as error:
             _log.warning("Could not create event", pod=about.name, err=str(error))
-
-
-def _as_edits(extra: ClientEdits) -> Edits:
-    return Edits(
-        env=tuple(f"{name}={value}" for name, value in extra.environment.items()),
-        mounts=tuple(Mount(host, inside, _MOUNT_OPTIONS) for host, inside in extra.mounts),
-    )

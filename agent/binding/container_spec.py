@@ -1,4 +1,4 @@
-"""CDI specification of one container: the edits of its GPUs, and a record of who has them."""
+"""CDI specification of one container: the edits of its GPUs, and a record of their holder."""
 
 from dataclasses import dataclass
 

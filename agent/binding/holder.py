@@ -95,7 +95,7 @@ class Holders:
         return tuple(entry for entry in entries if entry.uid in running)
 
     async def liveness(self) -> Liveness:
-        """Return what tells live bindings from those of containers that are gone.
+        """Return what distinguishes live bindings from those of containers that are gone.
 
         Raises:
             BindError: The kubelet gives no answer.

@@ -1,4 +1,4 @@
-"""Processes of pods that are gone: nobody else gets their GPUs until these processes have ended.
+"""Processes of pods that are gone: their GPUs are not given again until these have ended.
 
 A pod that is deleted with grace period 0 leaves the books of the API server and of the kubelet at
 once, while its processes may run for seconds, or for ever if they hang in the driver.
@@ -38,7 +38,7 @@ class LastHolders:
 
     @property
     def faults(self) -> Mapping[str, str]:
-        """Why GPUs cannot be given to anybody, by UUID: for longer than a container waits."""
+        """GPUs that cannot be given for longer than a container waits, by UUID, with the reason."""
         return self._faults
 
     async def processes(self, uids: Collection[str]) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ class Hold(Enum):
     """What the books say about a binding."""
 
     LIVE = auto()
-    """Its container holds the devices, or nobody knows."""
+    """Its container holds the devices, or this is unknown."""
     REPLACED = auto()
     """Its container, in the same pod, holds other devices now."""
     ENDED = auto()

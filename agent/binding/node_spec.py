@@ -12,8 +12,8 @@ from agent.binding.gpu_edits import problem_of
 from agent.binding.names import is_ours
 from agent.binding.spec_files import read_file
 from agent.driver.reading import DriverReading
-from agent.host_command import host_command
-from agent.program import run_program
+from agent.host.command import host_command
+from agent.host.program import run_program
 from cluster.keys import NVIDIA_CDI_KIND
 from runtime.process.backoff import Backoff
 

@@ -8,7 +8,7 @@ from agent.driver.library import NAME, find_library, find_program
 from agent.driver.nvml import Driver
 from agent.driver.reading import DriverError, DriverReading, GPUDriver
 from agent.driver.smi import TextDriver
-from agent.host_command import host_command
+from agent.host.command import host_command
 
 _SMI = "nvidia-smi"
 _log = structlog.get_logger()

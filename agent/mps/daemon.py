@@ -14,10 +14,10 @@ from pathlib import Path
 
 import structlog
 
-from agent.host_command import host_command
+from agent.host.command import host_command
+from agent.host.program import Result, run_program
 from agent.mps.limits import SHARED_MEMORY, DaemonLimits, Directories, limit_commands
 from agent.mps.memory import mount_empty, unmount
-from agent.program import Result, run_program
 from cluster.keys import ENV_MPS_LOGS, ENV_MPS_PIPES, NVIDIA_GPU
 from runtime.process.backoff import Backoff
 

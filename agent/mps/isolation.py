@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from agent.driver.library import find_library
+from agent.host.program import run_program
 from agent.mps.limits import SHARED_MEMORY, Directories
 from agent.mps.probe import Measurement
-from agent.program import run_program
 from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_PIPES, ENV_MPS_PREFIX, ENV_MPS_THREADS
 from cluster.record import Isolation
 

@@ -10,6 +10,7 @@ CUDA_MPS_PINNED_DEVICE_MEM_LIMIT, "the new limit will only further constrain".
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from agent.binding.cdi_spec import Edits, Mount
 from cluster import mps
 from cluster.keys import ENV_MPS_PIPES
 from cluster.record import GPUShare
@@ -17,6 +18,7 @@ from cluster.request import ContainerRequest
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where the server and its clients exchange data.
 _ALL_THREADS = 100
+_MOUNT_OPTIONS = ("rw", "nosuid", "nodev", "rbind", "rprivate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +28,6 @@ class Directories:
     pipes: str
     shared_memory: str
     """What the daemon has as `/dev/shm`."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientEdits:
-    """Changes to a container that make its processes clients with limits."""
-
-    environment: Mapping[str, str]
-    mounts: tuple[tuple[str, str], ...]
-    """Path on the host, and in the container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +42,7 @@ class DaemonLimits:
 
 def client_edits(
     ask: ContainerRequest, cards: int, variables: Mapping[str, str], directories: Directories
-) -> ClientEdits:
+) -> Edits:
     """Return the edits of a container with a share.
 
     The pipes are mounted where CUDA searches them by default, so that a process that unsets the
@@ -65,9 +58,10 @@ def client_edits(
     for name, ours in mps.limits(ask, cards).items():
         theirs = variables.get(name, "")
         environment[name] = theirs if mps.is_tighter(name, theirs, ours) else ours
-    return ClientEdits(
-        environment,
-        ((directories.pipes, mps.PIPES), (directories.shared_memory, SHARED_MEMORY)),
+    folders = (directories.pipes, mps.PIPES), (directories.shared_memory, SHARED_MEMORY)
+    return Edits(
+        env=tuple(f"{name}={value}" for name, value in environment.items()),
+        mounts=tuple(Mount(host, inside, _MOUNT_OPTIONS) for host, inside in folders),
     )
 
 

@@ -212,7 +212,7 @@ def _socket_name(resource: str) -> str:
 
 
 def _identity(socket: Path) -> tuple[int, int, int] | None:
-    """Return what tells a file from another one of the same name; None: there is none."""
+    """Return the identity of a file among those of the same name; None: there is none."""
     try:
         status = socket.stat()
     except OSError:

@@ -74,7 +74,7 @@ class AdmittedPod:
 
 @dataclass(frozen=True)
 class UnitResult(UnitPlacement):
-    """The placement of a unit with what is shown of it.
+    """The placement of a unit with its values for reports.
 
     `seen` has only the nodes of its plan; for a unit without a plan it is the whole cluster.
     """

@@ -6,7 +6,7 @@ import typer
 
 from cli.commands.output_options import with_output_options
 from cli.commands.parameters import Context, Filenames, Kubeconfig, Output
-from cli.output.printer import Format
+from cli.output.printer import Format, emit
 
 certs = typer.Typer(
     help="Show the certificates of Linkwise.",
@@ -31,6 +31,20 @@ def certs_status(
     output: Output = Format.TABLE,
 ) -> int:
     """Show CAs, certificates, their expiry and trust, and the next step."""
-    from cli.commands.certs_status import show_status
+    # These take long to import; help needs none of them, and files need no live cluster.
+    from cli.analysis.certificate_objects import read_certificates
+    from cli.files.source import read_objects
+    from cli.render.certificates_text import show_certificates
 
-    return show_status([*(files or ()), *(filenames or ())], kubeconfig, context, output)
+    if names := [*(files or ()), *(filenames or ())]:
+        report = read_certificates(value for name in names for value in read_objects(name))
+    else:
+        from cli.live.certificates import fetch_certificates
+        from cli.live.kubeconfig import Access
+
+        report = fetch_certificates(Access(kubeconfig, context, None))
+    if output is Format.TABLE:
+        show_certificates(report)
+    else:
+        emit(report, output)
+    return 1 if report.problems else 0

@@ -72,5 +72,5 @@ def _exit_code(report: CheckReport, *, strict: bool) -> int:
     if any(map(_fails, report.items)):
         return 1
     findings = (finding for item in report.items for finding in item.findings)
-    doubts = report.warnings or any(it.severity is Severity.WARNING for it in findings)
-    return 3 if report.unjudged or (strict and doubts) else 0
+    warnings = report.warnings or any(it.severity is Severity.WARNING for it in findings)
+    return 3 if report.unjudged or (strict and warnings) else 0

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from cli.files.source import read_text, shown_name
 from cli.output.document import Document
-from cli.output.printer import BAD, DOUBT, GOOD, QUIET, Cell, Format, Paint, emit, say, sentence
+from cli.output.printer import BAD, GOOD, QUIET, WARNING, Cell, Format, Paint, emit, say, sentence
 from cli.render.patch_text import short
 from cluster.finding import Severity
 from policy.lint import Change, lint
@@ -72,7 +72,7 @@ def lint_file(name: str, output: Format, *, strict: bool) -> int:
 
 
 def _show_problem(file: str, problem: Problem) -> None:
-    colour = BAD if problem.severity is Severity.ERROR else DOUBT
+    colour = BAD if problem.severity is Severity.ERROR else WARNING
     say(
         Paint(f"{problem.severity.value} {problem.code.value}", colour, bold=True),
         f"{file}:{problem.line}",

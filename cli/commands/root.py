@@ -28,7 +28,7 @@ from cli.commands.parameters import (
 )
 from cli.commands.policy import policy
 from cli.commands.topology import topology
-from cli.output.printer import Format
+from cli.output.printer import Format, warn
 
 app = typer.Typer(
     name="linkwise",
@@ -131,10 +131,15 @@ def snapshot(
     ] = "json",
 ) -> int:
     """Write the state of a live cluster into one file."""
-    from cli.commands.snapshot import show_snapshot
+    from cli.live.fetch import fetch_cluster
     from cli.live.kubeconfig import Access
+    from cli.live.snapshot import snapshot_text
 
-    return show_snapshot(Access(kubeconfig, context), Format(output))
+    cluster = fetch_cluster(Access(kubeconfig, context))
+    for warning in cluster.warnings:
+        warn(warning)
+    typer.echo(snapshot_text(cluster.objects, Format(output)), nl=False)
+    return 0
 
 
 @app.command(epilog="Example: linkwise inspect dgx-0 -d")

@@ -28,7 +28,7 @@ _NODES = "Add Nodes, as kubectl get nodes -o yaml gives them, or take linkwise s
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The nodes and pods of a cluster, and who holds which GPU."""
+    """The nodes and pods of a cluster, and the holders of its GPUs."""
 
     ledger: Ledger
     pods: tuple[Pod, ...] = ()

@@ -70,7 +70,7 @@ class _Document(Wire):
 
 @dataclass(frozen=True, slots=True)
 class ShortNode:
-    """A node of a short form, and what is used of it."""
+    """A node of a short form, and its used GPUs."""
 
     node: Node
     holdings: tuple[Holding, ...]

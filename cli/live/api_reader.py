@@ -108,7 +108,9 @@ class ApiReader:
             try:
                 kept += [small for item in page.items or () if (small := keep(item)) is not None]
             except msgspec.ValidationError as error:
-                self.fail(f"{path} has an object that Kubernetes would not take: {error}. Mend it.")
+                self.fail(
+                    f"{path} has an object that Kubernetes would not take: {error}. Correct it."
+                )
             if not page.metadata.continue_:
                 return kept
             params = {**params, "continue": page.metadata.continue_}

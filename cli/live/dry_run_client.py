@@ -183,8 +183,7 @@ class _DryRunClient:
                 self._fail(f"it cannot read {file}: {reason}. Correct the file.")
             case 401:
                 self._fail(
-                    f"it does not take the token in {self._token_file}. Make a new one: "
-                    f"{_MAKE_TOKEN}."
+                    f"it rejects the token in {self._token_file}. Make a new one: {_MAKE_TOKEN}."
                 )
             case 403:
                 self._fail(f"{reason}. Ask for a role that may, or name another namespace.")
@@ -222,7 +221,7 @@ def _address(url: str) -> tuple[str, int]:
 def _token(file: str | None) -> str:
     if file is None:
         raise InputError(
-            f"--server asks who you are: make a token with `{_MAKE_TOKEN}`, and name its file with "
+            f"--server needs a token: make one with `{_MAKE_TOKEN}`, and name its file with "
             "--token-file."
         )
     token = read_text(file).strip()

@@ -37,7 +37,7 @@ T = TypeVar("T")
 EXIT_UNREADABLE = 2
 """Exit code: usage, or input that cannot be read."""
 
-GOOD, BAD, DOUBT, QUIET = "green", "red", "yellow", "bright_black"
+GOOD, BAD, WARNING, QUIET = "green", "red", "yellow", "bright_black"
 
 _quiet = ContextVar("quiet", default=False)
 

@@ -3,7 +3,7 @@
 import json
 
 from cli.analysis.check_report import CheckReport, Finding, TemplateReport
-from cli.output.printer import BAD, DOUBT, GOOD, QUIET, Cell, Paint, is_quiet, say, sentence
+from cli.output.printer import BAD, GOOD, QUIET, WARNING, Cell, Paint, is_quiet, say, sentence
 from cli.output.words import plural
 from cli.render.patch_text import describe
 from cluster.finding import Severity
@@ -56,7 +56,7 @@ def _show(entry: TemplateReport) -> None:
 
 
 def _show_finding(finding: Finding) -> None:
-    colour = BAD if finding.severity is Severity.ERROR else DOUBT
+    colour = BAD if finding.severity is Severity.ERROR else WARNING
     value = "" if finding.value is None else f" = {json.dumps(finding.value, ensure_ascii=False)}"
     say(
         " ",
@@ -91,8 +91,8 @@ def _show_summary(report: CheckReport, unreadable: int) -> None:
     verdicts = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     findings = [finding for entry in entries for finding in entry.findings]
     warnings = sum(finding.severity is Severity.WARNING for finding in findings)
-    doubt = f"; {warnings} {plural('warning', warnings)}" if warnings else ""
+    warning = f"; {warnings} {plural('warning', warnings)}" if warnings else ""
     unjudged = f"; {len(report.unjudged)} not judged" if report.unjudged else ""
     unread = f"; {unreadable} not read" if unreadable else ""
     templates = plural("pod template", len(entries))
-    say(f"{len(entries)} {templates}: {verdicts or 'nothing to judge'}{doubt}{unjudged}{unread}")
+    say(f"{len(entries)} {templates}: {verdicts or 'nothing to judge'}{warning}{unjudged}{unread}")

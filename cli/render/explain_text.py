@@ -3,9 +3,9 @@
 from cli.analysis.unit_explanation import PodPlacement, UnitExplanation, UnitState
 from cli.output.printer import (
     BAD,
-    DOUBT,
     GOOD,
     QUIET,
+    WARNING,
     Paint,
     cut,
     named,
@@ -20,7 +20,7 @@ from scorer.placement.explain import explain_plan
 
 _COLOURS = {
     UnitState.PLACED: GOOD,
-    UnitState.FITS: DOUBT,
+    UnitState.FITS: WARNING,
     UnitState.WAITS: BAD,
     UnitState.NEVER: BAD,
 }

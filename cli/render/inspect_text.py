@@ -6,9 +6,9 @@ from cli.analysis.counted_sets import CountedSet
 from cli.analysis.inspection import GPUHolder, InspectedNode
 from cli.output.printer import (
     BAD,
-    DOUBT,
     GOOD,
     QUIET,
+    WARNING,
     Cell,
     Paint,
     cut,
@@ -51,7 +51,7 @@ def show(views: Sequence[InspectedNode], *, detail: bool) -> None:
 
 def _show_head(view: InspectedNode) -> None:
     node = view.node
-    doubts = [
+    warnings = [
         *([Paint("not ready", BAD)] if not node.ready else []),
         *([Paint("unschedulable", BAD)] if node.unschedulable else []),
         *_enforced(view),
@@ -59,8 +59,8 @@ def _show_head(view: InspectedNode) -> None:
     say(
         Paint(node.name, bold=True),
         Paint(f"{node.mode}, {_links(view)};", QUIET),
-        f"{_left(view)}{';' if doubts else ''}",
-        *doubts,
+        f"{_left(view)}{';' if warnings else ''}",
+        *warnings,
     )
 
 
@@ -97,11 +97,11 @@ def _enforced(view: InspectedNode) -> Iterator[Paint]:
     if not view.enforced:
         return
     if view.enforced == {Isolation.NONE}:
-        yield Paint("nothing enforces the limits", DOUBT)
+        yield Paint("nothing enforces the limits", WARNING)
     else:
         mechanisms = ", ".join(sorted(view.enforced - {Isolation.NONE}))
-        doubt = " of some pods only" if Isolation.NONE in view.enforced else ""
-        yield Paint(f"limits enforced by {mechanisms}{doubt}", DOUBT if doubt else GOOD)
+        warning = " of some pods only" if Isolation.NONE in view.enforced else ""
+        yield Paint(f"limits enforced by {mechanisms}{warning}", WARNING if warning else GOOD)
 
 
 def _rows(view: InspectedNode) -> Iterator[list[Cell]]:

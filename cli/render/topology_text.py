@@ -1,6 +1,6 @@
 """The text of `linkwise topology`."""
 
-from cli.output.printer import BAD, DOUBT, GOOD, QUIET, Cell, Paint, say, table
+from cli.output.printer import BAD, GOOD, QUIET, WARNING, Cell, Paint, say, table
 from cli.render.topology_json import links, pairs
 from cluster.machine_record import level_word
 from topology.catalogue import Entry
@@ -109,7 +109,7 @@ def _show_sizes(bandwidths: Table) -> None:
 
 def _show_warnings(machine: Machine) -> None:
     for warning in machine.warnings:
-        say(Paint("warning:", DOUBT), warning)
+        say(Paint("warning:", WARNING), warning)
 
 
 def _show_matrix(words: list[list[str]], last: list[str] | None = None) -> None:

@@ -24,7 +24,7 @@ class Client(Protocol):
 
     @property
     def connected(self) -> bool:
-        """Somebody may still read an answer."""
+        """A client may still read an answer."""
         ...
 
 

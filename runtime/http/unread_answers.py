@@ -1,6 +1,6 @@
 """Answers that their clients have not read: they use the byte budget, and for a limited time.
 
-Under TLS a transport does not tell how much it holds. But what the socket does not take stays in
+Under TLS a transport does not show how much it holds. But what the socket does not take stays in
 the process, so nothing is left there once the kernel has sent all that it took.
 """
 

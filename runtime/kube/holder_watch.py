@@ -50,7 +50,7 @@ class HolderWatch:
     """Watches the holder of a Lease in one term."""
 
     def __init__(self, on_end: Callable[[], None]) -> None:
-        """Watch nobody; `on_end` is called when a holder has ended."""
+        """Watch no holder; `on_end` is called when a holder has ended."""
         self._on_end = on_end
         self._holder: tuple[str, int] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -69,7 +69,7 @@ class HolderWatch:
         return self._task is not None and self._task.done() and not self._task.cancelled()
 
     def close(self) -> None:
-        """Watch nobody any more."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
         self._holder = self._task = None

@@ -1,6 +1,6 @@
 """Read settings from environment variables `LINKWISE_<NAME>`, each with a default."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
@@ -24,13 +24,16 @@ class Environment:
 
     variables: Mapping[str, str]
 
-    def read(self, settings: type[T], maxima: Mapping[str, float]) -> T:
+    def read(
+        self, settings: type[T], maxima: Mapping[str, float], positive: Container[str] = ()
+    ) -> T:
         """Return the settings of a process.
 
         Args:
             settings: A dataclass with `api_server`, `log_level` and other texts, integers and
                 floats; each default has the type of its field.
             maxima: The largest value of each number that is no port.
+            positive: Numbers that must be above 0.
 
         Raises:
             SettingsError: A value is invalid.
@@ -44,15 +47,16 @@ class Environment:
                 values[field.name] = self.text(field.name, default)
             else:
                 most = maxima.get(field.name, _LAST_PORT)
-                values[field.name] = type(default)(self.number(field.name, default, most))
+                number = self.number(field.name, default, most, positive=field.name in positive)
+                values[field.name] = type(default)(number)
         return settings(**values)
 
     def text(self, name: str, default: str = "") -> str:
         """Return a setting as text."""
         return self.variables.get(variable(name)) or default
 
-    def number(self, name: str, default: float, most: float) -> float:
-        """Return a setting that is a number of at least 0.
+    def number(self, name: str, default: float, most: float, *, positive: bool) -> float:
+        """Return a setting that is a number of at least 0, or above 0.
 
         Raises:
             SettingsError: It is no such number, or more than `most`.
@@ -62,8 +66,9 @@ class Environment:
             number = float(text)
         except ValueError:
             number = -1
-        if not 0 <= number <= most:
-            raise SettingsError(f"{variable(name)}={text}: write a number from 0 to {most:g}")
+        if not 0 <= number <= most or (positive and not number):
+            numbers = f"above 0, of {most:g} at most" if positive else f"from 0 to {most:g}"
+            raise SettingsError(f"{variable(name)}={text}: write a number {numbers}")
         return number
 
     def level(self) -> str:

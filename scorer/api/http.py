@@ -64,7 +64,7 @@ class Inspection:
 
 
 class WhatIf:
-    """Tells the webhook whether pods would fit that do not exist yet."""
+    """Answers the webhook whether pods would fit that do not exist yet."""
 
     def __init__(self, leader: Leader, kube: Kube, clock: Clock, *, limit: float) -> None:
         """Start without requests.

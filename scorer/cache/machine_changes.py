@@ -14,7 +14,7 @@ WINDOW = 600.0
 _REASON = (
     f"its agent published another machine {CHANGES_MAX} times in {WINDOW / 60:g} minutes, so the "
     "node is not used until the machine stays the same for as long: look at the agent's log, "
-    "and at who else writes its ConfigMap"
+    "and at the writers of its ConfigMap"
 )
 
 

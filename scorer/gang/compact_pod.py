@@ -125,7 +125,7 @@ def oversize_reason(pod: Pod, demand: Demand, size: int = 0) -> str | None:
             "taints"
         )
     if size > MAX_BYTES:
-        return f"what planning reads of it takes {size} bytes, and at most {MAX_BYTES} are kept"
+        return f"planning needs {size} bytes of it, and at most {MAX_BYTES} are kept"
     return None
 
 

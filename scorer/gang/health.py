@@ -34,5 +34,5 @@ def unhealthy_gpus(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) 
 def _of_pod(name: str, record: Allocation, node: Node | None) -> str:
     cards = dict(enumerate(node.cards)) if node else {}
     gpus = sorted({share.i for share in record.gpus if share.i in cards})
-    ill = " ".join(str(i) for i in gpus if not cards[i].healthy)
-    return f"{ill} of {node.name} (pod {name})" if node and ill else ""
+    unhealthy = " ".join(str(i) for i in gpus if not cards[i].healthy)
+    return f"{unhealthy} of {node.name} (pod {name})" if node and unhealthy else ""

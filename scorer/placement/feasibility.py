@@ -110,7 +110,7 @@ def feasibility_of_sets(snapshot: Snapshot, group: Group) -> Feasibility:
 
 
 def excluded(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
-    """Tell of each node whether it is filtered out, whatever is free there."""
+    """Return for each node whether it is filtered out, regardless of what is free there."""
     column: NDArray[np.bool_] = _filter_codes(snapshot, group) != 0
     if group.by_count:
         column &= _filter_codes(snapshot, group.counted) != 0

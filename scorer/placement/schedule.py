@@ -196,7 +196,7 @@ def _refusal(snapshot: Snapshot, group: Group, *, linked: bool) -> Refusal:
 
 
 def _capacity_by_count(snapshot: Snapshot, group: Group, link: Link) -> Ints:
-    """Return how many members each node fits, as far as its number of free GPUs tells."""
+    """Return how many members each node fits, by its number of free GPUs alone."""
     counted = node_columns(snapshot).is_counted
     together = feasibility_of_all(snapshot, group).capacity * counted
     if _stay_together(group, link) or group.gpus_each is None:

@@ -98,7 +98,7 @@ def unhealthy_message(gang: str, gpus: str) -> EventMessage:
 def unaccounted(node: str) -> EventMessage:
     """Report that no pod is placed on a node, since its free GPUs are unknown.
 
-    All who may read Events of namespace `default` see it, so it names no pods.
+    Every reader of Events in namespace `default` sees it, so it names no pods.
     """
     text = (
         "No pod gets GPUs here until it is known which ones are in use: "

@@ -44,7 +44,7 @@ _CREATED_MAX = 8
 _DELETED_MAX = 64
 """Requests that are deleted in one pass."""
 _PAGE, _PAGES_MAX, _PAGE_BYTES = 20, 50, 32 << 20
-"""A ProvisioningRequest has up to 1.5 MiB, whoever writes it."""
+"""A ProvisioningRequest has up to 1.5 MiB, and others may write it."""
 _POD_BYTES = 2 << 20
 _RETRY_AFTER = 600.0
 """Time since its creation after which a failed request is replaced [s]."""

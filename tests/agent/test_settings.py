@@ -10,7 +10,7 @@ POD = {"KUBERNETES_SERVICE_HOST": "192.0.2.1", "LINKWISE_NODE_NAME": "node-a"}
 
 def test_a_pod_needs_only_the_name_of_its_node():
     settings = read_settings(POD)
-    assert (settings.node, settings.pod_uid) == ("node-a", None)
+    assert (settings.node_name, settings.pod_uid) == ("node-a", "")
     assert settings.paths.device_plugins == Path("/var/lib/kubelet/device-plugins")
     assert settings.paths.nvidia_cdi == (Path("/etc/cdi"), Path("/var/run/cdi"))
     assert settings.read_seconds == 30

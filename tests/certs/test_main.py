@@ -74,6 +74,7 @@ def values(shown, metric):
 
 
 def test_invalid_environment_exits_2_with_one_line(monkeypatch, capsys):
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
     monkeypatch.setenv("LINKWISE_CA_DAYS", "x")
     assert program.main() == 2
     message = "LINKWISE_CA_DAYS=x: write a number above 0, of 36525 at most\n"

@@ -163,7 +163,7 @@ def test_local_json_equals_the_json_of_a_server(check):
     assert denied["placement"] is None
 
 
-def test_without_a_cluster_nothing_is_said_of_placement(check, linkwise):
+def test_without_a_cluster_placement_is_not_reported(check, linkwise):
     check(WHOLE)
 
     (entry,) = json.loads(linkwise("check", "job.yaml", "-o", "json").out)["items"]
@@ -180,15 +180,15 @@ def test_too_many_pods_are_not_placed_and_noted(check):
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "reply"),
     [("aliyun.com/gpu: 8", "does not fit now"), ("aliyun.com/gpu: 9", "never fits")],
 )
 @pytest.mark.parametrize("arguments", [(), ("--strict",), ("-o", "junit"), ("-o", "github")])
-def test_pods_that_do_not_fit_are_a_failure(check, limits, said, arguments):
+def test_pods_that_do_not_fit_are_a_failure(check, limits, reply, arguments):
     code, out, _ = check(limits, *arguments)
 
     assert code == 1
-    assert said in out
+    assert reply in out
 
 
 def test_pods_that_do_not_fit_are_results_of_sarif(check):

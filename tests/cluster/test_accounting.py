@@ -240,7 +240,7 @@ def test_members_of_a_gang_are_held_with_its_name():
         "no mode",
     ],
 )
-def test_a_node_whose_pods_do_not_tell_what_they_hold_is_unaccounted(node, bad, reason):
+def test_node_with_pods_whose_gpus_are_unknown_is_unaccounted(node, bad, reason):
     good = whole_on("a", "whole-0", 1, bound="whole-0")
 
     ledger = account(good, bad)

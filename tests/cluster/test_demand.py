@@ -137,12 +137,12 @@ def test_two_sets_of_ports_conflict_where_two_of_them_do(some, others):
     assert PortsTaken(some).conflict(others) is expected
 
 
-@pytest.mark.parametrize(("ports", "told_apart"), [(PORTS_MAX, True), (PORTS_MAX + 1, False)])
-def test_pod_with_too_many_host_ports_uses_all_ports(ports, told_apart):
+@pytest.mark.parametrize(("ports", "distinguished"), [(PORTS_MAX, True), (PORTS_MAX + 1, False)])
+def test_pod_with_too_many_host_ports_uses_all_ports(ports, distinguished):
     opened = [{"hostPort": port} for port in range(1, ports + 1)]
 
     found = demand(a_pod(containers=[a_container(ports=opened)]))
 
-    assert (len(found.ports) == ports) is told_apart
-    assert (found.ports == {EVERY_PORT}) is not told_apart
-    assert found.has_too_many_ports is not told_apart
+    assert (len(found.ports) == ports) is distinguished
+    assert (found.ports == {EVERY_PORT}) is not distinguished
+    assert found.has_too_many_ports is not distinguished

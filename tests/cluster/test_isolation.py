@@ -166,7 +166,7 @@ def test_a_node_may_do_without_cgpus_limits():
 
 
 @given(raw=pods(), mode=st.sampled_from(NodeMode))
-def test_of_any_pod_no_more_is_said_than_its_node_can_enforce(raw, mode):
+def test_isolation_of_a_pod_is_never_more_than_its_node_can_enforce(raw, mode):
     pod = msgspec.convert(raw, Pod)
 
     kept = isolation_of(pod, read_request(pod)[0], a_node(mode=mode.value))

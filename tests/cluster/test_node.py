@@ -211,7 +211,7 @@ def test_unknown_gpu_count_and_unequal_replicas_have_different_warnings(labels, 
     (warning,) = node.warnings
     assert len(node.cards) == cards
     assert warning.startswith(reason)
-    assert warning.endswith(f"; the node labels {GFD_REPLICAS} and {GFD_COUNT} tell it")
+    assert warning.endswith(f"; the node labels {GFD_REPLICAS} and {GFD_COUNT} state it")
 
 
 def test_replicas_that_do_not_divide_are_rounded_down_with_a_warning():
@@ -302,7 +302,7 @@ def test_a_cordon_that_cannot_be_read_drains_nothing_and_warns():
     assert node.warnings[0].startswith(f"{CORDON}: 'all'")
 
 
-def test_a_list_of_unhealthy_gpus_excludes_what_can_be_read_of_it_and_warns_of_the_rest():
+def test_readable_entries_of_a_list_of_unhealthy_gpus_are_excluded_and_others_are_a_warning():
     node = read("topology", {GPU_WHOLE: 4}, unhealthy="1, 9")
 
     assert node.usable_mask == 0b1101
@@ -366,7 +366,7 @@ def test_a_node_is_not_ready_only_when_a_condition_says_so(conditions, ready):
     assert read("topology", {GPU_WHOLE: 8}, conditions=conditions).ready is ready
 
 
-def test_capacity_stands_in_for_what_allocatable_does_not_tell():
+def test_capacity_is_used_for_resources_that_allocatable_lacks():
     node = read("topology", {}, capacity={GPU_WHOLE: 8, "cpu": "4", "example.com/x": -3})
 
     assert (len(node.cards), node.cpu) == (8, 4000)

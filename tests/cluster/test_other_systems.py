@@ -37,7 +37,7 @@ def foreign_gpus(*limits, **spec):
     ],
     ids=["mig", "two kinds", "init", "claim", "hami", "hami's scheduler", "many"],
 )
-def test_gpus_that_others_give_out_are_called_what_they_are(pod, expected):
+def test_resource_of_another_system_is_named(pod, expected):
     limits, spec = pod
     assert foreign_gpus(*limits, **spec) == expected
 

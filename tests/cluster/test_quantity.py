@@ -103,7 +103,7 @@ def test_a_whole_number_is_read_alike_bare_and_as_text(number):
     ],
     ids=repr,
 )
-def test_what_is_no_quantity_is_refused(value):
+def test_text_that_is_not_a_quantity_is_refused(value):
     with pytest.raises(QuantityError):
         parse_quantity(value)
     with pytest.raises(QuantityError):
@@ -148,7 +148,7 @@ def test_an_amount_of_any_length_is_read_and_saturates(text, expected):
     assert parse_quantity(text) == expected
 
 
-def test_what_is_no_quantity_is_shown_in_part_where_it_is_long():
+def test_long_text_that_is_not_a_quantity_is_shortened():
     with pytest.raises(QuantityError, match=r"'1111+…' is no quantity") as caught:
         parse_quantity("1" * 1_000_000 + "?")
 

@@ -94,7 +94,7 @@ def allocations(draw: st.DrawFn) -> tuple[Allocation, Request]:
 
 
 @given(allocations(), st.integers(0, 2**31), st.sampled_from(Isolation))
-def test_what_is_written_is_read_back_as_it_was(case, term, isolation):
+def test_record_is_read_back_as_written(case, term, isolation):
     allocation, request = case
 
     annotations = format_record(
@@ -111,7 +111,7 @@ def test_what_is_written_is_read_back_as_it_was(case, term, isolation):
 
 
 @given(allocations())
-def test_what_is_written_for_others_says_the_same(case):
+def test_records_for_other_schedulers_have_the_same_content(case):
     allocation, request = case
     annotations = written(request, *allocation.gpus)
 

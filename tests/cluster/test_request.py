@@ -525,7 +525,7 @@ def test_a_percent_sign_has_a_fix_that_is_valid(limits, fix):
         (4096, "2", "write 4 for 4096 MiB: the unit is GiB"),
     ],
 )
-def test_memory_that_no_card_has_today_is_doubted(memory, cards, fix):
+def test_memory_that_no_card_has_today_is_a_warning(memory, cards, fix):
     labels = {GPU_COUNT: cards} if cards else {}
     request, findings = read(a_pod({GPU_MEM: memory}, labels=labels))
 
@@ -536,7 +536,7 @@ def test_memory_that_no_card_has_today_is_doubted(memory, cards, fix):
         assert "did you mean MiB?" in finding.message
 
 
-def test_doubted_memory_must_be_divisible_all_the_same():
+def test_unusual_memory_must_be_divisible_all_the_same():
     _, findings = read(a_pod({GPU_MEM: 1025}, labels={GPU_COUNT: "2"}))
 
     assert {finding.code for finding in findings} == {Code.MEMORY_UNITS, Code.COUNT_DIVIDES}

@@ -77,7 +77,7 @@ def by_links(links: object, devices: object = FOUR) -> Machine:
 
 
 @given(records())
-def test_what_is_published_is_read_back_as_it_was(published):
+def test_published_topology_is_read_back_as_written(published):
     assert read_published(write_published(published, zeros(published))) == published
 
 

@@ -27,7 +27,7 @@ def where(pods: Pods, name: str) -> tuple[str, tuple[int, ...]]:
     return pod["spec"]["nodeName"], tuple(card for _, card in shares(pod))
 
 
-def wait_for_reason(pods: Pods, name: str, said: str) -> None:
+def wait_for_reason(pods: Pods, name: str, reply: str) -> None:
     """Wait until the scheduler's reason in the pod's status contains some text.
 
     The scheduler's view of the cluster is late: other reasons may precede this one.
@@ -42,7 +42,7 @@ def wait_for_reason(pods: Pods, name: str, said: str) -> None:
         return found[0].get("message", "") if found else ""
 
     try:
-        wait_until(lambda: said in reason(), f"{name} waits for this reason: {said}", _PATIENCE)
+        wait_until(lambda: reply in reason(), f"{name} waits for this reason: {reply}", _PATIENCE)
     except NotReadyError as error:
         raise NotReadyError(f"{error}, but: {reason()}") from error
 

@@ -89,11 +89,11 @@ def post(length: int) -> bytes:
 
 def status(connection: ssl.SSLSocket) -> int:
     """Return the status that comes on a connection; 0 where none does."""
-    said = b""
+    message = b""
     with suppress(OSError):
-        while b"\r\n" not in said and (part := connection.recv(4096)):
-            said += part
-    return int(said.split()[1]) if said.startswith(b"HTTP/1.1 ") else 0
+        while b"\r\n" not in message and (part := connection.recv(4096)):
+            message += part
+    return int(message.split()[1]) if message.startswith(b"HTTP/1.1 ") else 0
 
 
 def review(given: Object, kind: str = "Pod", **other: object) -> bytes:

@@ -1,6 +1,6 @@
 """A client that sends reviews to the webhook as API servers do, each over a connection of its own.
 
-It trusts what `caBundle` says, and every second request what it said some seconds ago: another API
+It trusts what `caBundle` says, and every second request the one of some seconds ago: another API
 server may not have seen a change yet. It runs as a process of its own, so that nothing else delays
 it.
 """

@@ -35,8 +35,8 @@ async def arrival_times(port, count, **settings):
         began = time.monotonic()
         writer.write(b"asked\n")
         times = []
-        for said in (b"asked\n", b"unasked\n")[:count]:
-            assert await reader.readline() == said
+        for message in (b"asked\n", b"unasked\n")[:count]:
+            assert await reader.readline() == message
             times.append(time.monotonic() - began)
         writer.close()
         await writer.wait_closed()

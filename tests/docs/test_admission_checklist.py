@@ -10,7 +10,7 @@ def test_each_of_the_sixty_rows_is_there_once():
     assert sorted(int(number) for number, _, _ in ROWS) == list(range(1, 61))
 
 
-def test_a_row_stands_or_says_what_is_missing():
+def test_each_row_is_done_or_names_the_missing_part():
     assert {stands for _, stands, _ in ROWS} <= {"yes", "part", "no"}
     assert [number for number, _, proof in ROWS if len(proof) < 20] == []
 

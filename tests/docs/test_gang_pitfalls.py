@@ -11,7 +11,7 @@ def test_each_row_is_there_once():
     assert [int(number) for number, _, _ in ROWS] == list(range(1, 24))
 
 
-def test_a_row_stands_or_says_what_is_missing():
+def test_each_row_is_done_or_names_the_missing_part():
     assert {stands for _, stands, _ in ROWS} <= {"yes", "part", "no"}
     assert [n for n, stands, proof in ROWS if stands == "yes" and "::test_" not in proof] == []
     assert [n for n, stands, proof in ROWS if stands != "yes" and len(proof) < 60] == []

@@ -359,10 +359,10 @@ def _policies_hold(api: Api) -> bool:
     pods = "/api/v1/namespaces/default/pods"
     asks = a_pod("probe", {keys.GPU_WHOLE: 1})
     allocated = a_pod("probe", annotations={keys.ALLOCATION: "{}"})
-    said = [
+    message = [
         refusal(lambda one=one: api.create(pods, one, dryRun="All")) for one in (asks, allocated)
     ]
-    return "linkwise-placed" in said[0] and "linkwise-guard" in said[1]
+    return "linkwise-placed" in message[0] and "linkwise-guard" in message[1]
 
 
 @pytest.fixture(scope="module")

@@ -42,19 +42,19 @@ def test_memory_alone_needs_no_label_and_its_env_refers_to_the_record(pods):
 
 
 @pytest.mark.parametrize(
-    ("limits", "said"),
+    ("limits", "reply"),
     [
         pytest.param({keys.GPU_MEM: 2, keys.GPU_CORE: 22}, "20 or 25", id="core 22"),
         pytest.param({keys.GPU_CORE: 20}, keys.GPU_MEM, id="compute alone"),
         pytest.param({keys.GPU_MEM: 2, keys.GPU_WHOLE: 1}, "LW107", id="two families"),
     ],
 )
-def test_a_bad_request_is_denied_with_its_field_and_its_remedy(pods, limits, said):
+def test_a_bad_request_is_denied_with_its_field_and_its_remedy(pods, limits, reply):
     message = pods.refusal(limits)
 
     assert 'admission webhook "pods.linkwise.dev" denied the request' in message
     assert "spec.containers[0].resources.limits[" in message
-    assert said in message
+    assert reply in message
 
 
 def test_all_problems_come_in_one_answer(pods):
@@ -77,16 +77,18 @@ def test_a_model_and_a_driver_that_exist_become_affinity(pods):
 
 
 @pytest.mark.parametrize(
-    ("model", "driver", "said"),
+    ("model", "driver", "reply"),
     [
         pytest.param("example-model", "535.161.08", "placeholder", id="example"),
         pytest.param("T4", "1.2.3", "525.105.17", id="driver"),
     ],
 )
-def test_what_the_catalogue_does_not_have_is_denied_with_what_it_has(pods, model, driver, said):
+def test_model_or_driver_that_the_catalogue_lacks_is_denied_with_its_entries(
+    pods, model, driver, reply
+):
     labels = {keys.COMPUTE_CLASS: "gpu", keys.MODEL_SERIES: model, keys.DRIVER_VERSION: driver}
 
-    assert said in pods.refusal({keys.NVIDIA_GPU: 1}, labels=labels)
+    assert reply in pods.refusal({keys.NVIDIA_GPU: 1}, labels=labels)
 
 
 def test_more_shared_gpus_than_one_are_denied_at_creation(pods, policy):

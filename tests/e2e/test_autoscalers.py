@@ -70,7 +70,9 @@ def test_nothing_is_asked_where_provisioning_requests_are_not_served(
     machines(1)
     make_gang(pods, "large", 2, 8)
     missing = "ProvisioningRequests are not served"
-    wait_until(lambda: missing in placing.process.log.read_text(), "it is said", PATIENCE)
+    wait_until(
+        lambda: missing in placing.process.log.read_text(), "the log has the reason", PATIENCE
+    )
     assert plane.api.get(templates_of(pods))["items"] == []
 
 

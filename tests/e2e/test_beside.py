@@ -126,9 +126,9 @@ def test_a_webhook_that_takes_our_gate_away_after_us_gets_the_pod_refused(pods, 
         return [{"op": "remove", "path": "/spec/schedulingGates"}] if present else []
 
     with beside(AFTER, ungate):
-        said = pods.refusal({keys.GPU_WHOLE: 1})
+        message = pods.refusal({keys.GPU_WHOLE: 1})
 
-    assert "linkwise-placed" in said
+    assert "linkwise-placed" in message
     assert pods.all() == {}
 
 

@@ -134,10 +134,10 @@ def test_profiles_that_are_broken_are_refused_and_those_before_stay(created, pro
     profiles(giving("1.5.0"))
     created.all_have("1.5.0")
 
-    said = refusal(lambda: profiles("[{"))
+    reply = refusal(lambda: profiles("[{"))
 
-    assert 'admission webhook "configmaps.linkwise.dev" denied the request' in said
-    assert "line 1" in said
+    assert 'admission webhook "configmaps.linkwise.dev" denied the request' in reply
+    assert "line 1" in reply
     created.all_have("1.5.0")
 
 

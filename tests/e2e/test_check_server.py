@@ -120,7 +120,7 @@ def test_a_user_without_the_right_gets_the_reason_and_a_suggestion(
     (tmp_path / "servers").write_text(token(webhook, namespace))
     other = check(token_file="servers")  # noqa: S106 - its name.
     assert (other.code, other.out) == (2, "")
-    assert "it does not take the token in servers. Make a new one: kubectl create" in other.err
+    assert "it rejects the token in servers. Make a new one: kubectl create" in other.err
 
 
 @pytest.mark.usefixtures("allowed")

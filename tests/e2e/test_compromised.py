@@ -159,9 +159,9 @@ RUNNING = [{"name": "c0", "image": "i", "imageID": "i", "ready": True, "restartC
 )
 def test_scorer_changes_nothing_of_a_pod_but_what_it_places(scorer, victim, way, change):
     patch = ("strategic",) if "containers" in change.get("spec", {}) else ("merge",)
-    said = refusal(lambda: scorer.patch(f"{victim}{way}", change, *patch, dryRun="All"))
+    message = refusal(lambda: scorer.patch(f"{victim}{way}", change, *patch, dryRun="All"))
 
-    assert ONLY in said
+    assert ONLY in message
 
 
 def test_scorer_writes_a_record_with_the_node_and_conditions_of_scheduling(plane, scorer, victim):
@@ -191,10 +191,10 @@ def test_scheduler_beside_the_scorer_binds_without_other_marks(plane, scorer, na
     name = {"name": "free"}
     marked = {**binding, "metadata": {**name, field: {"app": "web"}}}
 
-    said = refusal(lambda: scorer.create(f"{path}/free/binding", marked))
+    message = refusal(lambda: scorer.create(f"{path}/free/binding", marked))
     scorer.create(f"{path}/free/binding", {**binding, "metadata": name})
 
-    assert ONLY in said
+    assert ONLY in message
 
 
 def test_scorer_deletes_no_pod_template_of_others(plane, scorer, namespace):

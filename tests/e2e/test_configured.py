@@ -76,7 +76,7 @@ def write(path, kind, **fields):
     return path
 
 
-def said(port):
+def first_line(port):
     """Return the response to a client without a certificate."""
     context = ssl.create_default_context(cadata=SERVERS.cert_pem.decode())
     with (
@@ -94,9 +94,9 @@ def said(port):
 def test_only_an_api_server_that_shows_its_certificate_is_answered(webhook):
     admission, dry_run, _ = webhook.ports
 
-    assert said(admission) == b""
+    assert first_line(admission) == b""
     # People bring tokens.
-    assert said(dry_run).startswith(b"HTTP/1.1 401 ")
+    assert first_line(dry_run).startswith(b"HTTP/1.1 401 ")
     assert webhook.ready
 
 

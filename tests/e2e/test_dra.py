@@ -125,8 +125,8 @@ def hostile(plane, nodes, pods):
     who = (f"--as=system:node:{HOSTILE}", "--as-group=system:nodes", "--as-group=system:masters")
 
     def publish(body):
-        said = plane.kubectl("create", *who, "--filename=-", stdin=json.dumps(body))
-        assert said.returncode == 0, said.stderr
+        created = plane.kubectl("create", *who, "--filename=-", stdin=json.dumps(body))
+        assert created.returncode == 0, created.stderr
 
     del pods
     yield publish

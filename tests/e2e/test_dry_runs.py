@@ -134,10 +134,10 @@ def allow(plane, namespace):
 
 @pytest.mark.parametrize("token", [None, "", "unknown", "a.b.c"], ids=repr)
 def test_a_request_without_a_valid_token_is_refused(webhook, namespace, token):
-    status, said = dry_run(webhook, token, namespace)
+    status, message = dry_run(webhook, token, namespace)
 
     assert status == 401
-    assert "patched" not in said
+    assert "patched" not in message
 
 
 @pytest.mark.parametrize("audiences", [(), ("another",)], ids=["the API server's", "another's"])
@@ -165,9 +165,9 @@ def test_only_users_who_may_create_pods_in_a_namespace_get_an_answer_about_it(
     wait_until(lambda: dry_run(webhook, token, namespace)[0] == 200, "the role is in force")
     (pod,) = dry_run(webhook, token, namespace)[1]["pods"]
     assert (pod["verdict"], gates(pod["patched"])) == ("allowed", [keys.GANG])
-    status, said = dry_run(webhook, token, "default")
+    status, message = dry_run(webhook, token, "default")
     assert status == 403
-    assert "default" in said
+    assert "default" in message
     assert dry_run(webhook, token, "none-such")[0] == 403
 
 

@@ -90,9 +90,7 @@ def passes(api, path, body):
     return True
 
 
-def test_it_clears_the_way_and_lets_go_of_what_was_held_but_not_of_what_others_hold(
-    webhook, namespace, stop
-):
+def test_emergency_stop_releases_our_pods_and_not_those_held_by_others(webhook, namespace, stop):
     api = webhook.plane.api
     path = f"/api/v1/namespaces/{namespace}/pods"
     api.create(path, pod("ours", GPU))
@@ -131,7 +129,7 @@ def test_it_clears_the_way_and_lets_go_of_what_was_held_but_not_of_what_others_h
     assert "from 0 pods" in again.stdout
 
 
-def test_what_it_took_out_is_put_back_by_applying_what_is_shipped(webhook, namespace, stop):
+def test_applying_the_manifests_again_restores_deleted_objects(webhook, namespace, stop):
     api = webhook.plane.api
     path = f"/api/v1/namespaces/{namespace}/pods"
     stop()

@@ -103,12 +103,14 @@ def test_the_leases_term_passes_and_every_older_one_is_refused_from_its_change_o
     lease({"holderIdentity": "new", "leaseTransitions": 10})
 
     for term in (9, 8, 0, 11, None):
-        said = refusal(lambda term=term: leader.patch(f"{pods}/b", place(term), "json"))
+        message = refusal(lambda term=term: leader.patch(f"{pods}/b", place(term), "json"))
         named = "none" if term is None else term
-        assert f"{LATE}: its term is {named}, that of the Lease 10" in said
+        assert f"{LATE}: its term is {named}, that of the Lease 10" in message
     # The same patch again, of a pod that had got its GPUs before.
-    said = refusal(lambda: leader.patch(f"{pods}/a", {"metadata": {"annotations": record(9, "x")}}))
-    assert LATE in said
+    message = refusal(
+        lambda: leader.patch(f"{pods}/a", {"metadata": {"annotations": record(9, "x")}})
+    )
+    assert LATE in message
     leader.patch(f"{pods}/c", place(10), "json")
     assert "schedulingGates" in plane.api.get(f"{pods}/b")["spec"]
 
@@ -134,9 +136,9 @@ def test_an_old_term_is_refused_by_whichever_way_it_is_written(plane, leader, po
         "bindings": lambda: leader.create(bindings, binding),
     }
 
-    said = {way: refusal(call) for way, call in ways.items()}
+    refusals = {way: refusal(call) for way, call in ways.items()}
 
-    assert {way for way, text in said.items() if LATE in text} == set(ways), said
+    assert {way for way, text in refusals.items() if LATE in text} == set(ways), refusals
     held, free = (plane.api.get(f"{pods}/{name}") for name in ("held", "free"))
     assert keys.ALLOCATION not in {**held["metadata"].get("annotations", {})}
     assert (held["spec"]["schedulingGates"], free["spec"].get("nodeName")) == ([GATE], None)
@@ -154,8 +156,8 @@ def test_a_record_is_taken_away_or_changed_in_the_current_term_alone(plane, lead
 
     for annotations in (gone, {keys.ALLOCATION: "x"}, {**gone, keys.TERM: None}):
         change = {"metadata": {"annotations": annotations}}
-        said = refusal(lambda change=change: leader.patch(f"{pods}/placed", change))
-        assert LATE in said
+        message = refusal(lambda change=change: leader.patch(f"{pods}/placed", change))
+        assert LATE in message
 
     leader.patch(f"{pods}/placed", {"metadata": {"annotations": {**gone, keys.TERM: "2"}}})
 

@@ -60,7 +60,7 @@ def test_without_a_leader_admission_is_answered_with_a_note(ann):
 
 
 @pytest.mark.usefixtures("placing")
-def test_a_gang_goes_where_the_dry_run_said(plane, machines, namespace, ann):
+def test_gang_is_placed_as_in_the_dry_run(plane, machines, namespace, ann):
     machines(2)
     wait_until(lambda: ann.fits(*gang(16)), "the nodes are known")
 
@@ -89,7 +89,7 @@ def test_a_gang_that_does_not_fit_gets_a_reason_with_the_number_of_nodes(machine
 
 
 @pytest.mark.usefixtures("placing")
-def test_shares_go_where_the_dry_run_said_and_leave_the_memory_it_said(
+def test_shares_are_placed_as_in_the_dry_run_with_the_same_memory_left(
     plane, nodes, namespace, ann
 ):
     nodes(SHARES)

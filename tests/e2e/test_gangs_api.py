@@ -76,7 +76,7 @@ def test_another_plan_takes_the_place_of_the_old_one_unless_the_gang_changed(sco
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "said"),
+    ("path", "value", "message"),
     [
         pytest.param("/spec/gang", "other", "another Gang", id="name"),
         pytest.param("/spec/owner", "other", "stays with its job", id="owner"),
@@ -88,10 +88,10 @@ def test_another_plan_takes_the_place_of_the_old_one_unless_the_gang_changed(sco
         pytest.param("/spec/plan/members", [], "at least 1", id="no members"),
     ],
 )
-def test_what_a_gang_cannot_be_is_refused(scorer, namespace, path, value, said):
+def test_invalid_field_of_a_gang_is_refused(scorer, namespace, path, value, message):
     gang = made(scorer, namespace, plan=PLAN)
     step = [{"op": "add", "path": path, "value": value}]
-    assert said in refusal(lambda: change(scorer, gang, step))
+    assert message in refusal(lambda: change(scorer, gang, step))
 
 
 def test_a_gang_does_not_lose_its_owner(scorer, plane, namespace):

@@ -29,8 +29,8 @@ def test_the_scorer_alone_writes_the_cdi_devices_of_a_gang(pods, machines, polic
         assert annotations[CONTAINER] == ",".join(f"nvidia.com/gpu={gpu}" for gpu in visible)
         for value in ("nvidia.com/gpu=all", None):
             change = {"metadata": {"annotations": {CONTAINER: value}}}
-            said = refusal(lambda name=name, change=change: _patch(pods, name, change))
-            assert "written by linkwise-scorer alone" in said
+            message = refusal(lambda name=name, change=change: _patch(pods, name, change))
+            assert "written by linkwise-scorer alone" in message
     own = {CONTAINER: "nvidia.com/gpu=all"}
     assert "LW123" in pods.refusal(ONE, annotations=own)
 

@@ -79,10 +79,10 @@ def test_an_allocation_cannot_be_written_by_any_of_the_ways_there_are(plane, pod
         "pods/binding": lambda: api.create(f"{pods}/free/binding", binding),
         "bindings": lambda: api.create(bindings, binding),
     }
-    said = {way: refusal(call) for way, call in ways.items()}
-    assert {way for way, text in said.items() if "written by linkwise-scorer alone" in text} == set(
-        ways
-    ), said
+    reply = {way: refusal(call) for way, call in ways.items()}
+    assert {
+        way for way, text in reply.items() if "written by linkwise-scorer alone" in text
+    } == set(ways), reply
     # What has no way to change annotations must go on having none.
     for way in ("ephemeralcontainers", "resize"):
         refusal(lambda way=way: api.patch(f"{pods}/held/{way}", change, "strategic"))
@@ -110,13 +110,13 @@ def test_what_other_plugins_choose_gpus_by_is_guarded_in_pods_that_linkwise_plac
 
     for key in OTHERS:
         new = gated("new", annotations={key: "3"})
-        said = [refusal(lambda new=new: plane.api.create(pods, new))]
-        said += [
+        reply = [refusal(lambda new=new: plane.api.create(pods, new))]
+        reply += [
             change(name, key, way)
             for name in ("held", "placed", "single")
             for way in ("", "/status")
         ]
-        assert all("gpushare's scheduler extender" in text for text in said), (key, said)
+        assert all("gpushare's scheduler extender" in text for text in reply), (key, reply)
         assert change("free", key) == ""
     # gpushare's plugin writes these.
     for key in (keys.MEM_ASSIGNED, keys.MEM_ASSUME_TIME):
@@ -136,17 +136,17 @@ def test_a_record_cannot_be_taken_away_or_changed_once_it_is_there(plane, pods, 
     for value in (None, "{}x"):
         change = {"metadata": {"annotations": {keys.ALLOCATION: value}}}
         for path in (f"{pods}/placed", f"{pods}/placed/status"):
-            said = refusal(lambda path=path, change=change: plane.api.patch(path, change))
-            assert "written by linkwise-scorer alone" in said
+            reply = refusal(lambda path=path, change=change: plane.api.patch(path, change))
+            assert "written by linkwise-scorer alone" in reply
 
 
 def test_only_the_scorer_removes_our_gate_and_other_gates_are_free(plane, pods, scorer):
     plane.api.create(pods, pod("two", GPU, schedulingGates=[GATE, {"name": "example.com/other"}]))
     gates = "/spec/schedulingGates"
-    said = refusal(
+    reply = refusal(
         lambda: plane.api.patch(f"{pods}/two", [{"op": "remove", "path": gates}], "json")
     )
-    assert "removed by linkwise-scorer alone" in said
+    assert "removed by linkwise-scorer alone" in reply
     plane.api.patch(f"{pods}/two", [{"op": "remove", "path": f"{gates}/1"}], "json")
     assert "schedulingGates" not in place(scorer, pods, "two")["spec"]
 
@@ -170,10 +170,10 @@ def test_our_gate_cannot_be_removed_by_any_request(plane, pods):
             path, [{"op": "remove", "path": "/spec/schedulingGates/0"}], "json"
         ),
     }
-    said = {way: refusal(call) for way, call in refused.items()}
-    assert {way for way, text in said.items() if "removed by linkwise-scorer alone" in text} == set(
-        refused
-    ), said
+    reply = {way: refusal(call) for way, call in refused.items()}
+    assert {
+        way for way, text in reply.items() if "removed by linkwise-scorer alone" in text
+    } == set(refused), reply
     # These are no ways to remove a gate, and must go on being none.
     for way in ("status", "ephemeralcontainers", "resize"):
         refusal(lambda way=way: api.patch(f"{path}/{way}", merge))
@@ -234,12 +234,12 @@ def test_of_very_many_ephemeral_containers_or_variables_none_is_added(plane, pod
     many = [ephemeral(name=f"c{number}") for number in range(257)]
     for added in ([ephemeral(env=variables)], many):
         change = {"spec": {"ephemeralContainers": added}}
-        said = refusal(
+        reply = refusal(
             lambda change=change: plane.api.patch(
                 f"{pods}/plain/ephemeralcontainers", change, "strategic"
             )
         )
-        assert "256 ephemeral containers, each with 1024 variables and mounts" in said
+        assert "256 ephemeral containers, each with 1024 variables and mounts" in reply
 
 
 def test_an_ephemeral_container_of_another_pod_may_be_any_but_one_that_chooses_gpus(plane, pods):
@@ -275,16 +275,16 @@ def test_pod_with_many_annotations_is_writable_and_guarded(plane, pods):
     for key in (keys.ALLOCATION, f"{keys.VISIBLE_DEVICES_OF}main"):
         for way in (path, f"{path}/status"):
             change = {"metadata": {"annotations": {key: "0"}}}
-            said = refusal(lambda way=way, change=change: plane.api.patch(way, change))
-            assert "written by linkwise-scorer alone" in said
+            reply = refusal(lambda way=way, change=change: plane.api.patch(way, change))
+            assert "written by linkwise-scorer alone" in reply
 
 
 def test_a_pod_with_gpus_gets_no_annotations_beyond_a_thousand(plane, pods):
     plane.api.create(pods, gated("placed", annotations=dict.fromkeys(KEYS[:1024], "")))
     plane.api.patch(f"{pods}/placed", {"metadata": {"annotations": {KEYS[0]: "another"}}})
     change = {"metadata": {"annotations": {KEYS[1024]: ""}}}
-    said = refusal(lambda: plane.api.patch(f"{pods}/placed", change))
-    assert "with GPUs and more than 1024 annotations" in said
+    reply = refusal(lambda: plane.api.patch(f"{pods}/placed", change))
+    assert "with GPUs and more than 1024 annotations" in reply
 
 
 def test_of_a_pod_of_very_many_gates_none_is_removed_and_all_else_is_written(plane, pods):
@@ -293,8 +293,8 @@ def test_of_a_pod_of_very_many_gates_none_is_removed_and_all_else_is_written(pla
     path = f"{pods}/crowded"
     for index in (0, 1024):
         step = [{"op": "remove", "path": f"/spec/schedulingGates/{index}"}]
-        said = refusal(lambda step=step: plane.api.patch(path, step, "json"))
-        assert "the gates of a pod that has more than 1024 stay" in said
+        reply = refusal(lambda step=step: plane.api.patch(path, step, "json"))
+        assert "the gates of a pod that has more than 1024 stay" in reply
     plane.api.patch(path, {"metadata": {"labels": {"any": "x"}}})
     plane.api.patch(f"{path}/status", {"status": {"message": "a controller's"}})
 

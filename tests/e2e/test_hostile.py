@@ -99,17 +99,17 @@ DENIED = {
 @pytest.mark.parametrize(("answer", "made"), REFUSED.values(), ids=REFUSED.keys())
 def test_a_hostile_body_is_refused_and_the_next_review_is_answered(webhook, answer, made):
     # Where the machine stands still, a body is late; that has a test of its own.
-    said = [send(webhook, **made()) for _ in range(2)]
-    assert answer in said
-    assert set(said) <= {answer, LATE}
+    answers = [send(webhook, **made()) for _ in range(2)]
+    assert answer in answers
+    assert set(answers) <= {answer, LATE}
     assert send(webhook, review(a_pod(1))) == 200
 
 
 @pytest.mark.parametrize("made", DENIED.values(), ids=DENIED.keys())
 def test_a_pod_that_cannot_be_read_is_denied_and_the_next_review_is_answered(webhook, made):
-    said = [verdict(webhook, made()) for _ in range(2)]
-    assert (200, False) in said
-    assert set(said) <= {(200, False), (LATE, None)}
+    answers = [verdict(webhook, made()) for _ in range(2)]
+    assert (200, False) in answers
+    assert set(answers) <= {(200, False), (LATE, None)}
     assert send(webhook, review(a_pod(1))) == 200
 
 
@@ -119,8 +119,8 @@ def test_under_waves_of_hostile_bodies_memory_stays_flat_and_others_are_served(w
 
     def wave():
         with ThreadPoolExecutor(4) as attackers:
-            said = set(attackers.map(lambda each: send(webhook, **each), sent))
-        assert said <= {200, 400, LATE, 413, 415, 503}
+            answers = set(attackers.map(lambda each: send(webhook, **each), sent))
+        assert answers <= {200, 400, LATE, 413, 415, 503}
         return memory(webhook.process)
 
     # How many bodies are held at one moment is chance: the most of several waves is not.

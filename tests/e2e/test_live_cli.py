@@ -186,7 +186,7 @@ def _placed(plane, pods, gang):
             for one in plane.api.get(gangs_of(pods.namespace))["items"]
             if one["spec"]["gang"] == gang
         ),
-        f"{gang} is said to be placed",
+        f"{gang} is reported as placed",
         60,
     )
     return members()

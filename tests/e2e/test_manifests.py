@@ -182,8 +182,8 @@ def closed(plane, shipped):
 )
 @pytest.mark.usefixtures("closed")
 def test_the_webhook_is_called_for_pods_with_gpus_classes_or_gangs(plane, pods, made):
-    said = refusal(lambda: plane.api.create(pods, made, dryRun="All"))
-    assert 'failed calling webhook "pods.linkwise.dev"' in said
+    message = refusal(lambda: plane.api.create(pods, made, dryRun="All"))
+    assert 'failed calling webhook "pods.linkwise.dev"' in message
 
 
 @pytest.mark.parametrize(
@@ -246,8 +246,8 @@ LARGEST = {
 @pytest.mark.parametrize("made", [pytest.param(one, id=name) for name, one in LARGEST.items()])
 @pytest.mark.usefixtures("closed")
 def test_the_webhook_is_called_for_the_largest_pods_that_an_api_server_reads(plane, pods, made):
-    said = refusal(lambda: plane.api.create(pods, made, dryRun="All"))
-    assert 'failed calling webhook "pods.linkwise.dev"' in said
+    message = refusal(lambda: plane.api.create(pods, made, dryRun="All"))
+    assert 'failed calling webhook "pods.linkwise.dev"' in message
 
 
 def too_costly():
@@ -257,22 +257,22 @@ def too_costly():
 
 @pytest.mark.usefixtures("closed")
 def test_a_condition_that_costs_too_much_fails(plane, pods):
-    said = refusal(lambda: plane.api.create(pods, too_costly(), dryRun="All"))
-    assert "actual cost limit exceeded" in said
+    message = refusal(lambda: plane.api.create(pods, too_costly(), dryRun="All"))
+    assert "actual cost limit exceeded" in message
 
 
 def test_a_pod_whose_condition_costs_too_much_is_refused_for_its_names(plane, pods):
-    said = refusal(lambda: plane.api.create(pods, too_costly(), dryRun="All"))
-    assert "name part must be no more than 63" in said
+    message = refusal(lambda: plane.api.create(pods, too_costly(), dryRun="All"))
+    assert "name part must be no more than 63" in message
 
 
 def test_a_pod_that_is_too_costly_for_a_policy_is_refused(plane, pods):
     many = {f"example.com/{number}-{'x' * 50}": "1" for number in range(16)}
     made = [container(many, f"c{number}-{'x' * 50}") for number in range(1023)]
     taker = pod("p", containers=[*made, container(GPU, "taker")])
-    said = refusal(lambda: plane.api.create(pods, taker, dryRun="All"))
-    assert "linkwise-placed" in said
-    assert "actual cost limit exceeded" in said
+    message = refusal(lambda: plane.api.create(pods, taker, dryRun="All"))
+    assert "linkwise-placed" in message
+    assert "actual cost limit exceeded" in message
 
 
 @pytest.mark.usefixtures("closed")
@@ -291,13 +291,13 @@ def closed_again(plane, shipped):
     plane.api.patch(MUTATING, [{"op": "replace", "path": path, "value": "Fail"}], "json")
     pods = "/api/v1/namespaces/default/pods"
 
-    def said():
+    def message():
         return refusal(lambda: plane.api.create(pods, pod("probe", GPU), dryRun="All"))
 
-    wait_until(lambda: RETRY in said(), "it fails closed")
+    wait_until(lambda: RETRY in message(), "it fails closed")
     yield
     plane.api.patch(MUTATING, [{"op": "replace", "path": path, "value": "Ignore"}], "json")
-    wait_until(lambda: RETRY not in said(), "it fails open")
+    wait_until(lambda: RETRY not in message(), "it fails open")
 
 
 @pytest.mark.parametrize(
@@ -346,14 +346,14 @@ def test_a_pod_that_was_judged_or_fails_open_is_not_tried_again(plane, pods, mad
     ],
 )
 def test_a_pod_of_more_containers_or_resources_than_are_read_is_refused(plane, pods, made):
-    said = refusal(lambda: plane.api.create(pods, made))
-    assert "may have 1024 containers, and each of them 256 limits and requests" in said
+    message = refusal(lambda: plane.api.create(pods, made))
+    assert "may have 1024 containers, and each of them 256 limits and requests" in message
 
 
 def test_a_gate_among_more_than_are_read_is_not_taken_for_ours(plane, pods):
     many = [{"name": keys.GANG}, *({"name": f"example.com/{number}"} for number in range(1024))]
-    said = refusal(lambda: plane.api.create(pods, pod("p", GPU, schedulingGates=many)))
-    assert "would bypass Linkwise" in said
+    message = refusal(lambda: plane.api.create(pods, pod("p", GPU, schedulingGates=many)))
+    assert "would bypass Linkwise" in message
     assert refusal(lambda: plane.api.create(pods, pod("p", schedulingGates=many))) == ""
 
 
@@ -362,8 +362,8 @@ def test_a_gate_among_more_than_are_read_is_not_taken_for_ours(plane, pods):
     [{keys.GPU_MEM: "2"}, GPU, {"aliyun.com/other": "1"}, {keys.NVIDIA_GPU_SHARED: "1"}],
 )
 def test_pod_that_would_bypass_linkwise_is_refused_with_a_fix(plane, pods, limits):
-    said = refusal(lambda: plane.api.create(pods, pod("p", limits)))
-    assert "create the pod again" in said
+    message = refusal(lambda: plane.api.create(pods, pod("p", limits)))
+    assert "create the pod again" in message
     init = pod("p", initContainers=[container(limits, "init")])
     assert "create the pod again" in refusal(lambda: plane.api.create(pods, init))
     another = pod("p", limits, schedulerName="another")
@@ -457,8 +457,8 @@ def test_a_pod_that_could_take_replicas_that_linkwise_gives_out_is_refused(plane
 
 
 def test_a_pod_that_names_its_node_is_refused_wherever_its_affinity_would_lead(plane, pods):
-    said = refusal(lambda: plane.api.create(pods, left(nodeName="n", **EXCLUDED)))
-    assert "remove nodeName" in said
+    message = refusal(lambda: plane.api.create(pods, left(nodeName="n", **EXCLUDED)))
+    assert "remove nodeName" in message
 
 
 MIRROR = {keys.MIRROR_POD: "x"}
@@ -467,8 +467,8 @@ MIRROR = {keys.MIRROR_POD: "x"}
 @pytest.mark.parametrize("limits", [GPU, {keys.GPU_MEM: "2"}, {keys.NVIDIA_GPU_SHARED: "1"}])
 def test_node_name_alone_does_not_prove_a_placement(plane, pods, limits):
     for given in ({}, {"schedulerName": keys.SCHEDULER}, {"annotations": MIRROR}):
-        said = refusal(lambda given=given: plane.api.create(pods, on_node(limits, **given)))
-        assert "remove nodeName" in said
+        message = refusal(lambda given=given: plane.api.create(pods, on_node(limits, **given)))
+        assert "remove nodeName" in message
 
 
 def on_node(limits, **given):
@@ -491,10 +491,10 @@ def test_only_the_node_itself_mirrors_a_pod_of_its_files(plane, pods, user, grou
     who = (f"--as={user}", f"--as-group={group}", "--as-group=system:masters")
     home = f"--namespace={pods.split('/')[4]}"
 
-    said = plane.kubectl("create", home, *who, "--filename=-", stdin=json.dumps(body))
+    created = plane.kubectl("create", home, *who, "--filename=-", stdin=json.dumps(body))
 
-    assert (said.returncode == 0) is made, said.stderr
-    assert made or "remove nodeName" in said.stderr
+    assert (created.returncode == 0) is made, created.stderr
+    assert made or "remove nodeName" in created.stderr
 
 
 # ---- Certificates, with the access that is shipped.

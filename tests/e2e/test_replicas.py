@@ -82,9 +82,9 @@ def test_where_a_node_of_mode_timeslice_exists_linkwise_places_the_same_pod(
 @pytest.mark.usefixtures("nvidia_node", "webhook")
 def test_a_pod_whose_own_terms_allow_both_kinds_of_nodes_is_refused(pods):
     for given in (terms([NOT_SHARE]), terms([NOT_TIMESLICE], [NOT_SHARE])):
-        said = pods.refusal(REPLICA, spec=given)
-        assert "linkwise-placed" in said
-        assert keys.NODE_MODE in said
+        message = pods.refusal(REPLICA, spec=given)
+        assert "linkwise-placed" in message
+        assert keys.NODE_MODE in message
 
 
 @pytest.mark.usefixtures("nvidia_node", "webhook")

@@ -102,7 +102,7 @@ def test_a_pod_with_an_amount_of_seventy_digits_is_placed_and_counted(tenant, ma
 @pytest.mark.usefixtures("placing")
 def test_a_pod_that_names_its_node_is_refused_however_long_an_amount_is(tenant, machines):
     machines(1)
-    said = refusal(
+    message = refusal(
         lambda: gated(
             tenant,
             8,
@@ -113,15 +113,15 @@ def test_a_pod_that_names_its_node_is_refused_however_long_an_amount_is(tenant, 
         )
     )
 
-    assert "[LW112]" in said
+    assert "[LW112]" in message
 
 
 @pytest.mark.usefixtures("placing")
 def test_a_pod_that_says_too_much_of_its_nodes_is_refused(tenant):
-    said = refusal(lambda: gated(tenant, 1, "large", affinity=required()))
+    message = refusal(lambda: gated(tenant, 1, "large", affinity=required()))
 
-    assert "2000 values for its node, and at most 1000 are planned" in said
-    assert "[LW117]" in said
+    assert "2000 values for its node, and at most 1000 are planned" in message
+    assert "[LW117]" in message
 
 
 @pytest.mark.parametrize("large", [preferred, apart])

@@ -182,9 +182,9 @@ def test_pods_are_admitted_while_all_of_it_goes_on(webhook, load, namespace):
 def test_a_text_that_is_too_long_is_refused_with_the_limit(policy):
     policy("strict: true")
 
-    said = refusal(lambda: policy("#" * (MAX_BYTES + 1)))
+    message = refusal(lambda: policy("#" * (MAX_BYTES + 1)))
 
-    assert f"at most {MAX_BYTES} are read" in said
+    assert f"at most {MAX_BYTES} are read" in message
 
 
 def test_half_sent_bodies_leave_others_their_connections(webhook, load):

@@ -107,8 +107,10 @@ _TERMS = IssuancePolicy((_SERVER,), 30 * _DAY, 360 * _DAY, 600)
 def review(data: bytes) -> None:
     policy = _POLICIES[crc32(data) % len(_POLICIES)]
     with suppress(ProtocolError):
-        said = review_response(data, namespaces={"default": {}}, policy=policy, capacity=Capacity())
-        patch = msgspec.json.decode(said)["response"].get("patch")
+        reply = review_response(
+            data, namespaces={"default": {}}, policy=policy, capacity=Capacity()
+        )
+        patch = msgspec.json.decode(reply)["response"].get("patch")
         if patch is not None:
             _apply(b64decode(patch).decode(), data)
 

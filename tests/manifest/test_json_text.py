@@ -74,7 +74,7 @@ def test_a_path_that_is_not_there_has_the_line_of_its_nearest_parent():
     ],
     ids=range(14),
 )
-def test_what_is_no_strict_json_is_an_error_with_its_line(text, line, part):
+def test_text_that_is_not_strict_json_is_an_error_with_its_line(text, line, part):
     with pytest.raises(SourceError, match=part) as caught:
         read_json(text)
 

@@ -72,7 +72,7 @@ def test_json_texts_that_follow_each_other_have_their_lines():
     assert (second.value, second.line, second.line_of((0,))) == ([2], 4, 5)
 
 
-def test_what_is_no_stream_of_json_has_no_documents():
+def test_text_that_is_not_a_json_stream_has_no_documents():
     assert read_json_stream("{} a: b") == []
 
 

@@ -53,7 +53,7 @@ def test_labels_of_a_workload_are_warned_of(pair, part, line):
 
 
 @pytest.mark.parametrize(
-    ("where", "said"),
+    ("where", "message"),
     [
         (
             {"notes": "aliyun.com/gpu-count: '2'"},
@@ -115,8 +115,8 @@ def test_labels_of_a_workload_are_warned_of(pair, part, line):
         ),
     ],
 )
-def test_what_has_no_effect_in_a_template_is_warned_of(where, said):
-    assert warned(deployment(**where)) == (said,)
+def test_field_without_effect_in_a_template_is_a_warning(where, message):
+    assert warned(deployment(**where)) == (message,)
 
 
 def test_what_has_an_effect_is_not_warned_of():
@@ -155,9 +155,9 @@ def test_labels_of_a_workload_in_a_list_are_warned_of():
     ],
 )
 def test_keys_of_a_workload_are_warned_of_with_the_place_in_its_pods(pair, where):
-    (said,) = warned(deployment(labels=pair))
+    (message,) = warned(deployment(labels=pair))
 
-    assert said.endswith(f"Write {pair.partition(':')[0]} in {where}.")
+    assert message.endswith(f"Write {pair.partition(':')[0]} in {where}.")
 
 
 def test_labels_of_pods_select_no_nodes():

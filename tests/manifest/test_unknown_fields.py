@@ -69,9 +69,9 @@ def test_the_templates_of_workloads_are_looked_at_and_guessed_ones_are_not():
     template = {"spec": {"containers": [{"name": "main"}], "foo": 1}}
     job = {"metadata": {"name": "j"}, "spec": {"template": template}}
 
-    (said,) = unknown(json.dumps({"apiVersion": "batch/v1", "kind": "Job", **job}))
+    (message,) = unknown(json.dumps({"apiVersion": "batch/v1", "kind": "Job", **job}))
 
-    assert "spec.template.spec.foo" in said
+    assert "spec.template.spec.foo" in message
     assert unknown(json.dumps({"apiVersion": "example.org/v1", "kind": "Trainer", **job})) == []
 
 

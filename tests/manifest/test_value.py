@@ -37,7 +37,7 @@ def test_a_field_that_is_not_written_has_the_line_of_its_parent(document):
     assert document.at("metadata.labels[a/b]").source == "job.yaml:3"
 
 
-def test_what_is_null_is_as_good_as_absent(document):
+def test_null_value_counts_as_absent(document):
     assert document.need("spec").child("gone") is None
 
 

@@ -129,7 +129,7 @@ def test_error_message_has_the_line(text, line):
         "empty ones",
     ],
 )
-def test_what_is_unusual_is_read_as_a_whole_text_is(text):
+def test_part_with_unusual_syntax_is_read_like_a_whole_text(text):
     assert parts(text) == whole(text)
 
 

@@ -156,7 +156,7 @@ CHAIN = "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}]\n" for i in range(1,
     ],
     ids=range(24),
 )
-def test_what_is_no_yaml_is_an_error_with_its_line(text, line, part):
+def test_text_that_is_not_yaml_is_an_error_with_its_line(text, line, part):
     with pytest.raises(SourceError, match=part) as caught:
         read_yaml(text)
 

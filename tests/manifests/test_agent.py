@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.desired_state import UNUSED
+from agent.control.desired_state import UNUSED
 from agent.mps.daemon import DaemonSettings
 from agent.publish.node_labels import FIELD_MANAGER, LABELS
 from agent.settings import read_settings

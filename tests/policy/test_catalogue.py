@@ -101,7 +101,7 @@ def test_unknown_value_is_denied_with_the_known_ones(given, code, key, part):
         (labels(klass="x"), "write general-purpose, performance, gpu or gpu-hpn"),
     ],
 )
-def test_the_fix_names_what_was_meant(given, fix):
+def test_fix_names_the_intended_entry(given, fix):
     [finding] = check_class(given, NewPodSpec(), NONE, SHIPPED)
 
     assert finding.fix == fix
@@ -219,7 +219,7 @@ def test_a_word_that_no_label_can_hold_is_not_compared_with_the_catalogue():
     assert finding.fix == "write a model of the list"
 
 
-def test_without_strictness_what_the_catalogue_does_not_know_is_a_warning():
+def test_without_strictness_an_entry_that_the_catalogue_lacks_is_a_warning():
     given = labels(klass="gpu", qos="x", model="T4", driver="0")
 
     findings = check_class(given, NewPodSpec(), gpus(3), SHIPPED, strict=False)

@@ -76,7 +76,7 @@ def test_an_empty_policy_has_its_defaults(text):
     assert not policy.profiles_all
 
 
-def test_everything_can_be_said():
+def test_policy_with_all_fields_is_read():
     policy = parse_policy(FULL)
 
     assert policy.catalogue.models["H20"].drivers == ("1.0", "2.0")

@@ -18,18 +18,18 @@ def wanting(key, operator, *values):
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
-def doubts(*selectors):
+def warnings(*selectors):
     problems = lint_profiles(json.dumps(selectors, indent=1)).problems
     assert all(problem.severity is Severity.WARNING and problem.fix for problem in problems)
     return [(problem.code.value, problem.path) for problem in problems]
 
 
 def test_a_selector_that_requires_what_reaches_the_webhook_is_clean():
-    assert doubts(selecting(objectSelector=GPU)) == []
+    assert warnings(selecting(objectSelector=GPU)) == []
 
 
 def test_a_selector_without_any_is_risky():
-    assert doubts(selecting()) == [("LW503", "[0]")]
+    assert warnings(selecting()) == [("LW503", "[0]")]
 
 
 @pytest.mark.parametrize(
@@ -53,11 +53,11 @@ def test_a_selector_without_any_is_risky():
 def test_selector_that_can_match_skipped_pods_is_reported(selectors, reaches):
     expected = [] if reaches else [("LW505", "[0].objectSelector")]
 
-    assert doubts(selecting(**selectors)) == expected
+    assert warnings(selecting(**selectors)) == expected
 
 
 def chains(first, second):
-    found = doubts(
+    found = warnings(
         selecting("first", {"y": "1"}, **first),
         selecting("second", {"z": "1"}, objectSelector=second),
     )
@@ -101,13 +101,15 @@ def test_selectors_of_different_namespaces_do_not_chain():
     one, two = ({"namespaceSelector": {"matchLabels": {"team": team}}} for team in "ab")
     second = selecting("second", objectSelector=wanting("y", "Exists"), **two)
 
-    found = doubts(selecting("first", {"y": "1"}, **one), second)
+    found = warnings(selecting("first", {"y": "1"}, **one), second)
 
     assert Code.CHAINED_SELECTOR.value not in [code for code, _ in found]
 
 
 def test_duplicate_selector_names_are_reported():
-    found = doubts(selecting(objectSelector=GPU), selecting(labels={"y": "1"}, objectSelector=GPU))
+    found = warnings(
+        selecting(objectSelector=GPU), selecting(labels={"y": "1"}, objectSelector=GPU)
+    )
 
     assert found == [("LW501", "[1].name")]
 
@@ -115,22 +117,22 @@ def test_duplicate_selector_names_are_reported():
 def test_selector_that_can_never_match_is_reported():
     never = with_gpu(wanting(keys.COMPUTE_CLASS, "DoesNotExist"))
 
-    assert doubts(selecting(objectSelector=never)) == [("LW501", "[0]")]
-    assert doubts(selecting(objectSelector=GPU, namespaceSelector=never)) == [("LW501", "[0]")]
+    assert warnings(selecting(objectSelector=never)) == [("LW501", "[0]")]
+    assert warnings(selecting(objectSelector=GPU, namespaceSelector=never)) == [("LW501", "[0]")]
 
 
 def test_selector_that_adds_nothing_is_reported():
-    assert doubts({"name": "one", "objectSelector": GPU}) == [("LW501", "[0]")]
+    assert warnings({"name": "one", "objectSelector": GPU}) == [("LW501", "[0]")]
 
 
 def test_effect_always_preceded_by_another_selector_is_reported():
     narrow = {"objectSelector": {"matchLabels": {**GPU["matchLabels"], "app": "a"}}}
     wide = {"objectSelector": GPU}
 
-    assert doubts(selecting("a", **wide), selecting("b", {"x": "2", "y": "1"}, **narrow)) == [
+    assert warnings(selecting("a", **wide), selecting("b", {"x": "2", "y": "1"}, **narrow)) == [
         ("LW501", "[1].effect.labels.x")
     ]
-    assert doubts(selecting("a", **narrow), selecting("b", **wide)) == []
+    assert warnings(selecting("a", **narrow), selecting("b", **wide)) == []
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_a_literal_blocks_text_is_found_without_its_indent():
         "no text",
     ],
 )
-def test_what_is_no_policy_is_an_error_with_its_line(text, line, path, message, fix):
+def test_text_that_is_not_a_policy_is_an_error_with_its_line(text, line, path, message, fix):
     with pytest.raises(PolicyError) as caught:
         read_policy_file(text)
 
@@ -123,7 +123,7 @@ def test_what_is_no_policy_is_an_error_with_its_line(text, line, path, message, 
     assert problem.fix.startswith(fix)
 
 
-def test_a_plugin_file_with_a_slip_is_still_taken_for_one():
+def test_plugin_file_with_a_mistake_is_still_recognised():
     text = "kind: ConfigMap\ndata:\n  a: |\n    sharing: [\n"
 
     assert read(text) == [(Kind.SHARING, "a", 4)]

@@ -224,7 +224,7 @@ def test_an_unknown_key_like_none_comes_with_the_list():
     ],
     ids=["object", "null", "comment", "syntax", "key twice", "NaN", "list for selector"],
 )
-def test_what_is_no_array_of_selectors_is_refused(text, line, message, fix):
+def test_text_that_is_not_an_array_of_selectors_is_refused(text, line, message, fix):
     [problem] = problems(text)
 
     assert problem.line == line

@@ -217,7 +217,7 @@ async def test_a_replaced_worker_leaves_the_place_of_the_launcher(cluster):
         assert gpus(cluster, LAUNCHER) == kept
 
 
-async def test_a_launcher_that_does_not_fit_its_place_is_planned_again(cluster):
+async def test_launcher_that_does_not_fit_its_place_is_planned_again(cluster):
     async with leading(cluster):
         await place_workers(cluster)
         cluster.node("gpu-1", 8, zone="b")

@@ -144,7 +144,7 @@ async def test_a_pod_of_higher_priority_gets_reserved_gpus(cluster):
 
 
 @pytest.mark.parametrize("owner", [None, {**JOB, "uid": ""}])
-async def test_nothing_is_reserved_for_pods_that_nobody_makes_again(cluster, owner):
+async def test_nothing_is_reserved_for_pods_that_no_controller_creates_again(cluster, owner):
     async with leading(cluster):
         cluster.gang(owner=owner)
         await until(lambda: cluster.allocated("bert-0", "bert-1"))

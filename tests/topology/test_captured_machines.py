@@ -43,7 +43,7 @@ class Refused:
 
 CUBE = {(0, 1): 1, (0, 3): 2, (0, 4): 2, (3, 7): 1, (0, 7): 0}
 PAIRS = {(0, 1): 4, (0, 2): 0, (2, 3): 4, (6, 7): 4}
-NO_NVLINK_DATA = "tells nothing of NVLinks"
+NO_NVLINK_DATA = "has no data about NVLinks"
 NDV4_SPEEDS = Constants(pcie=24.0, bridge=24.0, socket=16.0)
 
 FILES: dict[str, Read | Refused] = {
@@ -238,7 +238,7 @@ REFUSED = {name: want for name, want in FILES.items() if isinstance(want, Refuse
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_file_that_is_not_whole_is_refused_with_what_is_missing(name: str) -> None:
+def test_partial_file_is_refused_with_the_missing_part(name: str) -> None:
     with pytest.raises(TopologyError) as caught:
         read_machine(text_of(name))
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import machines
 
-from bench.best_effort import best_effort, pair_scores
+from bench.topology.best_effort import best_effort, pair_scores
 from topology.bandwidth import bandwidths
 from topology.choice import ChoiceMode, ChoiceRequest, advantage, candidates, choose, ranked
 from topology.constants import Constants

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import machines
 
-from bench.best_effort import best_effort, pair_scores
+from bench.topology.best_effort import best_effort, pair_scores
 from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import Level, Machine, gpus_of, mask_of
 from topology.table import table_of

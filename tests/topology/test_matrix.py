@@ -269,7 +269,7 @@ GPU2    NV18    NV18     X      NV18
 """
 
 
-def test_a_partial_matrix_is_refused_with_what_is_missing() -> None:
+def test_partial_matrix_is_refused_with_the_missing_part() -> None:
     with pytest.raises(TopologyError) as caught:
         read_matrix(CUT)
 
@@ -337,7 +337,7 @@ def test_partial_leaves_out_gpus_whose_column_was_cut() -> None:
     ],
 )
 @pytest.mark.parametrize("partial", [False, True], ids=["whole", "partial"])
-def test_a_text_that_is_no_machine_is_refused_with_what_is_wrong(
+def test_text_that_is_not_a_machine_is_refused_with_its_problem(
     text: str, words: str, partial: bool
 ) -> None:
     with pytest.raises(TopologyError) as caught:

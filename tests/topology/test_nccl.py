@@ -108,7 +108,7 @@ def test_template_without_gpu_elements_warns_about_missing_nvlinks() -> None:
     warnings = read_nccl(a_system(a_cpu(0, a_gpu(1), a_gpu(2)))).warnings
 
     assert len(warnings) == 1
-    assert "tells nothing of NVLinks" in warnings[0]
+    assert "has no data about NVLinks" in warnings[0]
 
 
 def test_gpus_are_numbered_by_dev_where_all_have_it() -> None:
@@ -248,7 +248,9 @@ TWO_HOSTS = '<cpu numaid="0" host_hash="0x1"/><cpu numaid="0" host_hash="0x2"/>'
         ),
     ],
 )
-def test_what_is_no_topology_is_refused_with_what_is_missing(text: str, words: str) -> None:
+def test_file_that_is_not_a_topology_is_refused_with_the_missing_part(
+    text: str, words: str
+) -> None:
     with pytest.raises(TopologyError) as caught:
         read_nccl(text)
 

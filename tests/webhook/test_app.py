@@ -4,10 +4,16 @@ import json
 
 import pytest
 from builders import a_pod
-from waiting import until, until_true
+from prometheus_client import CollectorRegistry
+from waiting import PATIENCE, until, until_true
 
 from cluster import keys
+from runtime.http.types import HttpRequest
+from runtime.kube.client import Kube
+from runtime.process.worker import Worker
 from webhook import app
+from webhook.informers import Informers
+from webhook.metrics import Metrics
 
 BY_TEAM = {
     "name": "team",
@@ -127,19 +133,28 @@ async def test_request_above_the_capacity_of_watched_nodes_is_a_finding(cluster,
 # ---- Namespaces.
 
 
-async def test_review_waits_for_a_new_namespace(cluster, webhook, monkeypatch):
-    monkeypatch.setattr(app, "NAMESPACE_TIMEOUT", 30)
+async def test_review_waits_for_a_new_namespace(cluster, monkeypatch):
+    monkeypatch.setattr(app, "NAMESPACE_TIMEOUT", PATIENCE)
     cluster.profiles(BY_TEAM)
-    await until(lambda: webhook.lines[-1].get("msg") == "Policy loaded")
     review = a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="late")
+    registry = CollectorRegistry()
+    async with Kube(cluster.url) as kube, asyncio.TaskGroup() as group:
+        informers = Informers(kube, instance="replica-0")
+        following = group.create_task(informers.run())
+        await until(lambda: informers.config.snapshot.profiles.selectors)
+        admission = app.Admission(informers, Metrics(registry), Worker((), memory=0, seconds=0))
+        body = json.dumps(review).encode()
 
-    pending = asyncio.create_task(webhook.review(review))
-    # No client can see that it waits.
-    await asyncio.sleep(0.2)
-    cluster.namespace("late", team="a")
+        pending = group.create_task(admission.mutate(HttpRequest("/mutate", "", {}, body)))
+        await asyncio.sleep(0)
+        assert not pending.done()
+        cluster.namespace("late", team="a")
 
-    assert labels_added(await pending) == [{"team": "a"}]
-    await until_sample(webhook, 'linkwise_admission_namespace_waits_total{came="true"} 1.0')
+        answer = json.loads((await pending).body)["response"]
+        following.cancel()
+    assert labels_added(answer) == [{"team": "a"}]
+    waits = registry.get_sample_value("linkwise_admission_namespace_waits_total", {"came": "true"})
+    assert waits == 1
 
 
 async def test_review_of_an_unknown_namespace_is_retried(cluster, webhook):

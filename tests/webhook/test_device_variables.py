@@ -200,7 +200,7 @@ def test_mps_limits_are_not_set_otherwise(limits, rules):
 
 
 @pytest.mark.parametrize(
-    ("written", "after", "told_so"),
+    ("written", "after", "warned"),
     [
         pytest.param({"value": "10"}, "10", False, id="tighter-is-kept"),
         pytest.param({"value": "20"}, "20", False, id="equal-is-kept"),
@@ -208,13 +208,13 @@ def test_mps_limits_are_not_set_otherwise(limits, rules):
         pytest.param({"valueFrom": {"fieldRef": {}}}, "20", True, id="unreadable-is-replaced"),
     ],
 )
-def test_mps_limit_of_the_user_may_only_be_tighter(written, after, told_so):
+def test_mps_limit_of_the_user_may_only_be_tighter(written, after, warned):
     env = [{"name": keys.ENV_MPS_THREADS, **written}]
 
     spec, findings = variables_set({"containers": [container(env=env, **SHARE)]}, MPS)
 
     assert env_of(spec["containers"][0])[keys.ENV_MPS_THREADS] == after
-    assert [finding.code for finding in findings] == [Code.MPS_LIMIT] * told_so
+    assert [finding.code for finding in findings] == [Code.MPS_LIMIT] * warned
 
 
 def test_looser_mps_limit_is_replaced_even_if_devices_are_refused():

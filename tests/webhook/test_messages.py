@@ -7,7 +7,7 @@ from webhook.messages import admission_warnings, denial_message, denial_status
 
 
 def a_finding(message="wrong", code=Code.CORE_STEP, severity=Severity.ERROR, field="spec"):
-    return Finding(code, severity, field, None, message, "mend it")
+    return Finding(code, severity, field, None, message, "correct it")
 
 
 def a_warning(message):
@@ -60,14 +60,14 @@ def test_unprintable_characters_are_replaced(text):
 def test_denial_of_one_problem_has_field_and_fix():
     assert (
         denial_message([a_finding("22 is odd", field="spec.x")])
-        == "spec.x: 22 is odd; mend it [LW101]"
+        == "spec.x: 22 is odd; correct it [LW101]"
     )
 
 
 def test_several_problems_are_numbered_on_one_line():
     message = denial_message([a_finding("a\nb", field="x"), a_finding("c", Code.MODEL, field="y")])
 
-    assert message == "2 problems: (1) x: a�b; mend it [LW101] (2) y: c; mend it [LW203]"
+    assert message == "2 problems: (1) x: a�b; correct it [LW101] (2) y: c; correct it [LW203]"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import pods
 
-from bench.review import review_bytes, run, worker
+from bench.admission.review import review_bytes, run, worker
 from cluster import keys
 from cluster.capacity import Capacity
 from policy.document import parse_policy

@@ -38,7 +38,7 @@ def drawing_of(view: SimulatedNode, machine: Machine) -> Markup:
     height = SHARED_HEIGHT if shared else WHOLE_HEIGHT
     layout = layout_of(machine, height)
     known = groups(machine) if view.ledger.node.machine_known and not layout.is_ring else ()
-    label = f"Drawing of {view.name}: {len(view.gpus)} GPUs; the table names who has them"
+    label = f"Drawing of {view.name}: {len(view.gpus)} GPUs; the table names their holders"
     return element(
         "svg",
         element("desc", _description(view)),

@@ -34,7 +34,7 @@ const KINDS = {
   shared: node => /[1-8]/.test(node[STATES]),
   full: node => !node[FREE],
   new: node => node[HOLDERS].some(holder => holder[5]),
-  ill: node => node[PROBLEMS].length,
+  faulty: node => node[PROBLEMS].length,
 };
 const ORDERS = {
   name: () => 0,
@@ -74,7 +74,7 @@ function strip(states) {
 
 function cell(index, size, colour) {
   const node = fleet.nodes[index];
-  const made = make("button", `n ${heat(node, colour)}${node[PROBLEMS].length ? " ill" : ""}`);
+  const made = make("button", `n ${heat(node, colour)}${node[PROBLEMS].length ? " faulty" : ""}`);
   made.type = "button";
   made.tabIndex = -1;
   made.dataset.node = index;
@@ -173,7 +173,7 @@ function fill(svg, node) {
     const title = tile.parentNode.querySelector("title");
     if (title) title.textContent = `GPU${i}`;
     if (word) word.textContent = tileWord(one, counted);
-    const looks = {"#": "held", "+": "placed", "x": "free ill", "o": "free ill"}[one] || "free";
+    const looks = {"#": "held", "+": "placed", "x": "free faulty", "o": "free faulty"}[one] || "free";
     tile.setAttribute("class", `tile ${looks}`);
     if (one === "+") tile.parentNode.setAttribute("class", "on u0");
     const slot = tile.parentNode.querySelector("rect.slot");

@@ -43,7 +43,7 @@ _CONTROLS: Mapping[str, tuple[str, Mapping[str, str]]] = {
             "partly": "Partly allocated",
             "full": "No GPU free",
             "new": "Placed now",
-            "ill": "With a problem",
+            "faulty": "With a problem",
         },
     ),
 }
@@ -205,7 +205,7 @@ def namespace_table(usage: Sequence[NamespaceUsage]) -> Markup | None:
         return None
     shown, rest = usage[:NAMESPACES], usage[NAMESPACES:]
     return together(
-        element("h2", "Who holds what"),
+        element("h2", "Holders of GPUs"),
         element(
             "div",
             _usage_table(shown),

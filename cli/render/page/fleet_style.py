@@ -74,7 +74,7 @@ background:var(--surface);color:var(--ink);border-left:9px solid var(--heat)}
 .middle .n{height:38px;text-align:center;font-weight:600;font-size:14px;
 font-variant-numeric:tabular-nums}
 .tiny .n{height:12px;border-radius:2px;border-width:0;box-shadow:inset 0 0 0 1px var(--seam)}
-.n.ill{outline:2px solid var(--bad);outline-offset:-2px}
+.n.faulty{outline:2px solid var(--bad);outline-offset:-2px}
 .n:focus-visible{outline:3px solid var(--focus);outline-offset:1px}
 .n:hover{box-shadow:0 0 0 2px var(--ink)}
 .cells{display:flex;flex-wrap:wrap;gap:3px;margin-top:7px}

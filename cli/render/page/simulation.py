@@ -31,7 +31,7 @@ def simulation_page(simulation: Simulation, caption: Caption) -> str:
         element("h1", summary(simulation)),
         element("p", _cluster(simulation), class_="quiet"),
         caption_markup(caption),
-        element("p", element("a", "What is denied, and how to mend it", href="#denied"))
+        element("p", element("a", "What is denied, and how to correct it", href="#denied"))
         if denied
         else None,
     )

@@ -138,7 +138,7 @@ fill:var(--ink);text-anchor:middle}
 .tile{fill:var(--surface);stroke:var(--edge);stroke-width:1.25}
 .tile.placed{fill:var(--unit);stroke:var(--ink);stroke-width:1.5}
 .tile.held{fill:url(#hatch)}
-.tile.ill{stroke:var(--bad);stroke-width:2;stroke-dasharray:5 3}
+.tile.faulty{stroke:var(--bad);stroke-width:2;stroke-dasharray:5 3}
 text.index{font-size:12.5px}
 text.word{font-size:12px;fill:var(--quiet)}
 text.tag{font-size:17px;font-weight:700}

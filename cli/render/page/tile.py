@@ -33,8 +33,8 @@ def tile(gpu: GPU, spot: Spot, size: tuple[float, float]) -> Markup:
     """Return the drawing of one GPU."""
     width, height = size
     left, top = spot.x - width / 2, spot.y - height / 2
-    unit, ill = gpu.unit, "" if gpu.card.usable else " ill"
-    style, clear = f"tile {gpu.state}{ill}", "" if unit else " clear"
+    unit, faulty = gpu.unit, "" if gpu.card.usable else " faulty"
+    style, clear = f"tile {gpu.state}{faulty}", "" if unit else " clear"
     word = _word(gpu)
     is_tight = len(word) * 7 > width
     return element(

@@ -79,7 +79,7 @@ def test_expected_process_is_no_mismatch(process, expected):
     ],
     ids=["other-gpu", "host", "mps-server-in-another-mode", "pod-without-gpus"],
 )
-def test_mismatch_says_what_is_wrong(process, text):
+def test_mismatch_describes_the_problem(process, text):
     expected = Expected(mps=process.container is not None)
 
     first, second = audit([process], [process], bindings=[held("a", 0, 1)], expected=expected)

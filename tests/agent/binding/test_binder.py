@@ -18,6 +18,7 @@ from waiting import until
 
 from agent.audit.proc import running_pods
 from agent.binding.binder import Binder
+from agent.binding.cdi_spec import Edits, Mount
 from agent.binding.errors import BindError
 from agent.binding.holder import Holders
 from agent.binding.last_holders import LastHolders
@@ -25,7 +26,6 @@ from agent.binding.names import device_name, file_name
 from agent.binding.node_spec import NodeSpec, Toolkit
 from agent.kubelet.call import KubeletError
 from agent.kubelet.container_devices import ContainerDevices
-from agent.mps.limits import ClientEdits
 from cluster.keys import ALLOCATION, CDI_BINDING
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
@@ -109,7 +109,7 @@ class Node:
         self.nvidia = root / "etc"
         self.nvidia.mkdir()
         (self.nvidia / "nvidia.yaml").write_bytes(as_yaml(nvidia_spec(self.reading.gpus)))
-        self.extra = ClientEdits({}, ())
+        self.extra = Edits()
         self.proc = root / "proc"
         self.proc.mkdir()
         self.patience, self.now = 60.0, 0.0
@@ -216,7 +216,7 @@ async def test_a_forged_environment_is_replaced(node):
     forged = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
     node.pod("a", whole(0), container(env=forged))
     node.kubelet.allocate("a", "main", "slot-0")
-    node.extra = ClientEdits({"NVIDIA_VISIBLE_DEVICES": "all"}, ())
+    node.extra = Edits(env=("NVIDIA_VISIBLE_DEVICES=all",))
     await node.bind("slot-0")
 
     env = node.edits("slot-0")["env"]
@@ -227,7 +227,7 @@ async def test_a_forged_environment_is_replaced(node):
 
 async def test_a_client_of_mps_has_its_limits_and_the_folders_of_the_daemon(node):
     running(node, "a", 0, "slot-0")
-    node.extra = ClientEdits({"CUDA_MPS_X": "40"}, (("/run/mps/shm", "/mps/shm"),))
+    node.extra = Edits(env=("CUDA_MPS_X=40",), mounts=(Mount("/run/mps/shm", "/mps/shm", ("rw",)),))
     await node.bind("slot-0")
 
     edits = node.edits("slot-0")
@@ -235,7 +235,7 @@ async def test_a_client_of_mps_has_its_limits_and_the_folders_of_the_daemon(node
     assert edits["mounts"][-1] == {
         "hostPath": "/run/mps/shm",
         "containerPath": "/mps/shm",
-        "options": ["rw", "nosuid", "nodev", "rbind", "rprivate"],
+        "options": ["rw"],
     }
 
 
@@ -610,7 +610,7 @@ async def test_a_changed_file_is_removed_unless_a_container_holds_its_devices(no
     assert node.files() == {node.file("slot-0").name}
 
 
-async def test_the_annotation_says_who_has_the_gpus(node):
+async def test_annotation_names_the_holder_of_the_gpus(node):
     running(node, "a", 2, "slot-0")
     await node.bind("slot-0")
     annotations = json.loads(node.file("slot-0").read_text())["annotations"]

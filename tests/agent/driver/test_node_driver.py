@@ -44,7 +44,7 @@ def driver(tmp_path):
     driver.close()
 
 
-def test_the_driver_is_read_by_what_is_installed(tmp_path, driver, smi, monkeypatch):
+def test_driver_is_read_by_nvml_or_the_installed_program(tmp_path, driver, smi, monkeypatch):
     with pytest.raises(DriverError, match=r"libnvidia-ml\.so\.1 is not below .*, and there is no"):
         driver.read()
 

@@ -21,22 +21,28 @@ def ask(memory=4, core=20):
     return ContainerRequest("main", 0, False, False, GPU_MEM, memory=memory, core=core)
 
 
+def variables(edits):
+    return dict(entry.split("=", 1) for entry in edits.env)
+
+
 def test_container_reaches_the_daemon_with_the_limits_of_its_request():
     edits = client_edits(ask(), 1, {}, HERE)
 
-    assert edits.environment == {
+    assert variables(edits) == {
         ENV_MPS_PIPES: PIPES,
         ENV_MPS_THREADS: "20",
         ENV_MPS_MEMORY: "0=4096M",
     }
-    assert edits.mounts == (
+    assert [(mount.host_path, mount.container_path) for mount in edits.mounts] == [
         ("/run/linkwise/mps/pipe", "/tmp/nvidia-mps"),  # noqa: S108
         ("/run/linkwise/mps/shm", "/dev/shm"),  # noqa: S108
-    )
+    ]
+    options = {mount.options for mount in edits.mounts}
+    assert options == {("rw", "nosuid", "nodev", "rbind", "rprivate")}
 
 
 def test_share_of_several_cards_is_limited_on_each():
-    environment = client_edits(ask(8, 40), 2, {}, HERE).environment
+    environment = variables(client_edits(ask(8, 40), 2, {}, HERE))
 
     assert environment[ENV_MPS_THREADS] == "20"
     assert environment[ENV_MPS_MEMORY] == "0=4096M,1=4096M"
@@ -55,13 +61,13 @@ def test_share_of_several_cards_is_limited_on_each():
     ],
 )
 def test_only_a_tighter_limit_of_the_user_is_kept(name, theirs, kept):
-    environment = client_edits(ask(), 1, {name: theirs}, HERE).environment
+    environment = variables(client_edits(ask(), 1, {name: theirs}, HERE))
 
     assert (environment[name] == theirs) is kept
 
 
 def test_compute_that_is_not_requested_is_not_limited():
-    assert ENV_MPS_THREADS not in client_edits(ask(core=0), 1, {}, HERE).environment
+    assert ENV_MPS_THREADS not in variables(client_edits(ask(core=0), 1, {}, HERE))
 
 
 SHARES = st.lists(

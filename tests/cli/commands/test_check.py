@@ -482,20 +482,20 @@ def test_documents_for_scripts_are_empty_if_a_file_cannot_be_read(linkwise, fold
 
 def test_files_that_cannot_be_read_are_errors_in_ci(linkwise, folder):
     folder(good=SHARE, values=VALUES)
-    said = "deploy/values.yaml:1: no Kubernetes object: apiVersion is missing. Add it."
+    reply = "deploy/values.yaml:1: no Kubernetes object: apiVersion is missing. Add it."
 
     code, junit, _ = linkwise("check", "-R", "deploy", "-o", "junit")
     assert code == 2
-    assert f'<error message="{said}" type="not read" />' in junit
+    assert f'<error message="{reply}" type="not read" />' in junit
     assert 'tests="2"' in junit
 
     code, text, _ = linkwise("check", "-R", "deploy", "-o", "sarif")
     (invocation,) = json.loads(text)["runs"][0]["invocations"]
     assert (code, invocation["executionSuccessful"]) == (2, False)
-    assert [n["message"]["text"] for n in invocation["toolExecutionNotifications"]] == [said]
+    assert [n["message"]["text"] for n in invocation["toolExecutionNotifications"]] == [reply]
 
     code, commands, _ = linkwise("check", "-R", "deploy", "-o", "github")
-    assert (code, commands) == (2, f"::error title=not read::{said}\n")
+    assert (code, commands) == (2, f"::error title=not read::{reply}\n")
 
 
 def test_several_missing_files_are_each_named(linkwise):

@@ -111,8 +111,8 @@ def test_policy_of_the_kubelet_of_its_node_is_a_note(explain, document, pods):
     node, _ = dgx("dgx-0")
     published = topology_map("dgx-0", replace(DGX1, kubelet=policy))
 
-    said = explain([node, published, *pods], "gang", "train").out
-    assert "  note: Of dgx-0: the exclusive CPUs of a Guaranteed pod may be" in said
+    message = explain([node, published, *pods], "gang", "train").out
+    assert "  note: Of dgx-0: the exclusive CPUs of a Guaranteed pod may be" in message
     (unit,) = document([node, published, *pods], "gang", "train")
     assert unit["notes"] == [f"of dgx-0: {policy.numa_note}"]
     (unit,) = document([*dgx("dgx-0"), *pods], "gang", "train")
@@ -510,17 +510,17 @@ def test_gang_on_deleted_node_is_explained_by_its_record(document):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("pod", "default/none"), "there is no pod default/none. Write NAMESPACE/NAME"),
         (("gang", "none", "-n", "team"), "there is no gang team/none."),
     ],
 )
-def test_missing_object_is_an_error(explain, arguments, said):
+def test_missing_object_is_an_error(explain, arguments, message):
     ran = explain(dgx("dgx-0"), *arguments)
 
     assert (ran.code, ran.out) == (2, "")
-    assert said in ran.err
+    assert message in ran.err
 
 
 def test_unhealthy_gpus_of_a_gang_are_named_with_their_pods(explain, document):

@@ -166,14 +166,14 @@ def test_a_namespace_is_shown_the_nodes_where_it_has_gpus(inspect):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [("none", "there is no node none"), ("cpu-0", "node cpu-0 has no GPUs")],
 )
-def test_a_node_that_has_nothing_to_show_is_an_error(inspect, name, said):
+def test_a_node_that_has_nothing_to_show_is_an_error(inspect, name, message):
     ran = inspect(a_cluster(), name)
 
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"linkwise: {said}.")
+    assert ran.err.startswith(f"linkwise: {message}.")
 
 
 def test_gpushare_table_has_its_known_format(inspect):
@@ -290,14 +290,14 @@ def test_pod_with_unknown_gpus_marks_its_node(inspect):
 
 
 @pytest.mark.parametrize(
-    ("isolations", "said"),
+    ("isolations", "message"),
     [
         ([Isolation.MPS, Isolation.MPS], "limits enforced by mps"),
         ([Isolation.MPS, Isolation.NONE], "limits enforced by mps of some pods only"),
     ],
     ids=["all", "some"],
 )
-def test_enforcement_is_read_from_records(inspect, isolations, said):
+def test_enforcement_is_read_from_records(inspect, isolations, message):
     amounts = {keys.GPU_MEM: "30", keys.GPU_COUNT: "2", keys.GPU_CORE: "200"}
     pods = [
         placed_pod(f"p-{i}", BOTH, "n", GPUShare(0, mem=3, core=30), isolation=isolation)
@@ -306,7 +306,7 @@ def test_enforcement_is_read_from_records(inspect, isolations, said):
 
     shown = inspect([node_object("n", {keys.NODE_MODE: "mps"}, **amounts), *pods]).out
 
-    assert shown.splitlines()[0].endswith(f"; {said}")
+    assert shown.splitlines()[0].endswith(f"; {message}")
 
 
 def test_gpus_that_are_only_counted_and_replicas_are_shown_as_such(inspect):
@@ -401,7 +401,7 @@ def test_empty_policy_and_profiles_change_nothing(inspect, home):
     ("taken", "states", "free"),
     [(0, ["free"] * 4, [0, 1, 2, 3]), (3, ["by count"] * 4, []), (4, ["by count"] * 4, [])],
 )
-def test_what_is_free_and_taken_by_count_agrees(inspect, taken, states, free):
+def test_free_and_allocated_gpus_by_count_agree(inspect, taken, states, free):
     objects = [node_object("counted", {keys.GFD_PRODUCT: "A100"}, **{keys.NVIDIA_GPU: "4"})]
     if taken:
         objects.append(a_pod({keys.NVIDIA_GPU: taken}, name="job", nodeName="counted"))

@@ -42,7 +42,7 @@ def test_show_is_a_matrix_for_people(linkwise):
 @pytest.mark.parametrize(
     ("name", "kind"), [("dgx2", "NVSwitch"), ("t4x4", "PCIe only"), ("v100x4-p3", "NVLink mesh")]
 )
-def test_show_says_what_kind_of_machine_it_is(linkwise, name, kind):
+def test_show_names_the_kind_of_machine(linkwise, name, kind):
     assert f", {kind}, class" in linkwise("topology", "show", name).out
 
 

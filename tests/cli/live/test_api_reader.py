@@ -214,7 +214,7 @@ def test_first_kubeconfig_with_current_context_wins(cluster, linkwise, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reply"),
     [
         (("--kubeconfig", "none"), "there is no kubeconfig none. Name one with --kubeconfig"),
         (
@@ -232,7 +232,7 @@ def test_first_kubeconfig_with_current_context_wins(cluster, linkwise, monkeypat
     ],
 )
 @pytest.mark.usefixtures("cluster")
-def test_invalid_kubeconfig_is_one_line(cluster, linkwise, write, arguments, said):
+def test_invalid_kubeconfig_is_one_line(cluster, linkwise, write, arguments, reply):
     write("empty", "")
     write("list", "[1]")
     write("no-yaml", "clusters:\n- a\nb: |x")
@@ -245,7 +245,7 @@ def test_invalid_kubeconfig_is_one_line(cluster, linkwise, write, arguments, sai
     ran = linkwise("inspect", *arguments)
 
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"linkwise: {said}")
+    assert ran.err.startswith(f"linkwise: {reply}")
     assert ran.err.count("\n") == 1
 
 
@@ -265,7 +265,7 @@ FORBIDDEN = 'pods is forbidden: User "ann" cannot list resource "pods" at the cl
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "reply"),
     [
         (refused(401), "it rejects your credentials (status 401). Log in again"),
         (refused(403, FORBIDDEN), f"{FORBIDDEN}. Ask for the ClusterRole linkwise-view."),
@@ -280,13 +280,13 @@ FORBIDDEN = 'pods is forbidden: User "ann" cannot list resource "pods" at the cl
     ],
     ids=["unknown", "forbidden", "broken", "no text", "no API server", "nested", "no pods"],
 )
-def test_unusable_response_is_one_line(cluster, linkwise, fault, said):
+def test_unusable_response_is_one_line(cluster, linkwise, fault, reply):
     cluster.faults[PODS] = fault
 
     ran = linkwise("inspect")
 
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"linkwise: {cluster.url}: {said}")
+    assert ran.err.startswith(f"linkwise: {cluster.url}: {reply}")
     assert ran.err.count("\n") == 1
 
 

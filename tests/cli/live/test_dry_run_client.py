@@ -203,7 +203,7 @@ def test_file_refused_by_server_is_an_error_with_line(ask, write):
         (answering(400), "URL: it cannot read a.yaml: no. Correct the file."),
         (
             answering(401),
-            "URL: it does not take the token in token. Make a new one: kubectl create token "
+            "URL: it rejects the token in token. Make a new one: kubectl create token "
             "<serviceaccount> --audience linkwise.",
         ),
         (
@@ -240,7 +240,7 @@ def test_invalid_response_is_one_line_with_advice(ask, answer, complaint):
         (["--server", "http://x:1"], "--server http://x:1: write an address such as https://"),
         (["--server", "https://x:y"], "--server https://x:y: write an address such as"),
         (["--server", "https://x/path"], "--server https://x/path: write an address such as"),
-        (["--server", "https://x"], "--server asks who you are: make a token with `kubectl cre"),
+        (["--server", "https://x"], "--server needs a token: make one with `kubectl cre"),
         (["--server", "https://x", "--token-file", "none"], "none: no such file"),
         (["--server", "https://x", "--token-file", "empty"], "empty: there is no token in it."),
         (

@@ -455,15 +455,15 @@ def test_unhealthy_gpus_have_words_and_outline():
     words = [word.text for word in node.all("text")]
     assert "unhealthy" in words
     assert "cordoned" in words
-    assert len(node.all("rect", "ill")) == 2
+    assert len(node.all("rect", "faulty")) == 2
 
 
 def test_denied_pods_show_fixes_and_equal_ones_are_grouped():
     findings = (FINDING,)
     alike = [an_applicant(f"n-{i}", {}, findings=findings, denied=True) for i in range(14)]
-    doubtful = an_applicant("w", {}, findings=findings)
+    warned = an_applicant("w", {}, findings=findings)
 
-    root = read(render(simulate(a_snapshot(), [*alike, doubtful]), "t"))
+    root = read(render(simulate(a_snapshot(), [*alike, warned]), "t"))
 
     denied, warned = root.all("article")
     assert denied.all("h3")[0].text.endswith("n-11 and 2 more")
@@ -608,7 +608,7 @@ def jobs(sizes):
     ]
 
 
-def test_page_of_many_gangs_is_a_folded_list_with_a_search_and_what_waits_first():
+def test_page_of_many_gangs_is_a_folded_list_with_a_search_and_waiting_gangs_first():
     simulation = simulate(a_snapshot(a_cluster_node("n", "dgx1-v100")), jobs([1] * 8 + [2] * 30))
 
     page = read(render(simulation, "t"))

@@ -93,7 +93,6 @@ def agent_of(node: RealNode, gpus: StandInGPUs) -> Agent:
         "LINKWISE_KUBELET_DIR": str(node.kubelet_folder),
         "LINKWISE_CDI_DIR": str(gpus.root / "var/run/cdi"),
         "LINKWISE_SYS_DIR": str(gpus.root / "sys"),
-        "LINKWISE_MPS_DIR": str(gpus.root / "mps"),
         "LINKWISE_API_SERVER": node.plane.server,
         "LINKWISE_API_TOKEN_FILE": str(token),
         "LINKWISE_API_CA_FILE": str(node.plane.ca_file),

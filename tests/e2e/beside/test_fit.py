@@ -11,7 +11,7 @@ from cluster import keys
 SHARE = {keys.GPU_MEM: 10, keys.GPU_CORE: 30}
 
 
-def test_a_share_goes_where_the_dry_run_said_while_the_scheduler_renews_the_lease(
+def test_share_is_placed_as_in_the_dry_run_while_the_scheduler_renews_the_lease(
     webhook, namespace, nodes, pods
 ):
     ann = person(webhook, namespace)

@@ -32,8 +32,8 @@ def refused(pods):
     pod = {"metadata": {"name": "unlucky"}, "target": {"kind": "Node", "name": "none"}}
 
     def holds():
-        said = refusal(lambda: pods.api.create(f"{pods.path}/unlucky/binding", pod, dryRun="All"))
-        return WHY in said
+        reply = refusal(lambda: pods.api.create(f"{pods.path}/unlucky/binding", pod, dryRun="All"))
+        return WHY in reply
 
     def lift():
         pods.api.delete(f"{bindings}/{name}")

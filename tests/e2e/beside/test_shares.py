@@ -134,9 +134,9 @@ def test_pods_that_gpushare_placed_before_keep_their_cards(pods, nodes, sidecar)
 
 @pytest.mark.parametrize("asked", [share(5), {keys.GPU_WHOLE: 1}])
 def test_a_pod_that_names_another_scheduler_is_refused_with_a_suggestion(pods, asked):
-    said = pods.refusal(asked, spec={"schedulerName": "another"})
+    message = pods.refusal(asked, spec={"schedulerName": "another"})
 
-    assert "leave schedulerName out, or write linkwise [LW116]" in said
+    assert "leave schedulerName out, or write linkwise [LW116]" in message
 
 
 # ---- A job whose percentage cannot be.

@@ -160,9 +160,9 @@ def test_a_pod_for_a_replica_that_names_another_scheduler_is_refused_with_a_sugg
 ):
     sliced(LOOSE)
 
-    said = pods.refusal(ONE, spec={"schedulerName": "another"})
+    message = pods.refusal(ONE, spec={"schedulerName": "another"})
 
-    assert "leave schedulerName out, or write linkwise [LW116]" in said
+    assert "leave schedulerName out, or write linkwise [LW116]" in message
 
 
 # ---- What keeps shares apart.
@@ -198,7 +198,7 @@ def test_a_share_on_an_mps_node_has_its_limits_and_says_whether_the_daemon_is_re
 
 
 @pytest.mark.parametrize(("mode", "kept"), [("share", "none"), ("cgpu", "cgpu")])
-def test_a_share_says_what_its_node_enforces(pods, nodes, mode, kept):
+def test_share_reports_the_limits_that_its_node_enforces(pods, nodes, mode, kept):
     nodes({**SHARING, "mode": mode})
 
     pods.create({keys.GPU_MEM: 4})

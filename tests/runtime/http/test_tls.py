@@ -262,14 +262,14 @@ async def test_only_clients_of_the_ca_that_is_named_get_through(tmp_path, client
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, ssl=client)
         writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         try:
-            said = await reader.readline()
+            message = await reader.readline()
         except OSError:
-            said = b""
+            message = b""
         writer.transport.abort()
         # The process asks itself without a certificate, and sees its own all the same.
         assert await certificate.problem("127.0.0.1", server.port) is None
 
-    assert said.startswith(b"HTTP/1.1 200") == (shows == "ours")
+    assert message.startswith(b"HTTP/1.1 200") == (shows == "ours")
 
 
 def test_no_descriptor_with_a_key_is_left_open():

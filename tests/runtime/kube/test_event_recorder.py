@@ -96,6 +96,6 @@ def test_the_name_of_an_event_is_valid_for_every_object_name(name):
     assert VALID.fullmatch(found)
 
 
-async def test_a_message_is_truncated_to_what_the_api_server_takes():
+async def test_message_is_truncated_to_the_limit_of_the_api_server():
     (event,) = await recorded(replace(EVENT, message="x" * 2000))
     assert event["message"] == "x" * 1023 + "…"

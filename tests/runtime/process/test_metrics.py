@@ -55,7 +55,7 @@ def test_nothing_that_a_request_says_becomes_a_label():
     assert sum(len(family.samples) for family in families(registry).values()) < 30
 
 
-def test_gauges_are_read_when_metrics_are_read_and_what_has_no_value_is_absent():
+def test_gauges_are_read_with_the_metrics_and_are_absent_without_a_value():
     registry = CollectorRegistry()
     ages = {"pods": 1.0, "nodes": None}
     Gauges(

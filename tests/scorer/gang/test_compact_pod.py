@@ -151,7 +151,7 @@ def planned(pod):
 
 
 @given(pods())
-def test_planning_does_the_same_with_what_is_kept_of_a_pod(pod):
+def test_planning_gives_the_same_result_for_a_compact_pod(pod):
     assert planned(compact(pod)) == planned(pod)
     assert compact(compact(pod)) == compact(pod)
 

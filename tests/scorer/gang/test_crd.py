@@ -196,7 +196,7 @@ def test_gangs_are_where_the_api_server_has_them():
         b'"members":[{"pod":"p","uid":"u","node":"n","gpus":[16]}]}}}',
     ],
 )
-def test_what_is_no_gang_is_refused(raw):
+def test_object_that_is_not_a_gang_is_refused(raw):
     with pytest.raises(msgspec.DecodeError):
         read_gang(raw)
 

@@ -282,7 +282,7 @@ def test_an_owner_declares_how_many_of_its_pods_have_gpus(text, members):
         pytest.param(JOB_SET, lambda s: s["replicatedJobs"][1].pop("replicas"), 5, id="JobSet"),
     ],
 )
-def test_what_is_not_written_is_one(text, change, members):
+def test_missing_count_is_one(text, change, members):
     assert declared(text, change) == members
 
 

@@ -115,7 +115,7 @@ def test_the_best_possible_over_nodes_counts_links_inside_each():
     assert (best.nodes, best.nic_unknown) == (2, True)
 
 
-def test_nothing_is_said_of_the_empty_cluster_while_link_tables_are_computed():
+def test_empty_cluster_is_not_compared_while_link_tables_are_computed():
     known = a_snapshot(a_node("a"))
     preparing = a_snapshot(a_node("a"), a_node("b", preparing=True))
 

@@ -228,7 +228,7 @@ def test_nodes_with_the_same_value_of_a_label_have_the_same_number():
 
 @settings(max_examples=60)
 @given(clusters(), st.lists(gangs(), min_size=2, max_size=4), st.data())
-def test_what_is_remembered_of_nodes_never_changes_an_answer(snapshot, offered, data):
+def test_cached_results_of_nodes_never_change_an_answer(snapshot, offered, data):
     for number, gang in enumerate(offered):
         members = [replace(one, name=f"{one.name}-{number}") for one in gang]
         names = sorted(snapshot.ledger.nodes)

@@ -386,7 +386,7 @@ def test_unaccounted_nodes_are_refused():
     assert "GPUs in use without a record" in reason
 
 
-def test_no_node_at_all_is_said():
+def test_cluster_without_nodes_is_the_reason():
     assert refused(a_snapshot(), [a_member(2)]) == "needs 2 GPUs on one node; there are no nodes"
 
 

@@ -14,7 +14,7 @@ def test_nodes_come_by_name():
     assert [node.node.name for node in snapshot.nodes] == ["a", "b"]
 
 
-def test_the_emptied_cluster_keeps_what_is_broken_and_forgets_what_runs():
+def test_emptied_cluster_keeps_faulty_gpus_and_no_pods():
     snapshot = a_snapshot(a_node("a", unhealthy=(0,)), taken={"a": (1, 2)}, domains=("rack",))
 
     empty = snapshot.without_pods()

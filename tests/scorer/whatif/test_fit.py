@@ -59,7 +59,7 @@ def test_gang_that_fits_has_nodes_bandwidth_and_free_gpus():
     assert (fit.why, fit.notes) == ("only gpu-0 takes all 4 now", [])
 
 
-def test_gang_over_nodes_says_what_its_bandwidth_counts():
+def test_gang_over_nodes_reports_which_links_its_bandwidth_counts():
     taken = {"gpu-0": range(4), "gpu-1": range(4)}
 
     (fit,) = fits(a_snapshot(a_node("gpu-0"), a_node("gpu-1"), taken=taken), gang(8))
@@ -235,7 +235,7 @@ def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
         pytest.param(counted(1), [BY_COUNT], id="counted"),
     ],
 )
-def test_what_others_than_the_planner_choose_is_said(template, notes):
+def test_note_names_the_system_that_chooses_the_gpus(template, notes):
     snapshot = a_snapshot(a_node("gpu-0"), a_node("plain-0", mode="default"))
 
     (fit,) = fits(snapshot, template)
@@ -298,7 +298,7 @@ def test_incomplete_gang_is_refused_as_incomplete_before_reserved_nodes_count():
     assert fit.reason == "2 of 3 members"
 
 
-def test_of_pods_on_their_own_every_note_is_said_once():
+def test_each_note_of_single_pods_appears_once():
     claim = {"name": "v", "persistentVolumeClaim": {"claimName": "a"}}
     unknown = a_node("unknown", machine_source=MachineSource.UNKNOWN)
     snapshot = a_snapshot(a_node("gpu-0"), unknown, taken={"gpu-0": range(7)})

@@ -1,0 +1,1 @@
+"""The control loop of the agent."""

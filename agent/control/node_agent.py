@@ -1,0 +1,303 @@
+"""The control loop of the agent: observes the node, offers its GPUs, publishes and audits them."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+from msgspec import Raw, Struct
+
+from agent.audit.process_audit import ProcessAudit
+from agent.binding.binder import Binder
+from agent.binding.container_spec import Binding
+from agent.binding.holder import Holders
+from agent.binding.node_spec import NodeSpec
+from agent.control.desired_state import Observation, Problem, ProblemReason, desired_state
+from agent.control.node_events import NodeEvents
+from agent.control.repeated import Repeated
+from agent.driver.health import GPUHealth
+from agent.driver.machine import machine_of, pair_bandwidth
+from agent.driver.modules import has_open_modules
+from agent.driver.nics import read_nics
+from agent.driver.reading import (
+    DriverError,
+    DriverReading,
+    DriverReplacedError,
+    with_faults,
+)
+from agent.kubelet.container_devices import ContainerDevices
+from agent.metrics import GPUSample, HolderSample, Metrics
+from agent.mps.shares import MPSShares
+from agent.plugin.registration import DevicePlugins
+from agent.plugin.watchdog import watch
+from agent.publish.kubelet_policy import read_kubelet_policy
+from agent.publish.node_labels import gpu_labels
+from agent.publish.publisher import Publication, Publisher
+from agent.settings import Paths
+from cluster.mode import NodeMode, read_mode
+from cluster.topology_configmap import PublishedTopology
+from runtime.kube.client import Kube
+from runtime.kube.reflector import Reflector
+from topology.machine import NIC, Machine
+
+_INTERVAL = 10.0
+"""Longest time between two observations [s]: containers end without a call."""
+_AUDIT_INTERVAL = 15.0
+"""Between two audits [s]; two in a row must agree."""
+
+
+class _Metadata(Struct, frozen=True):
+    name: str = ""
+    uid: str = ""
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _Node(Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+
+
+_nodes = msgspec.json.Decoder(_Node)
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything that the control loop uses."""
+
+    kube: Kube
+    node_spec: NodeSpec
+    binder: Binder
+    holders: Holders
+    plugins: DevicePlugins
+    publisher: Publisher
+    events: NodeEvents
+    metrics: Metrics
+    mps: MPSShares
+    audit: ProcessAudit
+
+
+class NodeAgent:
+    """The agent of one node."""
+
+    def __init__(self, node: str, paths: Paths, health: GPUHealth, services: Services) -> None:
+        """Prepare; `run` starts.
+
+        Args:
+            node: Name of this node.
+            paths: Folders of the node.
+            health: Readings of the driver.
+            services: Everything else.
+        """
+        self._node, self._paths, self._health, self._services = node, paths, health, services
+        self._labels = Reflector(
+            services.kube,
+            "/api/v1/nodes",
+            _read_node,
+            field_selector=f"metadata.name={node}",
+            on_change=lambda _items, _changed: self.wake(),
+        )
+        self._nics: dict[tuple[str, ...], tuple[NIC, ...]] = {}
+        """By the bus ids of the GPUs."""
+        self._mode: NodeMode | None = None
+        """The mode in effect; None before the first observation."""
+        self._mode_in_use: str | None = None
+        """As in `DesiredState`; None before the first observation."""
+        self._observation = Repeated("observation", self._observe, _INTERVAL)
+        # Work that may take from seconds to minutes, while a lost GPU is reported within seconds.
+        self._search = Repeated("CDI specification", self._find_spec, _INTERVAL)
+        self._limits = Repeated("MPS", self._limit_shares, _INTERVAL)
+        self._audit = Repeated("audit", self._audit_processes, _AUDIT_INTERVAL)
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why pods cannot get the GPUs of this node now; None: they can, or none are offered."""
+        if self._observation.error:
+            return self._observation.error
+        if self._mode is None:
+            return "the node was not observed yet"
+        if missing := self._services.plugins.unregistered:
+            return f"the kubelet has not registered {', '.join(sorted(missing))}"
+        return None
+
+    def wake(self) -> None:
+        """Observe the node soon."""
+        self._search.wake()
+        self._observation.wake()
+
+    async def run(self, set_timer: Callable[[float], None]) -> None:
+        """Run until cancelled.
+
+        Args:
+            set_timer: Sets the timer that ends this process unless it is set again.
+
+        Raises:
+            DriverReplacedError: Another version of the driver is loaded, which needs a new process.
+        """
+        self._health.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(watch(self._services.plugins.answer, set_timer))
+                tasks.create_task(self._labels.run())
+                tasks.create_task(self._services.plugins.run())
+                tasks.create_task(self._services.publisher.run())
+                await self._labels.synced.wait()
+                for work in (self._observation, self._search, self._limits, self._audit):
+                    tasks.create_task(work.run())
+        finally:
+            await asyncio.to_thread(self._health.stop)
+            await self._services.mps.stop()
+
+    async def _observe(self) -> None:
+        """Bring what is offered and published up to date with the node."""
+        services = self._services
+        reading = self._health.reading
+        if self._health.failure:
+            raise RuntimeError("the GPUs are not read any more") from self._health.failure
+        if reading is None:
+            await self._report_unread(self._health.error)
+            return
+        if isinstance(self._health.error, DriverReplacedError):
+            raise self._health.error
+        unreleased = services.binder.unreleased
+        reading = with_faults(reading, unreleased)
+        machine = self._machine(reading)
+        self._publish(reading, machine)
+        if not services.node_spec.searched:
+            return
+        allocated, bindings = await services.binder.containers()
+        if services.binder.unreleased != unreleased:
+            self.wake()
+        state = desired_state(
+            Observation(
+                labels=self._metadata.labels or {},
+                reading=reading,
+                machine=machine,
+                allocated=allocated,
+                unlisted=await self._unlisted(bindings),
+                bound={
+                    (each.namespace, each.pod, each.container): {gpu.i for gpu in each.gpus}
+                    for each in bindings
+                },
+                mode=self._mode,
+                no_cdi=services.node_spec.reason if services.node_spec.spec is None else None,
+            )
+        )
+        if state.mode is not self._mode:
+            self._mode = state.mode
+            self._limits.wake()
+        if state.mode_in_use != self._mode_in_use:
+            self._mode_in_use = state.mode_in_use
+            self._publish(reading, machine)
+        services.plugins.set(state.slots)
+        self._measure(reading, bindings)
+        await services.events.report((*state.problems, *self._mps_problems()))
+
+    async def _find_spec(self) -> None:
+        """Find or generate NVIDIA's CDI specification."""
+        spec, before = self._services.node_spec, self._services.node_spec.reason
+        if (reading := self._health.reading) is not None:
+            await spec.refresh(reading)
+            if spec.reason != before:
+                self._observation.wake()
+
+    async def _limit_shares(self) -> None:
+        """Start, end or measure the MPS daemon."""
+        if self._mode is not None:
+            mps = self._services.mps
+            before = mps.isolation, mps.problem
+            await mps.reconcile(self._mode, self._services.binder.bindings)
+            if before != (mps.isolation, mps.problem):
+                self._observation.wake()
+
+    async def _audit_processes(self) -> None:
+        """Compare the processes on the GPUs with the bindings."""
+        reading, services = self._health.reading, self._services
+        if reading is None or self._mode is None:
+            return
+        if event := await services.audit.audit(reading, self._mode):
+            await services.events.add(event)
+            self._observation.wake()
+
+    async def _unlisted(self, bindings: Iterable[Binding]) -> tuple[ContainerDevices, ...]:
+        """Return devices of containers that the kubelet may not list, by the other books.
+
+        The checkpoint, which costs a look at all processes, counts only before a change of mode.
+        """
+        bound = tuple(
+            ContainerDevices(b.namespace, b.pod, b.container, b.resource, b.device_ids)
+            for b in bindings
+        )
+        if read_mode(self._metadata.labels or {})[0] is self._mode:
+            return bound
+        return bound + tuple(
+            ContainerDevices("", each.uid, each.container, each.resource, each.device_ids)
+            for each in await self._services.holders.with_processes()
+        )
+
+    def _machine(self, reading: DriverReading) -> Machine:
+        """Return the machine; its network cards are read once for each set of GPUs.
+
+        A network card that fails would otherwise change the class of the machine.
+        """
+        bus_ids = tuple(gpu.bus_id for gpu in reading.gpus)
+        if bus_ids not in self._nics:
+            self._nics = {bus_ids: read_nics(self._paths.sys, reading.gpus)}
+        return machine_of(reading, self._nics[bus_ids])
+
+    async def _report_unread(self, error: DriverError | None) -> None:
+        """Report that the driver was never read.
+
+        Raises:
+            DriverError: Always, unless the containers of the node cannot be listed.
+            BindError: They cannot.
+        """
+        if error is None:
+            raise DriverError("the driver was not read yet")
+        await self._services.events.report([Problem(ProblemReason.NOTHING_OFFERED, str(error))])
+        # Running pods may require the labels, and a kubelet that restarts compares them again.
+        if not await self._services.binder.bindings():
+            # Removes the labels of GPUs that an earlier process has read.
+            self._services.publisher.set(Publication())
+        raise error
+
+    @property
+    def _metadata(self) -> _Metadata:
+        node = self._labels.items.get(("", self._node))
+        return node.metadata if node else _Metadata()
+
+    def _publish(self, reading: DriverReading, machine: Machine) -> None:
+        topology = PublishedTopology(
+            machine,
+            tuple(gpu.usable for gpu in reading.gpus),
+            reading.driver,
+            mismatch=self._services.audit.report.text,
+            isolation=self._services.mps.isolation,
+            kubelet=read_kubelet_policy(self._paths.kubelet),
+        )
+        labels = gpu_labels(reading, open_modules=has_open_modules(self._paths.proc))
+        bandwidth = pair_bandwidth(machine)
+        self._services.publisher.set(
+            Publication(topology, bandwidth, labels, self._metadata.uid, self._mode_in_use)
+        )
+
+    def _measure(self, reading: DriverReading, bindings: Iterable[Binding]) -> None:
+        counts = self._services.audit.report.counts(len(reading.gpus))
+        self._services.metrics.gpus = tuple(
+            GPUSample(gpu.i, gpu.uuid, gpu.model, gpu.usable, counts[i])
+            for i, gpu in enumerate(reading.gpus)
+        )
+        self._services.metrics.holders = tuple(
+            dict.fromkeys(
+                HolderSample(each.uid, gpu.i, gpu.uuid or "")
+                for each in bindings
+                for gpu in each.gpus
+            )
+        )
+
+    def _mps_problems(self) -> Iterator[Problem]:
+        if problem := self._services.mps.problem:
+            yield Problem(ProblemReason.NOT_LIMITED, problem)
+
+
+def _read_node(raw: Raw) -> _Node:
+    return _nodes.decode(raw)

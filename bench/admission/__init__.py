@@ -1,0 +1,1 @@
+"""Admission: one review, the webhook's process, a real API server."""

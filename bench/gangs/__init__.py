@@ -1,0 +1,1 @@
+"""Gangs and shares on a real scheduler."""

@@ -1,0 +1,107 @@
+"""A control plane with nodes, for benchmarks of the scorer and of others."""
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from signal import SIGCONT, SIGSTOP
+
+from controlplane.binaries import Binaries
+from controlplane.manifests import BASE, MUTATING, REGISTRATIONS, VALIDATING
+from controlplane.nodes import Line, add_nodes, read_nodes
+from controlplane.plane import ControlPlane, control_plane
+from controlplane.process import Process, answers, free_ports, wait_until
+from controlplane.scorer import Scorer, start_scorer, wait_for_leader
+
+from bench.measure import Stopwatch
+
+
+@dataclass(slots=True)
+class Floor:
+    """A control plane with nodes, and the scorer where one runs."""
+
+    plane: ControlPlane
+    folder: Path
+    _numbers: Iterator[int]
+
+    @contextmanager
+    def scorer(self, *, leads: bool = True, server: str = "") -> Iterator[Scorer]:
+        """Run a scorer, and wait until it leads or can lead."""
+        log = f"scorer-{next(self._numbers)}.log"
+        one = start_scorer(self.plane, self.folder, log, server=server)
+        try:
+            if leads:
+                wait_for_leader(one)
+            yield one
+        finally:
+            self.plane.processes.stop(one.process)
+
+    @contextmanager
+    def limited(self, rate: float) -> Iterator[str]:
+        """Yield the address of an API server with a limited rate of writes."""
+        (port,) = free_ports(1)
+        words = (port, self.plane.server, self.plane.ca_file, rate)
+        argv = (sys.executable, "-m", "bench.gangs.limiter", *map(str, words))
+        process = Process("limiter", argv, self.folder / "limiter.log")
+        self.plane.processes.start(process)
+        try:
+            server = f"http://127.0.0.1:{port}"
+            process.wait_ready(lambda: answers(f"{server}/readyz"))
+            yield server
+        finally:
+            self.plane.processes.stop(process)
+
+    @contextmanager
+    def no_kubelets(self) -> Iterator[None]:
+        """Pause kwok: the kubelets of a cluster use processors of their own."""
+        (kwok,) = (process for process in self.plane.processes.running if process.name == "kwok")
+        kwok.signal(SIGSTOP)
+        try:
+            yield
+        finally:
+            kwok.signal(SIGCONT)
+
+    def namespace(self) -> str:
+        """Make a namespace in which pods can be created; return its name."""
+        name = f"bench-{next(self._numbers)}"
+        self.plane.api.create("/api/v1/namespaces", {"metadata": {"name": name}})
+        accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+        wait_until(lambda: bool(self.plane.api.get(accounts)["items"]), f"{name} can have pods")
+        return name
+
+    def stopwatch(self) -> Stopwatch:
+        """Return a stopwatch for all running processes."""
+        return Stopwatch([process.pid for process in self.plane.processes.running])
+
+
+@contextmanager
+def floor(
+    found: Binaries, line: Line, manifests: Path = BASE, **flags: Sequence[str]
+) -> Iterator[Floor]:
+    """Start everything, with direct connections from the clients to the scorer.
+
+    Args:
+        found: What runs.
+        line: The nodes.
+        manifests: What is installed of Linkwise.
+        flags: Of programs, by their names; `_` stands for `-`.
+    """
+    # Nodes stay ready however long kwok stands still.
+    grace = ("--node-monitor-grace-period=1h",)
+    with (
+        tempfile.TemporaryDirectory(prefix="linkwise-bench-") as name,
+        control_plane(Path(name), found, kube_controller_manager=grace, **flags) as plane,
+    ):
+        folder = Path(name) / "bench"
+        folder.mkdir()
+        applied = plane.kubectl("apply", "-k", str(manifests))
+        if applied.returncode:
+            raise ValueError(applied.stderr)
+        placed = f"{REGISTRATIONS}/validatingadmissionpolicybindings/linkwise-placed"
+        for path in (MUTATING, VALIDATING, placed):
+            plane.api.delete(path)
+        add_nodes(plane.api, read_nodes([line]))
+        yield Floor(plane, folder, count())

@@ -1,0 +1,1 @@
+"""The agent of a node, and containers on a real kubelet."""

@@ -1,0 +1,1 @@
+"""Planning at the size of a large cluster, in one process."""
