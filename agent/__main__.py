@@ -109,7 +109,7 @@ def _services(
     wake: Callable[[], None],
 ) -> Services:
     paths = settings.paths
-    events = EventRecorder(kube, AGENT, settings.node, wall)
+    recorder = EventRecorder(kube, AGENT, settings.node, wall)
     pod_resources = PodResources(paths.pod_resources)
     # The folder for our files is the node's `/var/run/cdi`, which is often a link below its root.
     backoff = Backoff(*_SPEC_RETRY, wake)
@@ -130,7 +130,7 @@ def _services(
     async def edits(pod: Pod, container: str, gpus: tuple[GPUShare, ...]) -> ClientEdits:
         return await mps.edits(pod, container, gpus, binder.bindings)
 
-    binder = Binder(holders, events, reading, node_spec, paths.cdi, extra_edits=edits)
+    binder = Binder(holders, recorder, reading, node_spec, paths.cdi, extra_edits=edits)
     return Services(
         kube=kube,
         node_spec=node_spec,
@@ -138,7 +138,8 @@ def _services(
         holders=holders,
         plugins=DevicePlugins(paths.device_plugins, _MeasuredBinder(binder, metrics, wake)),
         publisher=Publisher(kube, settings.node),
-        events=NodeEvents(events, settings.node, wall),
+        recorder=recorder,
+        events=NodeEvents(recorder, settings.node, wall),
         metrics=metrics,
         mps=mps,
         audit=ProcessAudit(settings.node, settings.pod_uid, paths.proc, driver, binder, mps),

@@ -37,6 +37,7 @@ from agent.watchdog import watch
 from cluster.mode import NodeMode, read_mode
 from cluster.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube
+from runtime.kube.event_recorder import EventRecorder
 from runtime.kube.reflector import Reflector
 from topology.machine import NIC, Machine
 
@@ -70,6 +71,7 @@ class Services:
     holders: Holders
     plugins: DevicePlugins
     publisher: Publisher
+    recorder: EventRecorder
     events: NodeEvents
     metrics: Metrics
     mps: MPSShares
@@ -140,6 +142,7 @@ class NodeAgent:
                 tasks.create_task(self._labels.run())
                 tasks.create_task(self._services.plugins.run())
                 tasks.create_task(self._services.publisher.run())
+                tasks.create_task(self._services.recorder.run())
                 await self._labels.synced.wait()
                 for work in (self._observation, self._search, self._limits, self._audit):
                     tasks.create_task(work.run())
@@ -190,7 +193,7 @@ class NodeAgent:
             self._publish(reading, machine)
         services.plugins.set(state.slots)
         self._measure(reading, bindings)
-        await services.events.report((*state.problems, *self._mps_problems()))
+        services.events.report((*state.problems, *self._mps_problems()))
 
     async def _find_spec(self) -> None:
         """Find or generate NVIDIA's CDI specification."""
@@ -252,7 +255,7 @@ class NodeAgent:
         """
         if error is None:
             raise DriverError("the driver was not read yet")
-        await self._services.events.report([Problem(ProblemReason.NOTHING_OFFERED, str(error))])
+        self._services.events.report([Problem(ProblemReason.NOTHING_OFFERED, str(error))])
         # Running pods may require the labels, and a kubelet that restarts compares them again.
         if not await self._services.binder.bindings():
             # Removes the labels of GPUs that an earlier process has read.

@@ -68,5 +68,5 @@ class ProcessAudit:
             self._auditor, self.report = Auditor(), AuditReport()
         if (event := self.report.event(before, self._node)) is None:
             return False
-        await events.add(event)
+        events.add(event)
         return True

@@ -1,5 +1,6 @@
 """The audit of the node, with processes of this machine."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from fake_api import FakeAPI, status
 from gpu_readings import reading
+from waiting import until
 
 from agent.mps.daemon import ControlDaemon, DaemonSettings
 from agent.mps.isolation import Prober
@@ -44,12 +46,15 @@ async def audited(api):
     mps = MPSShares(ControlDaemon(DaemonSettings()), Prober(""))
     audit = ProcessAudit("n1", None, Path("/proc"), Driver(), Containers(), mps)
     async with Kube(api.url) as kube:
-        events = NodeEvents(EventRecorder(kube, "linkwise-agent", "n1", lambda: 0.0), "n1", float)
+        recorder = EventRecorder(kube, "linkwise-agent", "n1", lambda: 0.0)
+        events = NodeEvents(recorder, "n1", float)
+        task = asyncio.create_task(recorder.run())
 
         async def once(mode=NodeMode.TOPOLOGY):
             return await audit.audit(reading(), mode, events)
 
         yield once, audit
+        task.cancel()
 
 
 def reasons(api):
@@ -61,8 +66,10 @@ async def test_a_mismatch_ends_when_the_node_has_no_mode_of_linkwise(api, audite
     assert [await once(), await once(), await once()] == [False, True, False]
     assert f"process {os.getpid()}" in audit.report.text
 
+    await until(lambda: reasons(api))
     assert await once(NodeMode.DEFAULT)
     assert audit.report.text is None
+    await until(lambda: len(reasons(api)) == 2)
     assert reasons(api) == ["GPUProcessMismatch", "GPUProcessMismatchResolved"]
 
 
