@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from agent.binding.binder import Binder
 from agent.binding.container_spec import Binding
@@ -38,6 +38,7 @@ from cluster.mode import NodeMode, read_mode
 from cluster.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
+from runtime.kube.objects import LabelledMeta, LabelledObject
 from runtime.kube.reflector import Reflector
 from topology.machine import NIC, Machine
 
@@ -47,18 +48,7 @@ _AUDIT_INTERVAL = 15.0
 """Between two audits [s]; two in a row must agree."""
 
 
-class _Metadata(Struct, frozen=True):
-    name: str = ""
-    uid: str = ""
-    namespace: str = ""
-    labels: dict[str, str] | None = None
-
-
-class _Node(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-
-_nodes = msgspec.json.Decoder(_Node)
+_nodes = msgspec.json.Decoder(LabelledObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,9 +253,9 @@ class NodeAgent:
         raise error
 
     @property
-    def _metadata(self) -> _Metadata:
+    def _metadata(self) -> LabelledMeta:
         node = self._labels.items.get(("", self._node))
-        return node.metadata if node else _Metadata()
+        return node.metadata if node else LabelledMeta()
 
     def _publish(self, reading: DriverReading, machine: Machine) -> None:
         topology = PublishedTopology(
@@ -301,5 +291,5 @@ class NodeAgent:
             yield Problem(ProblemReason.NOT_LIMITED, problem)
 
 
-def _read_node(raw: Raw) -> _Node:
+def _read_node(raw: Raw) -> LabelledObject:
     return _nodes.decode(raw)

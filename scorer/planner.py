@@ -10,8 +10,8 @@ from typing import Any
 
 from cluster.gang import GangKey
 from cluster.pod import Owner
+from runtime.kube.objects import Key
 from runtime.process.clock import loop_time, wait_at_most
-from scorer.cache.cluster_state import Key
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue

@@ -18,7 +18,8 @@ from cluster.node import Node, NodeError, NodeObject, read_node
 from policy.active_config import SOURCES, ActiveConfig, ConfigSource
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
-from runtime.kube.reflector import Key, Reflector, WatchTimings
+from runtime.kube.objects import Key, ObjectMeta
+from runtime.kube.reflector import Reflector, WatchTimings
 from runtime.process.clock import Clock, wall
 
 _TIMINGS = WatchTimings(max_backoff=1)
@@ -41,13 +42,8 @@ class _Namespace(Struct, frozen=True):
     metadata: _Labels = _Labels()
 
 
-class _ConfigMapMeta(Struct, frozen=True, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-
-
 class _ConfigMap(Struct, frozen=True):
-    metadata: _ConfigMapMeta = _ConfigMapMeta()
+    metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
 
 
@@ -218,7 +214,7 @@ class Informers:
             await asyncio.sleep(self._interval)
 
 
-def _rejected_event(source: ConfigSource, metadata: _ConfigMapMeta, error: str) -> Event:
+def _rejected_event(source: ConfigSource, metadata: ObjectMeta, error: str) -> Event:
     """Return the Event about an invalid version of a ConfigMap."""
     version = metadata.resource_version
     about = ObjectReference("v1", "ConfigMap", source.name, metadata.uid, source.namespace, version)

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Set
 
 from cluster.gang import GangKey
 from runtime.kube.client import Kube
-from runtime.kube.reflector import Key, Reflector
+from runtime.kube.objects import Key
+from runtime.kube.reflector import Reflector
 from scorer.gang.crd import GANGS, Gang, read_gang
 
 
