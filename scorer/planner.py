@@ -123,6 +123,8 @@ class Planner:
     def _changed_gangs(self, dirty_groups: Iterable[Key]) -> Set[GangKey]:
         """Return the gangs of which a pod, the Gang or the owner changed."""
         gangs = self._informers.gang_objects
+        for key in gangs.drain_deleted():
+            self._status_reporter.forget_gang(key)
         changed = set(gangs.drain_dirty())
         for group in dirty_groups:
             changed |= gangs.named(group)

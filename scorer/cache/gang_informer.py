@@ -29,6 +29,7 @@ class GangInformer:
         self._by_name: dict[Key, set[GangKey]] = {}
         """By namespace and name of the gang."""
         self._dirty: set[GangKey] = set()
+        self._deleted: set[GangKey] = set()
 
     def named(self, group: Key) -> Set[GangKey]:
         """Return the gangs of a namespace and name that have a Gang object."""
@@ -45,6 +46,11 @@ class GangInformer:
         drained, self._dirty = self._dirty, set()
         return drained
 
+    def drain_deleted(self) -> Set[GangKey]:
+        """Return gangs whose object was deleted since the last call; the planner calls it."""
+        drained, self._deleted = self._deleted, set()
+        return drained
+
     def _changed(self, items: Mapping[Key, Gang], changed: Set[Key]) -> None:
         for name in changed:
             before, gang = self._keys.pop(name, None), items.get(name)
@@ -54,6 +60,7 @@ class GangInformer:
                 if not keys:
                     del self._by_name[before[:2]]
                 if gang is None:
+                    self._deleted.add(before)
                     self._on_delete(before)
             if gang is not None:
                 key = self._keys[name] = gang.key

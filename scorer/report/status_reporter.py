@@ -146,6 +146,13 @@ class StatusReporter:
         self._reports.pop(key, None)
         self._gangs.forget(key)
 
+    def forget_gang(self, key: GangKey) -> None:
+        """Drop what is kept of a Gang that was deleted, unless its pods wait."""
+        self._gangs.forget(key)
+        report = self._reports.get(key)
+        if report and report.latest is None:
+            del self._reports[key]
+
     def _report(self, key: GangKey) -> _Report:
         return self._reports.setdefault(key, _Report())
 

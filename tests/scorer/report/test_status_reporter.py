@@ -642,6 +642,21 @@ async def test_a_gang_created_again_is_reported_again(cluster):
     assert status(cluster)["members"] == "2/2"
 
 
+async def test_nothing_is_kept_of_a_gang_whose_object_was_deleted(cluster):
+    async with leading(cluster) as leader:
+        await running(cluster)
+        cluster.delete("bert-0")
+        cluster.delete("bert-1")
+        await until(lambda: cluster.phase() == "Gone")
+        cluster.remove(OBJECT)
+        await passed(cluster)
+        reporter = leader.context.planner._status_reporter
+        kept = (reporter._reports, reporter._gangs._written, reporter._gangs._statuses)
+        names = {key[1] for each in kept for key in each}
+
+    assert names <= {"sign"}
+
+
 async def test_the_next_leader_reports_a_gang_whose_pods_were_deleted(cluster):
     async with leading(cluster):
         await running(cluster)
