@@ -6,16 +6,19 @@ group with very many keys does not delay the keys of others.
 """
 
 import heapq
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from itertools import count
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 
 URGENT = -1
 """The rank of a key that precedes all others, and does not wait for the end of its backoff."""
+
+
+_NONE: OrderedDict[str, OrderedDict[Any, None]] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class FairSchedule(Generic[K]):
         self._items: dict[K, _Item[K]] = {}
         self._delayed: list[tuple[float, int, _Item[K]]] = []
         """A heap. An item that is not in `_items` any more is ignored."""
-        self._ready: dict[int, dict[str, dict[K, None]]] = {}
+        self._ready: dict[int, OrderedDict[str, OrderedDict[K, None]]] = {}
         """By rank and group, in the order of their turns: the keys that are due."""
         self._running: set[K] = set()
         self._sizes: Counter[str] = Counter()
@@ -96,10 +99,11 @@ class FairSchedule(Generic[K]):
         if item is None:
             return
         _subtract(self._sizes, group)
-        groups = self._ready.get(item.rank, {})
-        groups.get(group, {}).pop(key, None)
-        if not groups.get(group, True):
-            del groups[group]
+        groups = self._ready.get(item.rank, _NONE)
+        if keys := groups.get(group):
+            keys.pop(key, None)
+            if not keys:
+                del groups[group]
 
     def take(self, now: float) -> K | None:
         """Return the next key to process, until it is finished; None: there is none now.
@@ -113,8 +117,7 @@ class FairSchedule(Generic[K]):
             for group, keys in groups.items():
                 if not self._is_blocked(group, now):
                     key = next(iter(keys))
-                    # The last in the order of the turns.
-                    groups[group] = groups.pop(group)
+                    groups.move_to_end(group)
                     self.discard(key)
                     self._running.add(key)
                     self._busy[group] += 1
@@ -166,8 +169,8 @@ class FairSchedule(Generic[K]):
         ):
             item = heapq.heappop(self._delayed)[2]
             if self._is_current(item):
-                groups = self._ready.setdefault(item.rank, {})
-                groups.setdefault(self._group(item.key), {})[item.key] = None
+                groups = self._ready.setdefault(item.rank, OrderedDict())
+                groups.setdefault(self._group(item.key), OrderedDict())[item.key] = None
 
 
 def _subtract(counts: Counter[str], group: str) -> None:
