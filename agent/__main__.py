@@ -109,7 +109,7 @@ def _services(
     wake: Callable[[], None],
 ) -> Services:
     paths = settings.paths
-    events = EventRecorder(kube, AGENT, settings.node_name, wall)
+    recorder = EventRecorder(kube, AGENT, settings.node_name, wall)
     pod_resources = PodResources(paths.pod_resources)
     # The folder for our files is the node's `/var/run/cdi`, which is often a link below its root.
     backoff = Backoff(*_SPEC_RETRY, wake)
@@ -132,7 +132,7 @@ def _services(
     async def edits(pod: Pod, container: str, gpus: tuple[GPUShare, ...]) -> Edits:
         return await mps.edits(pod, container, gpus, binder.bindings)
 
-    binder = Binder(holders, events, reading, node_spec, paths.cdi, extra_edits=edits)
+    binder = Binder(holders, recorder, reading, node_spec, paths.cdi, extra_edits=edits)
     return Services(
         kube=kube,
         node_spec=node_spec,
@@ -140,7 +140,8 @@ def _services(
         holders=holders,
         plugins=DevicePlugins(paths.device_plugins, _MeasuredBinder(binder, metrics, wake)),
         publisher=Publisher(kube, settings.node_name),
-        events=NodeEvents(events, settings.node_name, wall),
+        recorder=recorder,
+        events=NodeEvents(recorder, settings.node_name, wall),
         metrics=metrics,
         mps=mps,
         audit=ProcessAudit(settings.node_name, settings.pod_uid, paths.proc, driver, binder, mps),

@@ -54,7 +54,7 @@ class Reporter:
         if len(self._recorded) >= _MAX_EVENTS:
             self._recorded.clear()
         try:
-            await self._recorder.record(event)
+            await self._recorder.create(event)
         except KubeError as error:
             _log.warning("Could not create event", reason=reason, err=str(error))
             return

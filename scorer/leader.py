@@ -17,7 +17,7 @@ from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter
 from scorer.fence import LeadershipLost
 from scorer.gang.crd import Gang
-from scorer.metrics import Metrics
+from scorer.metrics import Metrics, Stage
 from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.status_reporter import StatusReporter
@@ -73,8 +73,8 @@ class Leader:
             timings: The durations of the components.
         """
         self._reading, self._writing, self._metrics = reading, writing, metrics
-        self._recorder = EventRecorder(writing, SCORER, instance, clock)
-        self._clock, self._wait, self._timings = clock, wait, timings
+        self._instance, self._clock, self._wait = instance, clock, wait
+        self._timings = timings
         self.context: LeaderContext | None = None
         """None while another process leads."""
 
@@ -82,8 +82,15 @@ class Leader:
         """Plan and bind until cancelled; return once another process leads."""
         clock, timings, informers = self._clock, self._timings, Informers(self._reading)
         faults = FaultIsolation(self._metrics, informers.changed.set, retry=timings.fault_retry)
+        recorder = EventRecorder(
+            self._writing,
+            SCORER,
+            self._instance,
+            clock,
+            lambda event, *fault: faults.count(Stage.REPORT, event.about.name, *fault),
+        )
         status_reporter = StatusReporter(
-            self._writing, informers, self._recorder, faults, clock, timings=timings
+            self._writing, informers, recorder, faults, clock, timings=timings
         )
         handle = Handle(
             self._writing, informers, status_reporter, self._metrics, faults, term, clock, timings
@@ -95,13 +102,13 @@ class Leader:
         try:
             # Until then writes of the last leader may arrive, which must be seen.
             await asyncio.sleep(self._wait)
-            await self._run(self.context, handle)
+            await self._run(self.context, handle, recorder)
         except* LeadershipLost as refused:
             _log.warning("Stopped leading", term=term, err=str(refused.exceptions[0]))
         finally:
             self.context = None
 
-    async def _run(self, context: LeaderContext, handle: Handle) -> None:
+    async def _run(self, context: LeaderContext, handle: Handle, recorder: EventRecorder) -> None:
         """Run the components until cancelled, or until leadership is lost."""
         state, interval = context.informers.state, self._timings.node_check_interval
         async with asyncio.TaskGroup() as group:
@@ -109,9 +116,12 @@ class Leader:
             binding = group.create_task(context.binder.run())
             await context.informers.synced()
             _log.info("Leading", term=context.term)
-            reporting = group.create_task(
-                report_unaccounted(state, self._recorder, handle.faults, interval=interval)
+            reports = (
+                recorder.run(),
+                handle.status_reporter.run(),
+                report_unaccounted(state, recorder, handle.faults, interval=interval),
             )
+            reporting = [group.create_task(report) for report in reports]
             requester = ScaleUpRequester(
                 context.informers,
                 ProvisioningRequests(self._reading, self._writing, context.informers, self._clock),
@@ -126,8 +136,8 @@ class Leader:
             finally:
                 requesting.cancel()
                 binding.cancel()
-                await handle.status_reporter.close()
-                reporting.cancel()
+                for report in reporting:
+                    report.cancel()
                 informing.cancel()
 
     @property

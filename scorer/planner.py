@@ -10,8 +10,8 @@ from typing import Any
 
 from cluster.gang import GangKey
 from cluster.pod import Owner
+from runtime.kube.objects import Key
 from runtime.process.clock import loop_time, wait_at_most
-from scorer.cache.cluster_state import Key
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue
@@ -78,6 +78,7 @@ class Planner:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._commit_queue.run())
+                group.create_task(self._sizes.run())
                 self._binding_tracker.restore()
                 while True:
                     started = loop_time()
@@ -100,13 +101,14 @@ class Planner:
             self._pending.assemble(dirty_groups, self._informers.workloads.drain_dirty_owners())
         )
         units = list(self._pending)
-        calls = [*self._binding_tracker.reconcile(dirty_groups), *self._sizes.resolve(units)]
+        calls = self._binding_tracker.reconcile(dirty_groups)
+        self._sizes.resolve(units)
         changed = self._changed_gangs(dirty_groups)
         with self._faults.isolate(Stage.PLAN, "replacements"):
             changed |= self._informers.replacements.update(self._clock(), changed)
         self._report(changed)
         for key, owner in self._lacking.items():
-            calls += self._sizes.resolve_owner(owner, key.namespace)
+            self._sizes.resolve_owner(owner, key.namespace)
         self._scheduler.schedule(units, None if self.has_synced else self._informers.gangs)
         return calls
 
@@ -121,6 +123,8 @@ class Planner:
     def _changed_gangs(self, dirty_groups: Iterable[Key]) -> Set[GangKey]:
         """Return the gangs of which a pod, the Gang or the owner changed."""
         gangs = self._informers.gang_objects
+        for key in gangs.drain_deleted():
+            self._status_reporter.forget_gang(key)
         changed = set(gangs.drain_dirty())
         for group in dirty_groups:
             changed |= gangs.named(group)

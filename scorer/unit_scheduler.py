@@ -11,8 +11,8 @@ from contextlib import suppress
 import structlog
 
 from cluster.gang import GangKey
+from runtime.kube.objects import Key
 from runtime.process.clock import loop_time
-from scorer.cache.cluster_state import Key
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue

@@ -6,14 +6,17 @@ the first deletion. From then on no pod gets the gate, and the pods that have it
 """
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import dataclass
 
 import structlog
-from msgspec import Struct, field
+from msgspec import Struct
 
 from cluster import keys
 from cluster.kube_object import pod_path
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from runtime.kube.objects import ObjectMeta
+from runtime.kube.paging import Page, Params, pages
 
 _log = structlog.get_logger()
 
@@ -51,32 +54,17 @@ class _Name(Struct, frozen=True):
     name: str
 
 
-class _Metadata(Struct, frozen=True):
-    name: str
-    namespace: str
-    uid: str = ""
-
-
 class _Spec(Struct, frozen=True, rename="camel"):
     scheduling_gates: list[_Name] | None = None
 
 
 class _Pod(Struct, frozen=True):
-    metadata: _Metadata
+    metadata: ObjectMeta
     spec: _Spec
 
     @property
     def gates(self) -> list[str]:
         return [gate.name for gate in self.spec.scheduling_gates or ()]
-
-
-class _ListMeta(Struct, frozen=True):
-    continue_: str = field(default="", name="continue")
-
-
-class _Page(Struct, frozen=True):
-    metadata: _ListMeta
-    items: list[_Pod] | None = None
 
 
 async def withdraw(kube: Kube, times: Times) -> None:
@@ -126,16 +114,17 @@ async def _held(kube: Kube) -> list[_Pod] | None:
     """Return the pods with our gate; None if they could not be listed."""
     params = {"fieldSelector": "status.phase=Pending", "limit": str(_PAGE)}
     held: list[_Pod] = []
+
+    def read(params: Params) -> Awaitable[Page[_Pod]]:
+        return kube.get("/api/v1/pods", Page[_Pod], params=params)
+
     try:
-        while True:
-            page = await kube.get("/api/v1/pods", _Page, params=params)
+        async for page in pages(read, params):
             held += [pod for pod in page.items or () if keys.GANG in pod.gates]
-            if not page.metadata.continue_:
-                return held
-            params = {**params, "continue": page.metadata.continue_}
     except KubeError as error:
         _log.warning("Could not list pods", err=str(error))
         return None
+    return held
 
 
 async def _release(kube: Kube, held: list[_Pod]) -> None:

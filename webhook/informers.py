@@ -16,9 +16,10 @@ from msgspec import Struct
 from cluster.capacity import Capacity, capacity_of
 from cluster.node import Node, NodeError, NodeObject, read_node
 from policy.active_config import SOURCES, ActiveConfig, ConfigSource
-from runtime.kube.client import Kube, KubeError
+from runtime.kube.client import Kube
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
-from runtime.kube.reflector import Key, Reflector, WatchTimings
+from runtime.kube.objects import Key, ObjectMeta
+from runtime.kube.reflector import Reflector, WatchTimings
 from runtime.process.clock import Clock, wall
 
 _TIMINGS = WatchTimings(max_backoff=1)
@@ -41,13 +42,8 @@ class _Namespace(Struct, frozen=True):
     metadata: _Labels = _Labels()
 
 
-class _ConfigMapMeta(Struct, frozen=True, rename="camel"):
-    uid: str = ""
-    resource_version: str = ""
-
-
 class _ConfigMap(Struct, frozen=True):
-    metadata: _ConfigMapMeta = _ConfigMapMeta()
+    metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
 
 
@@ -120,7 +116,6 @@ class Informers:
         self._nodes_changed = asyncio.Event()
         self._node_cache: dict[Key, tuple[NodeObject, Node | None]] = {}
         self._texts: dict[ConfigSource, str | None] = {}
-        self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._config_since = time.monotonic()
         self.namespaces = Namespaces(self._namespaces.items)
         self.config = ActiveConfig()
@@ -137,7 +132,7 @@ class Informers:
             for reflector in reflectors:
                 group.create_task(reflector.run())
             group.create_task(self._compute_capacity())
-            group.create_task(self._record_events())
+            group.create_task(self._recorder.run())
 
     def not_ready_reason(self) -> str | None:
         """Return which required state is not known yet; None where all is."""
@@ -192,7 +187,7 @@ class Informers:
         error, snapshot = self.config.error(source), self.config.snapshot
         if error and config_map:
             _log.error("Policy rejected", err=error)
-            self._events.put_nowait(_rejected_event(source, config_map.metadata, error))
+            self._recorder.record(_rejected_event(source, config_map.metadata, error))
         elif snapshot is not before.snapshot:
             self._config_since = time.monotonic()
             _log.info(
@@ -201,18 +196,6 @@ class Informers:
                 generation=snapshot.generation,
                 digest=snapshot.digest,
             )
-
-    async def _record_events(self) -> None:
-        while True:
-            event = await self._events.get()
-            try:
-                await self._recorder.record(event)
-            except Exception as error:  # noqa: BLE001 - an Event must not end admission.
-                source = f"ConfigMap {event.about.namespace}/{event.about.name}"
-                unforeseen = None if isinstance(error, KubeError) else error
-                _log.warning(
-                    "Could not create event", source=source, err=str(error), exc_info=unforeseen
-                )
 
     async def _compute_capacity(self) -> None:
         while True:
@@ -231,7 +214,7 @@ class Informers:
             await asyncio.sleep(self._interval)
 
 
-def _rejected_event(source: ConfigSource, metadata: _ConfigMapMeta, error: str) -> Event:
+def _rejected_event(source: ConfigSource, metadata: ObjectMeta, error: str) -> Event:
     """Return the Event about an invalid version of a ConfigMap."""
     version = metadata.resource_version
     about = ObjectReference("v1", "ConfigMap", source.name, metadata.uid, source.namespace, version)

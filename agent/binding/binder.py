@@ -29,7 +29,6 @@ from agent.driver.reading import DriverReading
 from agent.kubelet.container_devices import ContainerDevices
 from cluster.pod import Pod
 from cluster.record import GPUShare
-from runtime.kube.client import KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.process.clock import monotonic
 
@@ -187,7 +186,7 @@ class Binder:
             spec = encode_spec(container_spec(binding, edits, extra, version))
             await self._write_when_released(binding, spec)
         except BindError as error:
-            await self._report(pod, f"container {container}: {error}")
+            self._report(pod, f"container {container}: {error}")
             raise
         _log.info(
             "GPUs bound",
@@ -280,12 +279,9 @@ class Binder:
         ]
         return of_devices in listed if listed else bool(uids)
 
-    async def _report(self, pod: Pod, message: str) -> None:
+    def _report(self, pod: Pod, message: str) -> None:
         about = ObjectReference(
             "v1", "Pod", pod.metadata.name, pod.metadata.uid, pod.metadata.namespace
         )
         _log.warning("GPUs not bound", pod=about.name, namespace=about.namespace, reason=message)
-        try:
-            await self._events.record(Event(about, "GPUsNotBound", message, message))
-        except KubeError as error:
-            _log.warning("Could not create event", pod=about.name, err=str(error))
+        self._events.record(Event(about, "GPUsNotBound", message, message))

@@ -5,8 +5,6 @@ from collections.abc import Awaitable, Collection
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from msgspec import Struct
-
 from agent.binding.errors import BindError
 from agent.binding.last_holders import LastHolders
 from agent.binding.liveness import Liveness
@@ -16,6 +14,7 @@ from agent.kubelet.container_devices import ContainerDevices
 from cluster.kube_object import pod_path
 from cluster.pod import Pod
 from runtime.kube.client import ApiError, Kube, KubeError, Unreachable
+from runtime.kube.objects import Object
 
 _T = TypeVar("_T")
 _GONE = 404
@@ -31,14 +30,6 @@ class DeviceLister(Protocol):
 
     async def pods(self) -> tuple[tuple[str, str], ...]:
         """Return namespace and name of all pods of the node; raises KubeletError."""
-
-
-class _Metadata(Struct, frozen=True):
-    uid: str = ""
-
-
-class _Identity(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
 
 
 class _PodGoneError(BindError):
@@ -149,7 +140,7 @@ class Holders:
         names = {(entry.uid, entry.container) for entry in entries}
         for path in await self._likely_first(uids):
             try:
-                if (await self._get(path, _Identity)).metadata.uid not in uids:
+                if (await self._get(path, Object)).metadata.uid not in uids:
                     continue
                 pod = await self._get(path, Pod)
             except _PodGoneError:

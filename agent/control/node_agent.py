@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from agent.audit.process_audit import ProcessAudit
 from agent.binding.binder import Binder
@@ -37,6 +37,8 @@ from agent.settings import Paths
 from cluster.mode import NodeMode, read_mode
 from cluster.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube
+from runtime.kube.event_recorder import EventRecorder
+from runtime.kube.objects import LabelledMeta, LabelledObject
 from runtime.kube.reflector import Reflector
 from topology.machine import NIC, Machine
 
@@ -46,18 +48,7 @@ _AUDIT_INTERVAL = 15.0
 """Between two audits [s]; two in a row must agree."""
 
 
-class _Metadata(Struct, frozen=True):
-    name: str = ""
-    uid: str = ""
-    namespace: str = ""
-    labels: dict[str, str] | None = None
-
-
-class _Node(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-
-
-_nodes = msgspec.json.Decoder(_Node)
+_nodes = msgspec.json.Decoder(LabelledObject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +61,7 @@ class Services:
     holders: Holders
     plugins: DevicePlugins
     publisher: Publisher
+    recorder: EventRecorder
     events: NodeEvents
     metrics: Metrics
     mps: MPSShares
@@ -140,6 +132,7 @@ class NodeAgent:
                 tasks.create_task(self._labels.run())
                 tasks.create_task(self._services.plugins.run())
                 tasks.create_task(self._services.publisher.run())
+                tasks.create_task(self._services.recorder.run())
                 await self._labels.synced.wait()
                 for work in (self._observation, self._search, self._limits, self._audit):
                     tasks.create_task(work.run())
@@ -190,7 +183,7 @@ class NodeAgent:
             self._publish(reading, machine)
         services.plugins.set(state.slots)
         self._measure(reading, bindings)
-        await services.events.report((*state.problems, *self._mps_problems()))
+        services.events.report((*state.problems, *self._mps_problems()))
 
     async def _find_spec(self) -> None:
         """Find or generate NVIDIA's CDI specification."""
@@ -215,7 +208,7 @@ class NodeAgent:
         if reading is None or self._mode is None:
             return
         if event := await services.audit.audit(reading, self._mode):
-            await services.events.add(event)
+            services.events.add(event)
             self._observation.wake()
 
     async def _unlisted(self, bindings: Iterable[Binding]) -> tuple[ContainerDevices, ...]:
@@ -253,7 +246,7 @@ class NodeAgent:
         """
         if error is None:
             raise DriverError("the driver was not read yet")
-        await self._services.events.report([Problem(ProblemReason.NOTHING_OFFERED, str(error))])
+        self._services.events.report([Problem(ProblemReason.NOTHING_OFFERED, str(error))])
         # Running pods may require the labels, and a kubelet that restarts compares them again.
         if not await self._services.binder.bindings():
             # Removes the labels of GPUs that an earlier process has read.
@@ -261,9 +254,9 @@ class NodeAgent:
         raise error
 
     @property
-    def _metadata(self) -> _Metadata:
+    def _metadata(self) -> LabelledMeta:
         node = self._labels.items.get(("", self._node))
-        return node.metadata if node else _Metadata()
+        return node.metadata if node else LabelledMeta()
 
     def _publish(self, reading: DriverReading, machine: Machine) -> None:
         topology = PublishedTopology(
@@ -299,5 +292,5 @@ class NodeAgent:
             yield Problem(ProblemReason.NOT_LIMITED, problem)
 
 
-def _read_node(raw: Raw) -> _Node:
+def _read_node(raw: Raw) -> LabelledObject:
     return _nodes.decode(raw)

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 import structlog
 
 from agent.control.desired_state import Problem
-from runtime.kube.client import KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.process.clock import Clock
 
@@ -13,51 +12,38 @@ _log = structlog.get_logger()
 
 
 class NodeEvents:
-    """Events about one node. One that cannot be created is created later."""
+    """Events about one node."""
 
-    def __init__(self, events: EventRecorder, node: str, clock: Clock) -> None:
+    def __init__(self, recorder: EventRecorder, node: str, clock: Clock) -> None:
         """Create nothing yet.
 
         Args:
-            events: Creates the Events.
+            recorder: Creates the Events.
             node: Name of the node.
             clock: The wall clock [s since 1970]; a problem that returns has another Event.
         """
-        self._events, self._clock = events, clock
+        self._recorder, self._clock = recorder, clock
         self._about = ObjectReference.of_node(node)
-        self._since: dict[Problem, float] = {}
-        """Present problems, with the time at which they were first reported."""
-        self._pending: dict[Problem | None, Event] = {}
-        """Events to create, by problem."""
-        self._error: str | None = None
+        self._present: dict[Problem, Event] = {}
+        """The problems of the last report, with their Events."""
+        self._last: Event | None = None
+        """The last Event that is not about a problem."""
 
-    async def report(self, problems: Iterable[Problem]) -> None:
-        """Create an Event for each problem that the last report did not have."""
+    def report(self, problems: Iterable[Problem]) -> None:
+        """Let an Event be created for each problem that the last report did not have."""
         present = dict.fromkeys(problems)
-        for problem in self._since.keys() - present.keys():
-            del self._since[problem]
-            self._pending.pop(problem, None)
-        for problem in present.keys() - self._since.keys():
+        for problem in self._present.keys() - present.keys():
+            self._recorder.withdraw(self._present.pop(problem))
+        for problem in present.keys() - self._present.keys():
             _log.warning("Problem of the node", reason=problem.reason, message=problem.message)
-            since = self._since[problem] = self._clock()
-            change = f"{problem.message}/{since}"
-            self._pending[problem] = Event(self._about, problem.reason, problem.message, change)
-        await self._create()
+            change = f"{problem.message}/{self._clock()}"
+            event = Event(self._about, problem.reason, problem.message, change)
+            self._present[problem] = event
+            self._recorder.record(event)
 
-    async def add(self, event: Event) -> None:
-        """Create another Event; it replaces one of this kind that was not created yet."""
-        self._pending[None] = event
-        await self._create()
-
-    async def _create(self) -> None:
-        for key, event in tuple(self._pending.items()):
-            try:
-                await self._events.record(event)
-            except KubeError as error:
-                if str(error) != self._error:
-                    _log.warning("Could not create event", reason=event.reason, err=str(error))
-                self._error = str(error)
-                return
-            if self._pending.get(key) is event:
-                del self._pending[key]
-        self._error = None
+    def add(self, event: Event) -> None:
+        """Let another Event be created; it replaces one of this kind that was not created yet."""
+        if self._last is not None:
+            self._recorder.withdraw(self._last)
+        self._last = event
+        self._recorder.record(event)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import field
 
 from certs.status_document import CertificateState
 from cli.analysis.certificates import (
@@ -15,15 +15,11 @@ from cli.analysis.certificates import (
 )
 from cluster.keys import CERTS, CERTS_KEY
 from manifest.value import InputError, Value
+from runtime.kube.objects import Object
 
 
-class _Metadata(Struct, frozen=True):
-    name: str = ""
-
-
-class _ConfigMap(Struct, frozen=True):
+class _ConfigMap(Object, frozen=True):
     kind: str = ""
-    metadata: _Metadata = _Metadata()
     data: dict[str, str] = field(default_factory=dict)
 
 

@@ -13,6 +13,7 @@ from cli.files.objects import Plain
 from cli.live.kubeconfig import UserContext
 from manifest.value import InputError
 from runtime.kube.decode import decode
+from runtime.kube.paging import Page, Params, pages
 
 T = TypeVar("T")
 
@@ -32,15 +33,6 @@ class Forbidden(Exception):  # noqa: N818
 
 class _Expired(Exception):  # noqa: N818
     """The resource version of a paged list is too old."""
-
-
-class _ListMeta(Struct, frozen=True, rename={"continue_": "continue"}):
-    continue_: str = ""
-
-
-class _Page(Struct, frozen=True):
-    metadata: _ListMeta = _ListMeta()
-    items: list[Plain] | None = None
 
 
 class _Status(Struct, frozen=True):
@@ -102,24 +94,24 @@ class ApiReader:
     async def _pages(
         self, path: str, keep: Callable[[Plain], T | None], params: dict[str, str]
     ) -> list[T]:
+        async def read(params: Params) -> Page[Plain]:
+            return self._decoded(await self._get(path, params), Page[Plain])
+
         kept: list[T] = []
-        while True:
-            page = self._decoded(await self._get(path, params), _Page)
+        async for page in pages(read, params):
             try:
                 kept += [small for item in page.items or () if (small := keep(item)) is not None]
             except msgspec.ValidationError as error:
                 self.fail(
                     f"{path} has an object that Kubernetes would not take: {error}. Correct it."
                 )
-            if not page.metadata.continue_:
-                return kept
-            params = {**params, "continue": page.metadata.continue_}
+        return kept
 
-    async def _get(self, path: str, params: dict[str, str]) -> bytes:
+    async def _get(self, path: str, params: Params) -> bytes:
         try:
             response = await self._client.GET(
                 f"{self.user.server}{path}",
-                query_params=params,
+                query_params=dict(params),
                 headers=cast(dict[str, str], self.user.headers.copy()),
                 _preload_content=False,
                 _request_timeout=TIMEOUT,

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from runtime.kube.client import ApiError, Kube
-from runtime.kube.reflector import Key, Reflector, WatchTimings
+from runtime.kube.objects import AnnotatedObject, Key
+from runtime.kube.reflector import Reflector, WatchTimings
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +37,6 @@ class LeaseTimings:
 DEFAULT_TIMING = LeaseTimings()
 
 
-class _Metadata(Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-    annotations: dict[str, str] | None = None
-
-
 class LeaseSpec(Struct, frozen=True, rename="camel"):
     """The fields of a Lease that are read."""
 
@@ -51,10 +47,9 @@ class LeaseSpec(Struct, frozen=True, rename="camel"):
     """Only compared for equality: it is the time of another clock."""
 
 
-class Lease(Struct, frozen=True):
+class Lease(AnnotatedObject, frozen=True):
     """A Lease at one resourceVersion."""
 
-    metadata: _Metadata = _Metadata()
     spec: LeaseSpec = LeaseSpec()
 
     def annotation(self, key: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Set
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 import structlog
@@ -30,10 +30,10 @@ from runtime.kube.errors import (
     Unreadable,
     api_error,
 )
+from runtime.kube.objects import Key, Object
+from runtime.kube.paging import Page, Params, pages
 
 T = TypeVar("T")
-Key: TypeAlias = tuple[str, str]
-"""Namespace (empty for cluster-scoped objects) and name."""
 
 _GONE = 410
 _PASSING = frozenset({429, 500, 502, 503})
@@ -64,28 +64,7 @@ class WatchTimings:
     """Most bytes in a page: with large objects it has fewer of them."""
 
 
-class _Version(Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-    continue_: str = msgspec.field(default="", name="continue")
-
-
-class _List(Struct, frozen=True):
-    metadata: _Version = _Version()
-    items: list[Raw] | None = None
-
-
-class _Metadata(Struct, frozen=True, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    resource_version: str = ""
-
-    @property
-    def key(self) -> Key:
-        return self.namespace, self.name
-
-
-class _Head(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
+class _Head(Object, frozen=True):
     code: int = 500
     """Of the Status in an ERROR event."""
 
@@ -212,32 +191,34 @@ class Reflector(Generic[T]):
         """
         items: dict[Key, T] = {}
         unreadable: dict[Key, str] = {}
-        params = dict(self._selectors)
-        while True:
-            try:
-                page = await self._page(params, limit)
-            except TooLong:
-                limit = max(1, (limit or 1) // 4)
-                continue
-            size = 0
+        version = ""
+
+        async def read(params: Params) -> Page[Raw]:
+            nonlocal limit
+            while True:
+                try:
+                    return await self._page(params, limit)
+                except TooLong:
+                    limit = max(1, (limit or 1) // 4)
+
+        async for page in pages(read, self._selectors):
+            size, version = 0, page.metadata.resource_version
             for raw in page.items or ():
                 size += memoryview(raw).nbytes
                 self._put(items, unreadable, decode(raw, _heads).metadata.key, raw)
-            if not page.metadata.continue_:
-                return items, unreadable, page.metadata.resource_version
-            params["continue"] = page.metadata.continue_
             if limit is not None:
                 # Aim at half the limit, since the next objects may be larger.
                 fits = self._timings.page_bytes // 2 * len(page.items or ()) // max(size, 1)
                 limit = max(1, min(fits, 2 * limit, self._timings.page_size))
+        return items, unreadable, version
 
-    async def _page(self, params: dict[str, str], limit: int | None) -> _List:
+    async def _page(self, params: Params, limit: int | None) -> Page[Raw]:
         if limit is None:
-            return await self._kube.get(self._path, _List, params=params)
+            return await self._kube.get(self._path, Page[Raw], params=params)
         # A page of one object has no limit: there is no smaller page.
         max_bytes = self._timings.page_bytes if limit > 1 else None
         params = {**params, "limit": str(limit)}
-        return await self._kube.get(self._path, _List, params=params, max_bytes=max_bytes)
+        return await self._kube.get(self._path, Page[Raw], params=params, max_bytes=max_bytes)
 
     async def _watch(self) -> None:
         duration = self._timings.watch * random.uniform(1, 1.25)  # noqa: S311

@@ -14,7 +14,7 @@ import structlog
 from runtime.kube.client import Kube
 from runtime.kube.election import Lead, cancel_and_wait
 from runtime.kube.lease import DEFAULT_TIMING, Lease, LeaseSpec, LeaseStore, LeaseTimings
-from runtime.kube.reflector import Key
+from runtime.kube.objects import Key
 from runtime.process.clock import wait_at_most
 
 _log = structlog.get_logger()

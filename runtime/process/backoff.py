@@ -31,10 +31,6 @@ class Backoff:
         """Return why a key backs off; None: it does not."""
         return self._reasons.get(key)
 
-    def delay(self, key: Hashable) -> float:
-        """Return the last delay of a key [s]; 0 if it has not failed lately."""
-        return self._delays.get(key, 0.0)
-
     def has_failed(self, key: Hashable) -> bool:
         """Return whether a key has failed since it was last reset."""
         return key in self._delays

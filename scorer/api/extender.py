@@ -85,11 +85,11 @@ class Extender:
         if isinstance(parsed, str):
             return self._respond("bind", "failed", BindResult(parsed), reason=parsed)
         context, binding = parsed
-        error = await context.binder.bind(binding)
+        refusal = await context.binder.bind(binding)
         pod = f"{binding.pod_namespace}/{binding.pod_name}"
-        fields = {"reason": error} if error else {}
-        outcome = "refused" if error else "bound"
-        result = BindResult(error)
+        fields = {"reason": refusal.reason} if refusal else {}
+        outcome = "refused" if refusal else "bound"
+        result = BindResult(refusal.reason if refusal else "")
         return self._respond("bind", outcome, result, pod=pod, node=binding.node, **fields)
 
     def _parse(

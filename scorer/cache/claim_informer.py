@@ -18,7 +18,8 @@ from cluster.device_claims import (
 )
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.decode import decode
-from runtime.kube.reflector import Key, Reflector
+from runtime.kube.objects import Key
+from runtime.kube.reflector import Reflector
 from scorer.cache.slice_budget import SliceBudget
 
 _API = "/apis/resource.k8s.io/v1"

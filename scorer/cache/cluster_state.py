@@ -15,14 +15,12 @@ from cluster.node import Node
 from cluster.node_ledger import NodeLedger
 from cluster.pod_usage import PodUsage
 from cluster.record import Allocation
+from runtime.kube.objects import Key
 from scorer.cache.reserved_gpus import Place, ReservedGPUs
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.node_cache import NodeCache
 from scorer.placement.snapshot import Snapshot
 from topology.table import Table, table_of
-
-Key = tuple[str, str]
-"""Namespace and name of a pod."""
 
 
 class ClusterState:

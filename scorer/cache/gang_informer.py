@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping, Set
 
 from cluster.gang import GangKey
 from runtime.kube.client import Kube
-from runtime.kube.reflector import Key, Reflector
+from runtime.kube.objects import Key
+from runtime.kube.reflector import Reflector
 from scorer.gang.crd import GANGS, Gang, read_gang
 
 
@@ -28,6 +29,7 @@ class GangInformer:
         self._by_name: dict[Key, set[GangKey]] = {}
         """By namespace and name of the gang."""
         self._dirty: set[GangKey] = set()
+        self._deleted: set[GangKey] = set()
 
     def named(self, group: Key) -> Set[GangKey]:
         """Return the gangs of a namespace and name that have a Gang object."""
@@ -44,6 +46,11 @@ class GangInformer:
         drained, self._dirty = self._dirty, set()
         return drained
 
+    def drain_deleted(self) -> Set[GangKey]:
+        """Return gangs whose object was deleted since the last call; the planner calls it."""
+        drained, self._deleted = self._deleted, set()
+        return drained
+
     def _changed(self, items: Mapping[Key, Gang], changed: Set[Key]) -> None:
         for name in changed:
             before, gang = self._keys.pop(name, None), items.get(name)
@@ -53,6 +60,7 @@ class GangInformer:
                 if not keys:
                     del self._by_name[before[:2]]
                 if gang is None:
+                    self._deleted.add(before)
                     self._on_delete(before)
             if gang is not None:
                 key = self._keys[name] = gang.key

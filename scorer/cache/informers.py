@@ -18,7 +18,8 @@ from cluster.ledger import Ledger
 from policy.active_config import POLICY, ActiveConfig
 from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
-from runtime.kube.reflector import Key, Reflector
+from runtime.kube.objects import Key
+from runtime.kube.reflector import Reflector
 from scorer.cache.claim_informer import ClaimInformer
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.gang_informer import GangInformer

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
 
-from scorer.cache.cluster_state import Key
+from runtime.kube.objects import Key
 from scorer.gang.pod_info import PodInfo, unplanned
 
 NAMESPACE_MAX = 64 << 20

@@ -14,7 +14,8 @@ from cluster.node import MachineSource, NodeError, NodeObject
 from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
 from runtime.kube.errors import UNDECODABLE
-from runtime.kube.reflector import Key, Reflector
+from runtime.kube.objects import Key
+from runtime.kube.reflector import Reflector
 from runtime.process.clock import monotonic
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.machine_changes import MachineChanges

@@ -8,7 +8,8 @@ from msgspec import Raw
 
 from cluster.kube_object import pod_path
 from runtime.kube.client import Kube, KubeError
-from runtime.kube.reflector import Key, Reflector
+from runtime.kube.objects import Key
+from runtime.kube.reflector import Reflector
 from scorer.cache.memory_budget import MemoryBudget
 from scorer.cache.partial_pod import read_pod
 from scorer.gang.pod_info import PodInfo

@@ -18,7 +18,8 @@ from datetime import datetime
 from math import inf
 
 from cluster.gang import GangKey
-from scorer.cache.cluster_state import ClusterState, Key
+from runtime.kube.objects import Key
+from scorer.cache.cluster_state import ClusterState
 from scorer.cache.gang_informer import GangInformer
 from scorer.cache.reserved_gpus import Place
 from scorer.cache.workload_informer import WorkloadInformer

@@ -7,10 +7,10 @@ of all nodes have a limit in bytes, because the agent of a node can publish any 
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
 
 import structlog
 
+from runtime.process.work_queue import Retry, WorkQueue
 from topology.machine import Machine
 from topology.table import Table, machine_class, table_bytes, table_of
 
@@ -22,8 +22,8 @@ _MAX_GPUS_AWAITED = 8
 """GPUs of the machines whose tables take less than half a second: a new leader waits for them."""
 _BATCH = 50
 """Nodes that are updated before other tasks run."""
-_RETRY, _RETRY_MAX = 1.0, 600.0
-"""The first and the longest delay before a failed build is tried again [s]."""
+_RETRY = Retry(1.0, 600.0)
+"""When a failed build is tried again."""
 
 _log = structlog.get_logger()
 
@@ -37,12 +37,6 @@ def build_table(machine: Machine) -> Table:
 
 class _MemoryLimitError(Exception):
     """There is no memory for the tables of another machine."""
-
-
-class _Failure(NamedTuple):
-    delay: float
-    """Before the next attempt [s]."""
-    reason: str
 
 
 class TableBuilder:
@@ -69,13 +63,11 @@ class TableBuilder:
         self._tables: dict[Machine, Table] = {}
         self._missing: dict[Machine, set[str]] = {}
         """By class of machines: the nodes that wait for its tables."""
-        self._failures: dict[Machine, _Failure] = {}
-        """The last failure of each class whose build failed."""
-        self._backing_off: set[Machine] = set()
-        """Classes whose delay has not ended."""
+        self._refusals: dict[Machine, str] = {}
+        """Why the last build of a class failed."""
         self._small_built = asyncio.Event()
         self._small_built.set()
-        self._wake = asyncio.Event()
+        self._queue = WorkQueue(self._process, retry=_RETRY, on_error=self._failed)
 
     def table(self, node: str, machine: Machine | None) -> Table | None:
         """Return the tables of a node's machine; None where they are still to build.
@@ -95,32 +87,21 @@ class TableBuilder:
             table = self._tables.get(key) or self._build_inline(key)
             if table is None:
                 self._missing.setdefault(key, set()).add(node)
-                self._wake.set()
+                self._queue.add(key, rank=key.n)
         self._update_small_built()
         return table
 
     def refusal(self, node: str) -> str | None:
         """Return why the last attempt to build the tables of a node failed; None: it did not."""
         machine = self._classes.get(node)
-        failure = self._failures.get(machine) if machine else None
-        return failure.reason if failure else None
+        return self._refusals.get(machine) if machine else None
 
     async def run(self) -> None:
         """Build what nodes wait for, small machines first, until cancelled.
 
         A class whose build fails backs off; its nodes stay without tables until then.
         """
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            while (machine := self._next()) is not None:
-                try:
-                    self._check_memory(machine)
-                    table = await asyncio.to_thread(self._build, machine)
-                except Exception as error:  # noqa: BLE001 - one machine must not end the leader.
-                    self._back_off(machine, error)
-                else:
-                    await self._publish(machine, table)
+        await self._queue.run()
 
     @property
     def small_missing(self) -> int:
@@ -128,28 +109,27 @@ class TableBuilder:
         return sum(
             len(nodes)
             for machine, nodes in self._missing.items()
-            if machine.n <= _MAX_GPUS_AWAITED and machine not in self._failures
+            if machine.n <= _MAX_GPUS_AWAITED and machine not in self._refusals
         )
 
     async def small_built(self) -> None:
         """Wait until `small_missing` is 0."""
         await self._small_built.wait()
 
-    def _next(self) -> Machine | None:
-        """Return the smallest machine that may be built now; None: there is none."""
-        self._missing = {machine: nodes for machine, nodes in self._missing.items() if nodes}
-        ready = (machine for machine in self._missing if machine not in self._backing_off)
-        return min(ready, key=lambda machine: machine.n, default=None)
+    async def _process(self, machine: Machine) -> None:
+        if self._missing.get(machine):
+            self._check_memory(machine)
+            table = await asyncio.to_thread(self._build, machine)
+            await self._publish(machine, table)
 
     def _build_inline(self, machine: Machine) -> Table | None:
         """Return the tables of one of the smallest machines; None: `run` must build them."""
-        if machine.n > _MAX_GPUS_INLINE or machine in self._failures:
+        if machine.n > _MAX_GPUS_INLINE or machine in self._refusals:
             return None
         try:
             self._check_memory(machine)
             table = self._tables[machine] = self._build(machine)
-        except Exception as error:  # noqa: BLE001 - one machine must not end the leader.
-            self._back_off(machine, error)
+        except Exception:  # noqa: BLE001 - `run` tries it again, and reports why it fails.
             return None
         return table
 
@@ -159,8 +139,9 @@ class TableBuilder:
         self._missing.get(machine, set()).discard(node)
         if not self._nodes[machine]:
             del self._nodes[machine]
-            self._tables.pop(machine, None)
-            self._failures.pop(machine, None)
+            for by_class in (self._tables, self._missing, self._refusals):
+                by_class.pop(machine, None)
+            self._queue.discard(machine)
 
     def _check_memory(self, machine: Machine) -> None:
         used = sum(table_bytes(known.n) for known in self._tables)
@@ -171,33 +152,25 @@ class TableBuilder:
             )
 
     async def _publish(self, machine: Machine, table: Table) -> None:
-        self._failures.pop(machine, None)
+        self._refusals.pop(machine, None)
         if machine in self._nodes:
             self._tables[machine] = table
-        nodes = self._missing[machine]
+        nodes = self._missing.pop(machine, set())
         while nodes:
             for _ in range(min(_BATCH, len(nodes))):
                 self._on_built(nodes.pop(), table)
             self._update_small_built()
             await asyncio.sleep(0)
 
-    def _back_off(self, machine: Machine, error: Exception) -> None:
-        before = self._failures.get(machine)
-        delay = min(2 * before.delay, _RETRY_MAX) if before else _RETRY
+    def _failed(self, machine: Machine, error: Exception, delay: float | None) -> None:
         is_full = isinstance(error, _MemoryLimitError)
         reason = str(error) if is_full else "the tables of its GPU links could not be computed"
-        self._failures[machine] = _Failure(delay, reason)
-        self._backing_off.add(machine)
-        self._update_small_built()
         _log.error("Could not build tables", gpus=machine.n, retry_after=delay, exc_info=error)
-        loop = asyncio.get_running_loop()
-        loop.call_later(delay, self._end_backoff, machine)
+        if machine in self._nodes:
+            self._refusals[machine] = reason
+        self._update_small_built()
         for node in self._missing.get(machine, ()):
-            loop.call_soon(self._on_failed, node)
-
-    def _end_backoff(self, machine: Machine) -> None:
-        self._backing_off.discard(machine)
-        self._wake.set()
+            asyncio.get_running_loop().call_soon(self._on_failed, node)
 
     def _update_small_built(self) -> None:
         if self.small_missing:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Set
 from cluster.gang import GangKey
 from cluster.pod import Owner
 from runtime.kube.client import Kube
-from runtime.kube.reflector import Key, Reflector
+from runtime.kube.objects import Key
+from runtime.kube.reflector import Reflector
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.workloads import Job, StatefulSet, read_job, read_stateful_set
 from scorer.gang.owners import ExpectedPods, OwnerState

@@ -13,7 +13,7 @@ from dataclasses import replace
 import structlog
 
 from cluster.gang import GangKey
-from scorer.cache.cluster_state import Key
+from runtime.kube.objects import Key
 from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
 from scorer.commit.lost_gpus import lost_gpus, may_lose_gpus

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import structlog
-from msgspec import Struct
 
 from cluster.keys import ALLOCATION
 from cluster.node import Node
 from cluster.record import Allocation
 from runtime.kube.client import ApiError, KubeError
+from runtime.kube.objects import AnnotatedObject
 from scorer.commit.handle import Handle
 from scorer.commit.patches import Step, allocation_annotations, allocation_patch
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
@@ -34,15 +34,6 @@ _MAX_ERROR = 300
 """The API server may quote the whole pod in an error [characters]."""
 
 _log = structlog.get_logger()
-
-
-class _Metadata(Struct, frozen=True):
-    uid: str = ""
-    annotations: dict[str, str] | None = None
-
-
-class _Pod(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +93,9 @@ class Committer:
         """
         steps = self._patch_of(allocation, self._term - 1)
         try:
-            await self._kube.patch(allocation.pod.path, steps, _Pod, kind="json", params=_DRY_RUN)
+            await self._kube.patch(
+                allocation.pod.path, steps, AnnotatedObject, kind="json", params=_DRY_RUN
+            )
         except KubeError as error:
             # After any other error nothing is known: this pod may always be refused.
             return is_leadership_lost(error)
@@ -144,7 +137,7 @@ class Committer:
     ) -> Refused | None:
         path, params = allocation.pod.path, _DRY_RUN if dry_run else WRITE_TIMEOUT
         try:
-            await self._kube.patch(path, steps, _Pod, kind="json", params=params)
+            await self._kube.patch(path, steps, AnnotatedObject, kind="json", params=params)
         except KubeError as error:
             if is_leadership_lost(error):
                 raise LeadershipLost(str(error)) from error
@@ -152,7 +145,9 @@ class Committer:
                 return None
             _log.warning("Could not place pod", pod="/".join(allocation.pod.key), err=str(error))
             if not dry_run and outcome_unknown(error):
-                pod = await read_after_write(self._kube, path, _Pod, pause=self._outcome_read)
+                pod = await read_after_write(
+                    self._kube, path, AnnotatedObject, pause=self._outcome_read
+                )
                 if _has_record(pod, allocation):
                     return None
             reason = f"pod {allocation.pod.name}: {str(error)[:_MAX_ERROR]}"
@@ -176,7 +171,7 @@ def _is_invalid(error: KubeError) -> bool:
     )
 
 
-def _has_record(pod: _Pod | None, allocation: PodAllocation) -> bool:
+def _has_record(pod: AnnotatedObject | None, allocation: PodAllocation) -> bool:
     if pod is None or pod.metadata.uid != allocation.pod.uid:
         return False
     text = (pod.metadata.annotations or {}).get(ALLOCATION)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cluster.gang import GangKey
-from scorer.cache.cluster_state import Key
+from runtime.kube.objects import Key
 from scorer.cache.informers import Informers
 from scorer.gang.crd import GangPlan
 from scorer.gang.plan_record import plan_from_records, plan_id_of

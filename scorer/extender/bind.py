@@ -6,6 +6,7 @@ shows its outcome; repeated requests for the pod meanwhile return that outcome.
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import structlog
 
@@ -30,6 +31,26 @@ _POLL_INTERVAL = 0.02
 """Between two checks whether the watch shows a pod [s]."""
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class NotBound:
+    """A pod was not bound."""
+
+    reason: str
+
+
+_NOT_LEADING = NotBound("this scorer does not lead")
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """A binding that is to be written."""
+
+    pod: PodInfo
+    node: str
+    annotations: Mapping[str, str]
+    """With the GPUs that were assumed; empty where the pod had GPUs before."""
 
 
 class Binder:
@@ -58,8 +79,8 @@ class Binder:
         self._kube, self._informers, self._state = kube, informers, informers.state
         self._faults, self._term, self._clock = faults, term, clock
         self._timings = timings
-        self._tasks: dict[str, asyncio.Task[str]] = {}
-        """By uid of the pod: returns why it was not bound; empty: it was bound."""
+        self._tasks: dict[str, asyncio.Task[NotBound | None]] = {}
+        """By uid of the pod: its binding."""
         self._group: asyncio.TaskGroup | None = None
         self._bindings = 0
 
@@ -76,26 +97,26 @@ class Binder:
             finally:
                 self._group = None
 
-    async def bind(self, request: Binding) -> str:
-        """Bind a pod, and return why it was not bound; empty: it was bound.
+    async def bind(self, request: Binding) -> NotBound | None:
+        """Bind a pod; None: it was bound.
 
         Cancellation does not cancel a write that was started.
         """
         if not await self._is_watched(request):
-            return "the watch of pods does not show this pod yet"
+            return NotBound("the watch of pods does not show this pod yet")
         task = self._tasks.get(request.pod_uid)
         if task is None:
-            started: asyncio.Task[str] | str = FAULT
+            write: _Write | NotBound | None = NotBound(FAULT)
             with self._faults.isolate(Stage.BIND, request.pod_uid):
-                started = self._start(request)
-            if isinstance(started, str):
-                return started
-            task = started
+                write = self._prepare(request)
+            if not isinstance(write, _Write):
+                return write
+            task = self._start(write)
         done, _ = await asyncio.wait((task,), timeout=self._timings.bind_timeout)
         if not done:
-            return "the API server does not answer; the pod's GPUs are kept until it does"
+            return NotBound("the API server does not answer; the pod's GPUs are kept until it does")
         if task.cancelled() or task.exception():
-            return "this scorer does not lead"
+            return _NOT_LEADING
         return task.result() or self._conflict(request)
 
     async def _is_watched(self, request: Binding) -> bool:
@@ -111,42 +132,41 @@ class Binder:
         pod = self._state.pod((request.pod_namespace, request.pod_name))
         return pod if pod and pod.uid == request.pod_uid else None
 
-    def _start(self, request: Binding) -> "asyncio.Task[str] | str":
-        """Assume GPUs for a pod and start its binding; or return why it is not bound."""
+    def _prepare(self, request: Binding) -> _Write | NotBound | None:
+        """Assume GPUs for a pod and return its binding; None: it is bound already."""
         pod = self._pod(request)
         if self._group is None or pod is None:
-            return "this scorer does not lead"
+            return _NOT_LEADING
         usage = pod.usage
         if usage is None:
-            return "the pod is finished"
+            return NotBound("the pod is finished")
         if usage.node:
             return self._conflict(request)
-        annotations: Mapping[str, str] = {}
         if usage.record is None and usage.places:
-            allocated = self._allocate(pod, request.node)
-            if isinstance(allocated, str):
-                return allocated
-            annotations = allocated
-        elif conflict := self._conflict(request):
-            return conflict
-        task = self._group.create_task(self._write(pod, request.node, annotations))
-        self._tasks[pod.uid] = task
-        task.add_done_callback(lambda _: self._tasks.pop(pod.uid, None))
+            return self._allocate(pod, request.node)
+        return self._conflict(request) or _Write(pod, request.node, {})
+
+    def _start(self, write: _Write) -> asyncio.Task[NotBound | None]:
+        if self._group is None:
+            raise AssertionError("`_prepare` returns no binding then")
+        uid = write.pod.uid
+        task = self._tasks[uid] = self._group.create_task(self._write(write))
+        task.add_done_callback(lambda _: self._tasks.pop(uid, None))
         return task
 
-    def _allocate(self, pod: PodInfo, node: str) -> Mapping[str, str] | str:
-        """Choose and assume GPUs; return the annotations, or why there are no GPUs."""
+    def _allocate(self, pod: PodInfo, node: str) -> _Write | NotBound:
+        """Choose and assume GPUs; return the binding with them."""
         member, table = pod.ungated, self._state.table(node)
         if member is None:
-            return pod.unplannable or "the pod is leaving, or waits behind a gate"
+            return NotBound(pod.unplannable or "the pod is leaving, or waits behind a gate")
         ledger = self._state.ledger_for(node, member.pod.spec.priority or 0)
         if ledger is None:
-            return Reason.UNKNOWN
+            return NotBound(Reason.UNKNOWN)
         if member.violation or member.gang:
-            return Reason.REQUEST if member.violation else Reason.GATE
+            return NotBound(Reason.REQUEST if member.violation else Reason.GATE)
         shares = choose_gpus(ledger, table, member.request, self._state.preferences.mode)
         if isinstance(shares, Reason):
-            return shares
+            return NotBound(shares)
         self._bindings += 1
         placement = Placement(member, node, shares)
         allocation = allocation_of(placement, ledger, table, f"{self._term}-s{self._bindings}")
@@ -156,42 +176,41 @@ class Binder:
             placement, allocation, ledger.node, containers, term=self._term, now_ns=now_ns
         )
         self._state.assume(pod, allocation)
-        return annotations
+        return _Write(pod, node, annotations)
 
-    def _conflict(self, request: Binding) -> str:
-        """Return why a pod that has GPUs cannot be bound to the node; empty: it can, or is."""
+    def _conflict(self, request: Binding) -> NotBound | None:
+        """Return why a pod that has GPUs cannot be bound to the node; None: it can, or is."""
         pod = self._pod(request)
         usage = pod.usage if pod else None
         if usage is None:
-            return "the pod is gone"
+            return NotBound("the pod is gone")
         if not usage.places:
             # NVIDIA's plugin chooses its GPUs; the extender binds it, as each pod that names them.
             on_another = usage.node not in ("", request.node)
-            return f"the pod is on node {usage.node}" if on_another else ""
+            return NotBound(f"the pod is on node {usage.node}") if on_another else None
         if not isinstance(usage.record, Allocation):
-            return f"the pod is on node {usage.node}, with GPUs that Linkwise did not choose"
+            on_node = f"the pod is on node {usage.node}"
+            return NotBound(f"{on_node}, with GPUs that Linkwise did not choose")
         if usage.target != request.node:
-            return f"the pod has GPUs of node {usage.target}"
+            return NotBound(f"the pod has GPUs of node {usage.target}")
         ledger = self._state.ledger(request.node)
-        return "" if ledger and request.pod_uid in ledger.holdings else Reason.LOST
+        has_gpus = ledger is not None and request.pod_uid in ledger.holdings
+        return None if has_gpus else NotBound(Reason.LOST)
 
-    async def _write(self, pod: PodInfo, node: str, annotations: Mapping[str, str]) -> str:
-        """Write a binding, and return why it was refused, once that is known; empty: it was not.
-
-        Args:
-            pod: The pod.
-            node: The name of its node.
-            annotations: With the GPUs that were assumed; empty where the pod had GPUs before.
-        """
-        was_sent, reason = False, FAULT
+    async def _write(self, write: _Write) -> NotBound | None:
+        """Write a binding; return why it was refused, once that is known."""
+        pod, was_sent = write.pod, False
+        refused: NotBound | None = NotBound(FAULT)
         with self._faults.isolate(Stage.BIND, pod.uid):
-            error = await self._send(f"{pod.path}/binding", binding(pod, node, annotations))
-            was_sent, reason = True, ""
+            body = binding(pod, write.node, write.annotations)
+            error = await self._send(f"{pod.path}/binding", body)
+            # A read of the outcome that raises leaves it unknown, and the GPUs assumed.
+            was_sent, refused = True, None
             if error:
-                reason = await self._read_outcome(pod, node, error, assumed=bool(annotations))
-        if annotations and not was_sent:
+                refused = await self._read_outcome(write, error)
+        if write.annotations and not was_sent:
             self._finish(pod, None)
-        return reason
+        return refused
 
     async def _send(self, path: str, body: object) -> KubeError | None:
         try:
@@ -202,16 +221,15 @@ class Binder:
             return error
         return None
 
-    async def _read_outcome(
-        self, pod: PodInfo, node: str, error: KubeError, *, assumed: bool
-    ) -> str:
-        """Return why a binding that failed was refused; empty: it was carried out nevertheless."""
+    async def _read_outcome(self, write: _Write, error: KubeError) -> NotBound | None:
+        """Return why a binding that failed was refused; None: it was carried out nevertheless."""
+        pod = write.pod
         _log.warning("Could not bind pod", pod="/".join(pod.key), err=str(error))
         current = await self._current(pod.path, error)
-        is_bound = current is not None and current.uid == pod.uid and _is_on(current, node)
-        if assumed:
+        is_bound = current is not None and current.uid == pod.uid and _is_on(current, write.node)
+        if write.annotations:
             self._finish(pod, current if is_bound else None)
-        return "" if is_bound else str(error)
+        return None if is_bound else NotBound(str(error))
 
     async def _current(self, path: str, error: KubeError) -> PodInfo | None:
         """Return the pod after its binding failed; None: it is gone, or nothing was written."""

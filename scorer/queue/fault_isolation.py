@@ -3,7 +3,6 @@
 Each is counted and logged with its traceback, and the unit backs off at that stage.
 """
 
-import asyncio
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from types import TracebackType
@@ -61,14 +60,20 @@ class FaultIsolation:
         """Return whether it is too early to try a stage again with a unit."""
         return (stage, unit) in self._backoff
 
-    async def wait(self, stage: Stage, unit: Hashable) -> None:
-        """Wait for the whole delay of a stage and a unit."""
-        await asyncio.sleep(self._backoff.delay((stage, unit)))
-
     def fail(self, stage: Stage, unit: Hashable, error: Exception) -> None:
         """Count and log a fault, and let the unit back off at this stage."""
+        self.count(stage, unit, error, self._backoff.start((stage, unit)))
+
+    def count(self, stage: Stage, unit: Hashable, error: Exception, delay: float | None) -> None:
+        """Count and log a fault.
+
+        Args:
+            stage: The work that raised.
+            unit: What it was for.
+            error: What it raised.
+            delay: Until it is tried again [s]; None: it is not.
+        """
         self._metrics.failed(stage)
-        delay = self._backoff.start((stage, unit))
         _log.error(
             "Work on one unit failed",
             stage=stage,

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from cluster.gang import GangKey
 from cluster.pod import Owner
-from scorer.cache.cluster_state import ClusterState, Key
+from runtime.kube.objects import Key
+from scorer.cache.cluster_state import ClusterState
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.metrics import Stage
 from scorer.placement.result import Refusal

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from cluster.gang import GangKey, Link
 from runtime.kube.client import ApiError, Kube
-from runtime.kube.reflector import Key
+from runtime.kube.objects import Key
 from scorer.cache.informers import Informers
 from scorer.fence import WRITE_TIMEOUT
 from scorer.gang.crd import Gang, GangPlan, GangStatus, gangs_of, name_of, object_key

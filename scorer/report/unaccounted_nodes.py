@@ -4,17 +4,12 @@ import asyncio
 from collections.abc import Iterator
 from hashlib import sha256
 
-import structlog
-
 from cluster.node_ledger import NodeLedger
-from runtime.kube.client import KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from scorer.cache.cluster_state import ClusterState
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.events import machine_refused, unaccounted, unaccounted_pod
-
-_log = structlog.get_logger()
 
 
 async def report_unaccounted(
@@ -44,7 +39,7 @@ async def report_unaccounted(
             if name in reported or faults.is_backing_off(Stage.REPORT, name):
                 continue
             with faults.isolate(Stage.REPORT, name):
-                if await _report(recorder, node):
+                if all(recorder.record(event) for event in _events(node)):
                     reported[name] = _reason(node)
 
 
@@ -64,14 +59,3 @@ def _events(node: NodeLedger) -> Iterator[Event]:
         about = ObjectReference("v1", "Pod", pod_name, uid, namespace)
         message = unaccounted_pod(name, why)
         yield Event(about, message.reason, message.text, change)
-
-
-async def _report(recorder: EventRecorder, node: NodeLedger) -> bool:
-    """Return whether the Events exist."""
-    try:
-        for event in _events(node):
-            await recorder.record(event)
-    except KubeError as error:
-        _log.warning("Could not create event", node=node.node.name, err=str(error))
-        return False
-    return True

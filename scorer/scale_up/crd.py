@@ -8,7 +8,7 @@ Source: `cluster-autoscaler/apis/provisioningrequest` of the autoscaler reposito
 
 from collections.abc import Mapping
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from cluster.keys import MANAGED_BY, PROVISIONING_API, SCORER
 from scorer.gang.crd import Reference
@@ -105,17 +105,6 @@ class ProvisioningRequest(_Wire, frozen=True):
     @property
     def _conditions(self) -> frozenset[str]:
         return frozenset(one.type for one in self.status.conditions if one.status == "True")
-
-
-class _ListMetadata(Struct, frozen=True):
-    continue_: str = field(default="", name="continue")
-
-
-class ProvisioningRequestList(Struct, frozen=True):
-    """A page of ProvisioningRequests."""
-
-    metadata: _ListMetadata = _ListMetadata()
-    items: tuple[ProvisioningRequest, ...] = ()
 
 
 def requests_of(namespace: str) -> str:

@@ -15,7 +15,8 @@ import structlog
 from cluster.keys import API_VERSION
 from cluster.kube_object import pod_path
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
-from runtime.kube.reflector import Key
+from runtime.kube.objects import Key
+from runtime.kube.paging import Page, Params, pages
 from runtime.process.backoff import Backoff
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
@@ -28,7 +29,6 @@ from scorer.scale_up.crd import (
     Metadata,
     PodSet,
     ProvisioningRequest,
-    ProvisioningRequestList,
     TemplateReference,
     new_request,
     requests_of,
@@ -43,7 +43,7 @@ _CREATED_MAX = 8
 """Requests that exist: of all namespaces, and of one; and that are created in one pass."""
 _DELETED_MAX = 64
 """Requests that are deleted in one pass."""
-_PAGE, _PAGES_MAX, _PAGE_BYTES = 20, 50, 32 << 20
+_PAGE, _LISTED_MAX, _PAGE_BYTES = 20, 1000, 32 << 20
 """A ProvisioningRequest has up to 1.5 MiB, and others may write it."""
 _POD_BYTES = 2 << 20
 _RETRY_AFTER = 600.0
@@ -118,24 +118,24 @@ class ProvisioningRequests:
         """Return our requests; None where the API is not served."""
         found: list[ProvisioningRequest] = []
         params = {"labelSelector": ",".join(map("=".join, OURS.items())), "limit": str(_PAGE)}
-        for _ in range(_PAGES_MAX):
-            try:
-                page = await self._reading.get(
-                    REQUESTS, ProvisioningRequestList, params=params, max_bytes=_PAGE_BYTES
-                )
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                if not self._is_missing:
-                    _log.warning("ProvisioningRequests are not served")
-                self._is_missing, self._is_clean = True, True
-                return None
-            found += page.items
-            if not page.metadata.continue_:
-                break
-            params["continue"] = page.metadata.continue_
+        try:
+            async for page in pages(self._page, params):
+                found += page.items or ()
+                if len(found) >= _LISTED_MAX:
+                    break
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            if not self._is_missing:
+                _log.warning("ProvisioningRequests are not served")
+            self._is_missing, self._is_clean = True, True
+            return None
         self._is_missing = False
         return {one.key: one for one in found if OURS.items() <= one.metadata.labels.items()}
+
+    async def _page(self, params: Params) -> Page[ProvisioningRequest]:
+        page = Page[ProvisioningRequest]
+        return await self._reading.get(REQUESTS, page, params=params, max_bytes=_PAGE_BYTES)
 
     async def _delete(self, obsolete: Sequence[ProvisioningRequest]) -> None:
         for request in obsolete[:_DELETED_MAX]:

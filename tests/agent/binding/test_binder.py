@@ -110,6 +110,7 @@ class Node:
         self.nvidia.mkdir()
         (self.nvidia / "nvidia.yaml").write_bytes(as_yaml(nvidia_spec(self.reading.gpus)))
         self.extra = Edits()
+        self.recorder = EventRecorder(kube, "linkwise-agent", "n1", lambda: 0.0)
         self.proc = root / "proc"
         self.proc.mkdir()
         self.patience, self.now = 60.0, 0.0
@@ -121,7 +122,7 @@ class Node:
     def restarted(self):
         return Binder(
             Holders("n1", self.kubelet, self.kubelet.checkpoint, self.kube, self.last_holders()),
-            EventRecorder(self.kube, "linkwise-agent", "n1", lambda: 0.0),
+            self.recorder,
             lambda: self.reading,
             self.node_spec,
             self.folder,
@@ -131,6 +132,11 @@ class Node:
     def last_holders(self):
         running = partial(running_pods, proc=self.proc)
         return LastHolders(running, lambda: self.now, patience=self.patience)
+
+    async def events(self):
+        """Return the Events, once all are created."""
+        await until(lambda: not self.recorder._queue.size("ns"))
+        return self.api.events
 
     async def extra_edits(self, _pod, _container, _gpus):
         return self.extra
@@ -182,7 +188,9 @@ async def node(tmp_path):
     async with PodAPI() as api, Kube(api.url) as kube:
         node = Node(tmp_path, api, kube)
         await node.node_spec.refresh(node.reading)
+        recording = asyncio.create_task(node.recorder.run())
         yield node
+        recording.cancel()
 
 
 async def disconnect(request):
@@ -209,7 +217,7 @@ async def test_a_container_has_the_recorded_gpus_whatever_its_slots_are(node):
 
     assert node.gpus("slot-0", "slot-2") == [1, 3]
     assert await node.held() == {("a", "main"): [3, 1]}
-    assert node.api.events == []
+    assert await node.events() == []
 
 
 async def test_a_forged_environment_is_replaced(node):
@@ -335,7 +343,7 @@ async def test_a_gpu_of_a_running_container_is_refused_to_another_pod(node, rest
         await node.bind("slot-1")
 
     assert node.files() == {node.file("slot-0").name}
-    ((about, reason, message),) = node.api.events
+    ((about, reason, message),) = await node.events()
     assert (about, reason) == ("b", "GPUsNotBound")
     assert "container main: GPU 2 belongs" in message
 
@@ -397,7 +405,7 @@ async def test_a_refused_container_has_no_file_and_its_pod_an_event(node, prepar
         await node.bind("slot-0")
 
     assert node.files() == set()
-    ((about, _, message),) = node.api.events
+    ((about, _, message),) = await node.events()
     assert about == "a"
     assert reason in message
 
@@ -446,7 +454,7 @@ async def test_an_unwritable_folder_refuses_a_start(node):
     with pytest.raises(BindError, match=f"let the agent write to {node.folder}"):
         await node.bind("slot-0")
 
-    assert [about for about, _, _ in node.api.events] == ["a"]
+    assert [about for about, _, _ in await node.events()] == ["a"]
 
 
 async def test_a_file_that_cannot_be_removed_hides_no_other_binding(node):
@@ -659,7 +667,7 @@ async def test_a_conflict_names_no_pod_of_another_namespace(node):
         await node.bind("slot-1")
 
     assert "secret" not in str(refused.value)
-    ((_, _, message),) = node.api.events
+    ((_, _, message),) = await node.events()
     assert "secret" not in message
 
 
@@ -805,7 +813,7 @@ async def test_a_gpu_is_given_when_the_process_of_a_deleted_pod_has_ended(node):
 
     assert node.gpus("slot-1") == [2]
     assert node.files() == {node.file("slot-1").name}
-    assert node.api.events == []
+    assert await node.events() == []
 
 
 @pytest.mark.parametrize("collected", [False, True], ids=["at once", "after a look at the files"])
@@ -821,7 +829,7 @@ async def test_a_gpu_is_refused_while_a_process_of_a_deleted_pod_runs(node, coll
     await node.bind("slot-2")
 
     assert not node.file("slot-1").exists()
-    assert [about for about, _, _ in node.api.events] == ["new"]
+    assert [about for about, _, _ in await node.events()] == ["new"]
 
 
 @pytest.mark.parametrize("gpu", [2, 3], ids=["same GPU", "another GPU"])

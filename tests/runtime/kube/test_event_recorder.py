@@ -1,11 +1,17 @@
+import asyncio
 import re
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 from fake_cluster import FakeCluster
+from structlog.testing import capture_logs
+from waiting import until
 
+from runtime.kube import event_recorder
 from runtime.kube.client import ApiError, Kube
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from runtime.process.work_queue import Retry
 
 JOB = ObjectReference("kubeflow.org/v1", "MPIJob", "bert", "7f3c", "team")
 NODE = ObjectReference("v1", "Node", "gpu-0", "gpu-0")
@@ -20,7 +26,7 @@ async def recorded(*events, refuse=None, instance="a"):
         cluster.refuse = lambda *_: refuse
         recorder = EventRecorder(kube, "scorer", instance, lambda: 1_767_323_045.9)
         for event in events:
-            await recorder.record(event)
+            await recorder.create(event)
         return cluster.all("/api/v1/events")
 
 
@@ -99,3 +105,63 @@ def test_the_name_of_an_event_is_valid_for_every_object_name(name):
 async def test_message_is_truncated_to_the_limit_of_the_api_server():
     (event,) = await recorded(replace(EVENT, message="x" * 2000))
     assert event["message"] == "x" * 1023 + "…"
+
+
+@asynccontextmanager
+async def recording(cluster):
+    """Create Events in the background."""
+    async with Kube(cluster.url) as kube:
+        recorder = EventRecorder(kube, "scorer", "a", lambda: 0.0)
+        task = asyncio.create_task(recorder.run())
+        yield recorder
+        task.cancel()
+
+
+def about(namespace, change):
+    return replace(EVENT, about=replace(JOB, namespace=namespace), change=change)
+
+
+def created(cluster):
+    return [event["metadata"]["namespace"] for event in cluster.all("/api/v1/events")]
+
+
+async def test_an_event_that_is_refused_is_tried_again_and_delays_no_other(monkeypatch):
+    monkeypatch.setattr(event_recorder, "_RETRY", Retry(0.01, 0.01))
+    refused = []
+
+    def refuse(_method, path, _body):
+        if "/team/" in path and len(refused) < 3:
+            refused.append(path)
+            return 403, "quota"
+        return None
+
+    with capture_logs() as logs:
+        async with FakeCluster() as cluster, recording(cluster) as recorder:
+            cluster.refuse = refuse
+            recorder.record(EVENT)
+            recorder.record(about("other", "1"))
+            await until(lambda: sorted(created(cluster)) == ["other", "team"])
+
+    assert len(refused) == 3
+    assert [line["reason"] for line in logs if line["event"] == "Could not create event"]
+
+
+async def test_an_event_that_is_always_refused_is_given_up(monkeypatch):
+    monkeypatch.setattr(event_recorder, "_RETRY", Retry(0.01, 0.01, attempts=3))
+    refused = []
+    with capture_logs() as logs:
+        async with FakeCluster() as cluster, recording(cluster) as recorder:
+            cluster.refuse = lambda _method, path, _body: refused.append(path) or (403, "no")
+            recorder.record(EVENT)
+            await until(lambda: logs and logs[-1].get("retry_after", "") is None)
+
+    assert len(refused) == 3
+
+
+async def test_very_many_events_of_a_namespace_are_dropped_and_delay_no_other():
+    async with FakeCluster() as cluster, recording(cluster) as recorder:
+        taken = [recorder.record(about("other", str(number))) for number in range(10_000)]
+        assert recorder.record(EVENT)
+        await until(lambda: "team" in created(cluster))
+        assert len(created(cluster)) < 20
+    assert sum(taken) == 256

@@ -14,6 +14,7 @@ from cluster import keys
 from cluster.pod import Pod
 from cluster.topology_configmap import PublishedTopology, write_published
 from runtime.kube.client import Kube
+from runtime.process.work_queue import Retry
 from scorer.cache.informers import Informers
 from scorer.cache.table_builder import TableBuilder
 from scorer.extender.filter import Filter
@@ -149,7 +150,8 @@ async def test_known_class_of_machines_is_usable_as_soon_as_its_node_is_seen(clu
 async def test_machine_whose_build_fails_is_tried_again_and_other_nodes_are_planned(
     cluster, monkeypatch, gpus
 ):
-    monkeypatch.setattr("scorer.cache.table_builder._RETRY", 0.01)
+    monkeypatch.setattr("scorer.cache.table_builder._RETRY", Retry(0.01, 600))
+    monkeypatch.setattr("runtime.process.work_queue._JITTER", (1, 1))
     broken = True
 
     def build(machine):
@@ -227,7 +229,7 @@ async def test_other_tasks_run_while_many_nodes_of_a_class_are_updated():
 async def test_machine_is_refused_if_the_tables_of_all_nodes_would_exceed_their_limit(
     cluster, monkeypatch
 ):
-    monkeypatch.setattr("scorer.cache.table_builder._RETRY", 0.01)
+    monkeypatch.setattr("scorer.cache.table_builder._RETRY", Retry(0.01, 600))
     monkeypatch.setattr("scorer.cache.table_builder.TABLES_MAX", 2 * table_bytes(8))
     for links in (1, 2, 3):
         publish(cluster, an_nvswitch_machine(8, links), f"gpu-{links}")

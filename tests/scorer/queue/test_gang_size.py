@@ -176,17 +176,18 @@ async def test_an_owner_that_is_not_needed_any_more_is_not_read():
             Owner(kind="StatefulSet", name=uid, uid=uid, api_version="apps/v1")
             for uid in ("set-0", "set-1")
         ]
-        reads = [
-            asyncio.create_task(read)
-            for owner in owners
-            for read in resolver.resolve_owner(owner, "team")
-        ]
+        for owner in owners:
+            resolver.resolve_owner(owner, "team")
+        running = asyncio.create_task(resolver.run())
         await until(lambda: cluster.asking == 1)
         resolver.forget(GangKey("team", "bert", "set-1"))
+        last = Owner(kind="StatefulSet", name="last", uid="set-2", api_version="apps/v1")
+        resolver.resolve_owner(last, "team")
         cluster.go.set()
-        await asyncio.gather(*reads)
+        await until(lambda: len(cluster.reads) == 2)
+        running.cancel()
 
-    assert len(cluster.reads) == 1
+    assert [path.rpartition("/")[2] for path in cluster.reads] == ["set-0", "last"]
 
 
 async def test_after_an_owner_that_takes_long_those_of_its_namespace_wait(monkeypatch):

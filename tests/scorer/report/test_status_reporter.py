@@ -212,6 +212,39 @@ async def test_a_gang_placed_immediately_costs_one_object_one_status_and_one_eve
     assert "All 2 members of gang bert are on gpu-0" in cluster.events()[0]["message"]
 
 
+async def bind_one_by_one(cluster, names):
+    for name in names:
+        cluster.bind(name)
+        await passed(cluster, f"after-{name}")
+
+
+async def test_a_gang_that_is_bound_slowly_costs_one_status_when_planned_and_one_when_bound(
+    cluster,
+):
+    names = [f"bert-{index}" for index in range(8)]
+    async with leading(cluster, report_interval=3600):
+        cluster.gang(workers=8, gpus=1)
+        await until(lambda: cluster.allocated(*names) and cluster.phase() == "Committing")
+        await bind_one_by_one(cluster, names)
+        await until(lambda: cluster.phase() == "Placed")
+
+    assert phases(cluster) == [("Committing", None), ("Placed", None)]
+    assert len(cluster.events("GangPlaced")) == 1
+
+
+async def test_a_gang_that_waited_and_is_bound_soon_costs_one_more_status(cluster):
+    async with leading(cluster, report_interval=3600):
+        cluster.gang(workers=2, gpus=8)
+        await until(lambda: cluster.phase() == "Waiting")
+        cluster.node("gpu-1")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        cluster.bind("bert-0", "bert-1")
+        await until(lambda: cluster.phase() == "Placed")
+
+    assert [phase for phase, _ in phases(cluster) if phase != "Committing"] == ["Waiting", "Placed"]
+    assert len(phases(cluster)) <= 3
+
+
 async def test_a_gang_with_a_plan_is_not_reported_as_waiting(cluster):
     async with leading(cluster, report_delay=3):
         cluster.pod("bert-0", 4, gang="bert")
@@ -609,6 +642,21 @@ async def test_a_gang_created_again_is_reported_again(cluster):
     assert status(cluster)["members"] == "2/2"
 
 
+async def test_nothing_is_kept_of_a_gang_whose_object_was_deleted(cluster):
+    async with leading(cluster) as leader:
+        await running(cluster)
+        cluster.delete("bert-0")
+        cluster.delete("bert-1")
+        await until(lambda: cluster.phase() == "Gone")
+        cluster.remove(OBJECT)
+        await passed(cluster)
+        reporter = leader.context.planner._status_reporter
+        kept = (reporter._reports, reporter._gangs._written, reporter._gangs._statuses)
+        names = {key[1] for each in kept for key in each}
+
+    assert names <= {"sign"}
+
+
 async def test_the_next_leader_reports_a_gang_whose_pods_were_deleted(cluster):
     async with leading(cluster):
         await running(cluster)
@@ -750,6 +798,11 @@ async def test_a_refused_plan_is_reported_in_the_existing_gang(cluster):
     assert cluster.phase() == "Waiting"
 
 
+def plans(cluster):
+    """Return the paths of the writes of plans."""
+    return [path for method, path, _ in cluster.writes if (method, path) == ("PATCH", OBJECT)]
+
+
 class Late(Cluster):
     """Holds back the plan of bert-2, which is the first that comes after `held` is cleared."""
 
@@ -765,23 +818,29 @@ class Late(Cluster):
         return await super()._answer(request)
 
 
-async def test_plans_of_members_that_come_one_by_one_are_written_in_their_order():
+async def test_plans_of_members_that_come_one_by_one_never_replace_a_newer_one():
     async with Late() as cluster, leading(cluster):
         cluster.node()
         cluster.node("gpu-1")
+        cluster.node("gpu-2")
         cluster.put(f"{OWNERS}/bert", a_job(2))
         await running(cluster)
-        cluster.put(f"{OWNERS}/bert", a_job(4))
+        cluster.put(f"{OWNERS}/bert", a_job(5))
         cluster.held.clear()
         cluster.pod("bert-2", 4, gang="bert")
         await cluster.held.wait()
         cluster.pod("bert-3", 4, gang="bert")
         await looked(cluster)
+        cluster.pod("bert-4", 4, gang="bert")
+        await looked(cluster, "later")
+        before = len(plans(cluster))
         cluster.go.set()
-        await until(lambda: cluster.allocated("bert-2", "bert-3"))
+        await until(lambda: cluster.allocated("bert-2", "bert-3", "bert-4"))
 
+    # That of bert-2, which was held back, and that of all.
+    assert len(plans(cluster)) - before == 2
     members = [member["pod"] for member in cluster.the_gang()["spec"]["plan"]["members"]]
-    assert members == [f"bert-{index}" for index in range(4)]
+    assert members == [f"bert-{index}" for index in range(5)]
 
 
 class Held(Cluster):

@@ -64,7 +64,7 @@ async def test_a_refused_event_is_retried(scorer, cluster):
     a_node(cluster, "gpu-0")
     await until(lambda: events(cluster))
 
-    assert [line["node"] for line in scorer.logged("Could not create event")] == ["gpu-0"]
+    assert [line["about"] for line in scorer.logged("Could not create event")] == ["Node /gpu-0"]
 
 
 @pytest.mark.usefixtures("scorer")

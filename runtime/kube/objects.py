@@ -1,0 +1,52 @@
+"""The parts of Kubernetes objects that several components read."""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace (empty for cluster-scoped objects) and name."""
+
+
+class ObjectMeta(Struct, frozen=True, rename="camel"):
+    """The identity of an object."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def key(self) -> Key:
+        """The namespace and the name."""
+        return self.namespace, self.name
+
+
+class Object(Struct, frozen=True):
+    """An object of which only the identity is read."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class LabelledMeta(ObjectMeta, frozen=True):
+    """The identity and the labels of an object."""
+
+    labels: dict[str, str] | None = None
+
+
+class LabelledObject(Struct, frozen=True):
+    """An object of which the identity and the labels are read."""
+
+    metadata: LabelledMeta = LabelledMeta()
+
+
+class AnnotatedMeta(ObjectMeta, frozen=True):
+    """The identity and the annotations of an object."""
+
+    annotations: dict[str, str] | None = None
+
+
+class AnnotatedObject(Struct, frozen=True):
+    """An object of which the identity and the annotations are read."""
+
+    metadata: AnnotatedMeta = AnnotatedMeta()
