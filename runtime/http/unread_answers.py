@@ -4,6 +4,7 @@ Under TLS a transport does not show how much it holds. But what the socket does 
 the process, so nothing is left there once the kernel has sent all that it took.
 """
 
+import asyncio
 import fcntl
 import struct
 import termios
@@ -14,7 +15,8 @@ from runtime.http.connection_limiter import UNREAD, ConnectionLimiter, LimitedCo
 from runtime.http.limits import Limits
 
 _WRITTEN = 0.1
-"""An answer that is ready is given to the kernel within this time [s]."""
+"""An answer that is ready is given to the kernel, and is read by a client in the cluster, within
+this time [s]."""
 
 
 class AnsweringConnection(LimitedConnection, Protocol):
@@ -40,6 +42,7 @@ class UnreadAnswers(Generic[M]):
             limiter: Counts and drops connections.
             limits: The time that a client has to read.
         """
+        self._loop = asyncio.get_running_loop()
         self._budget = budget
         self._limiter = limiter
         self._seconds = limits.unread_seconds
@@ -74,15 +77,20 @@ class UnreadAnswers(Generic[M]):
                 self._drop(connection)
 
     def _reclaim(self) -> bool:
-        """Release the oldest answer, if need be by its connection; return whether there was one."""
-        oldest = next(iter(self._answers), None)
-        if oldest is None:
-            return False
-        if oldest.has_unsent:
-            self._drop(oldest)
-        else:
-            self.remove(oldest)
-        return True
+        """Release one answer, if need be by its connection; return whether there was one.
+
+        One that was just written ends no connection: a client that sends bodies could otherwise
+        end those of others while their answers are on the way.
+        """
+        now = self._loop.time()
+        for connection, (_, since) in list(self._answers.items()):
+            if not connection.has_unsent:
+                self.remove(connection)
+                return True
+            if now - since >= _WRITTEN:
+                self._drop(connection)
+                return True
+        return False
 
     def _drop(self, connection: M) -> None:
         self.remove(connection)

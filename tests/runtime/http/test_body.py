@@ -60,6 +60,7 @@ async def test_bytes_of_all_bodies_are_bounded_and_refused_ones_may_come_again()
         status, headers, _ = await other.asks(body=b"x" * 700)
         assert (status, headers["Retry-After"]) == (503, "1")
         assert (await other.asks(body=b"x" * 600))[0] == 200
+        await until(lambda: site.server.handler.budget.held == 900)
 
         slow.send(b"x" * 100)
         assert (await slow.answer())[0] == 200

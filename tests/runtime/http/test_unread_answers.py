@@ -11,8 +11,11 @@ from certificates import a_ca, a_leaf
 from served import PATIENT, client, served
 from waiting import until
 
-from runtime.http.connection_limiter import UNREAD
+from runtime.http.body import ByteBudget
+from runtime.http.connection_limiter import UNREAD, ConnectionLimiter
+from runtime.http.limits import Limits
 from runtime.http.tls import ServingCertificate
+from runtime.http.unread_answers import UnreadAnswers
 
 LARGE = b"x" * (8 << 20)
 """More than the kernel takes for a client that does not read."""
@@ -61,6 +64,9 @@ async def test_unread_answers_count_with_bodies_and_are_dropped_for_others(conte
         await until(lambda: budget.held == len(LARGE))
         second = await asyncio.to_thread(asked, site.server.port, trust)
         await until(lambda: budget.held == 2 * len(LARGE))
+        # An answer that was just written is not dropped.
+        loop, written = asyncio.get_running_loop(), asyncio.get_running_loop().time()
+        await until(lambda: loop.time() > written + 0.2)
 
         status, _, body = await other.asks(body=LARGE)
 
@@ -68,6 +74,36 @@ async def test_unread_answers_count_with_bodies_and_are_dropped_for_others(conte
         first.close()
         second.close()
         await until(lambda: budget.held == 0)
+
+
+class Answered:
+    """A connection whose client has not confirmed the last bytes."""
+
+    peer, since, used, half_sent, evictable = "10.0.0.1", 0.0, True, False, True
+
+    def __init__(self):
+        self.has_unsent, self.is_dropped = True, False
+
+    def drop(self):
+        self.is_dropped = True
+
+
+async def test_answer_that_was_just_written_is_not_dropped_for_bodies_of_others():
+    limits = Limits(bytes_in_flight=10)
+    budget = ByteBudget(limits.bytes_in_flight)
+    answers = UnreadAnswers(budget, ConnectionLimiter(limits), limits)
+    now = asyncio.get_running_loop().time()
+    old, new = Answered(), Answered()
+    answers.add(old, 5, now - 1)
+    answers.add(new, 5, now)
+
+    assert budget.take(5, "10.0.0.2")
+    assert not budget.take(5, "10.0.0.2")
+    assert (old.is_dropped, new.is_dropped) == (True, False)
+
+    new.has_unsent = False
+    assert budget.take(5, "10.0.0.2")
+    assert not new.is_dropped
 
 
 async def test_answers_that_are_read_are_released_and_end_nothing(contexts):
