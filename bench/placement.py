@@ -10,13 +10,13 @@ import msgspec
 
 from bench.figure import Figure
 from bench.rounds import rounds, spread
+from cluster.gpus import Exact, GPUShare
 from cluster.keys import GPU_WHOLE, NODE_MODE
 from cluster.ledger import Ledger
 from cluster.mode import NodeMode
 from cluster.node import Card, MachineSource, Node
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
-from cluster.record import GPUShare
 from cluster.request import Request
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.member import Member, new_member
@@ -133,7 +133,9 @@ def cluster(count: int, classes: tuple[str, ...], *, busy: float = 0.5) -> Snaps
             memory=768 << 30,
         )
         taken = (GPUShare(g) for g in range(machine.n) if draw.random() < busy)
-        ledgers[node.name] = NodeLedger.empty(node).hold(Holding("o/p", f"p{i}", tuple(taken)))
+        ledgers[node.name] = NodeLedger.empty(node).hold(
+            Holding("o/p", f"p{i}", Exact(tuple(taken)))
+        )
     return snapshot_of(Ledger(ledgers))
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cluster import mps
+from cluster.gpus import GPUShare
 from cluster.keys import ENV_MPS_PIPES
-from cluster.record import GPUShare
 from cluster.request import ContainerRequest
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where the server and its clients exchange data.

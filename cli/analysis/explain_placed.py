@@ -10,7 +10,6 @@ from cli.analysis.planner_view import PlannerView
 from cli.analysis.unit_explanation import (
     UnitExplanation,
     UnitState,
-    allocation_of,
     pod_placement,
 )
 from cluster.gang import GangKey
@@ -37,7 +36,7 @@ def explain_placed(
         key: The unit's key.
         pods: Its pods, in rank order; at least one has an allocation record.
     """
-    running = [(pod, record) for pod in pods if (record := allocation_of(pod)) is not None]
+    running = [(pod, record) for pod in pods if (record := pod.allocation) is not None]
     gang = f"{key.namespace}/{key.name}" if kind == "gang" else None
     placements = tuple(
         Placement(

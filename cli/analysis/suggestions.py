@@ -80,7 +80,7 @@ def _ended(
     running: dict[str, list[Holding]] = {}
     for node in nodes:
         for holding in node.holdings.values():
-            if holding.shares or holding.nvidia:
+            if holding.gpus:
                 gang = f"gang {holding.gang}" if holding.gang else f"pod {holding.pod}"
                 running.setdefault(f"{gang} on {node.node.name}", []).append(holding)
     ended: dict[str, list[Holding]] = {}
@@ -95,4 +95,4 @@ def _ended(
 
 
 def _size(holdings: Sequence[Holding]) -> int:
-    return sum(len(holding.shares) + holding.nvidia for holding in holdings)
+    return sum(len(holding.gpus) for holding in holdings)

@@ -133,8 +133,8 @@ def pod_allocation(state: ClusterState, pod: Pod) -> Allocation | Reason | None:
     metadata = pod.metadata
     known = state.pod((metadata.namespace, metadata.name))
     usage = known.usage if known and known.uid == metadata.uid else None
-    if usage and isinstance(usage.record, Allocation):
-        return usage.record
+    if usage and usage.allocation:
+        return usage.allocation
     try:
         return parse_record(pod.annotations)
     except RecordError:

@@ -8,8 +8,8 @@ from operator import attrgetter
 import numpy as np
 
 from cluster.gang import Link
+from cluster.gpus import Exact, GPUShare
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.feasibility import feasibility_by_count
 from scorer.placement.group import new_group
@@ -91,10 +91,11 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
     # Each node fits at least one, so no more nodes than members are needed.
     for row in np.flatnonzero(capacity)[: group.size].tolist():
         node, here = snapshot.nodes[row], left[: int(capacity[row])]
-        free = iter(() if node.is_counted else gpus_of(node.free_mask))
+        free = iter(gpus_of(node.free_mask))
         for member in here:
-            shares = tuple(map(GPUShare, islice(free, each)))
-            placements.append(Placement(member, node.node.name, shares))
+            lowest = tuple(map(GPUShare, islice(free, each)))
+            gpus = member.counted_gpus if node.is_counted else Exact(lowest)
+            placements.append(Placement(member, node.node.name, gpus))
         left = left[len(here) :]
     if left:
         return None

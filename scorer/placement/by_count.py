@@ -57,7 +57,7 @@ def plan_by_count(snapshot: Snapshot, group: Group, capacity: Ints) -> Plan | No
         members = group.members[len(placements) : len(placements) + workers]
         if counted[row]:
             name = snapshot.nodes[row].node.name
-            placements += (Placement(member, name, ()) for member in members)
+            placements += (Placement(member, name, member.counted_gpus) for member in members)
         else:
             assignment = _exact(snapshot, row, workers, members[0].gpus)
             placements += placements_on(members, assignment, linked=False)

@@ -9,10 +9,9 @@ from msgspec import structs
 
 from cluster.demand import Demand, demand_of
 from cluster.finding import Finding, Severity
-from cluster.keys import NVIDIA_GPU
+from cluster.gpus import NO_GPUS, Counted, GPUs
 from cluster.node_ledger import Holding
 from cluster.pod import Pod
-from cluster.record import GPUShare
 from cluster.request import Family, Request, read_request
 
 
@@ -36,6 +35,12 @@ class Member:
         """Whole GPUs that it needs on one node; 0 where it asks for none, or for shares."""
         return self.request.gpus if self.request.family is Family.WHOLE else 0
 
+    @property
+    def counted_gpus(self) -> GPUs:
+        """Its GPUs on a node where NVIDIA's plugin chooses them."""
+        request = self.request
+        return Counted(request.counted, request.gpus) if request.gpus else NO_GPUS
+
     @cached_property
     def counted(self) -> "Member":
         """The same pod as a request for GPUs that NVIDIA's plugin chooses."""
@@ -55,19 +60,16 @@ class Member:
         constraints = spec.node_selector, spec.affinity, spec.tolerations
         return msgspec.msgpack.encode(constraints, order="deterministic")
 
-    def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
+    def holding(self, gpus: GPUs) -> Holding:
         """Return the ledger's entry for this pod with these GPUs."""
-        by_count = self.request.family is Family.NVIDIA or (self.request.by_count and not shares)
         return Holding(
             pod=self.name,
             uid=self.pod.metadata.uid or self.name,
-            shares=shares,
+            gpus=gpus,
             cpu=self.demand.cpu,
             memory=self.demand.memory,
             ports=self.demand.ports,
             gang=self.gang,
-            nvidia=self.request.gpus if by_count else 0,
-            counted=self.request.counted if by_count else NVIDIA_GPU,
         )
 
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
+from cluster.gpus import number_counted
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from scorer.placement.bandwidth import bandwidth_over
 from scorer.placement.member import Member
 from scorer.placement.node_assignment import Candidate, NodeAssignment
 from scorer.placement.partition import split
 from scorer.placement.result import Placement, Plan
+from scorer.placement.shares import whole_gpus
 from scorer.placement.snapshot import Snapshot
 from topology.machine import gpus_of, mask_of
 
@@ -21,7 +22,7 @@ def placements_on(
     sizes = tuple(member.gpus for member in members)
     parts = split(assignment.candidate.table, assignment.mask, sizes, linked=linked) or ()
     return tuple(
-        Placement(member, node.name, tuple(GPUShare(i, node.cards[i].uuid) for i in gpus_of(part)))
+        Placement(member, node.name, whole_gpus(node, gpus_of(part)))
         for member, part in zip(members, parts, strict=True)
     )
 
@@ -40,8 +41,8 @@ def assignments_of(
     assignments: list[NodeAssignment] = []
     for name, there in taken.items():
         ledger, table = snapshot.ledger.nodes[name], snapshot.tables.get(name)
-        mask = mask_of([i for placement in there for i in placement.gpus])
-        count = sum(placement.count for placement in there)
+        mask = mask_of([i for placement in there for i in placement.gpus.indices])
+        count = sum(number_counted(placement.gpus) for placement in there)
         known = counted_set(ledger, count) if count else mask
         if known is None or table is None:
             return None

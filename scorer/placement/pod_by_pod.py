@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cluster.gpus import Exact
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from cluster.request import Family
 from scorer.placement.by_count import linked_by_count
 from scorer.placement.feasibility import (
@@ -23,7 +23,7 @@ from scorer.placement.node_columns import Ints, node_columns
 from scorer.placement.placements import assignments_of, new_plan
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Placement, Plan, Refusal
-from scorer.placement.shares import cards_for, has_enough, preference
+from scorer.placement.shares import cards_for, has_enough, preference, whole_gpus
 from scorer.placement.single_node import best_node_of_pod
 from scorer.placement.snapshot import Snapshot
 from topology.machine import gpus_of
@@ -58,7 +58,7 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
         placed[place] = found
         used.setdefault(rows[found.node])
         considered.update(feasible.tolist())
-        later = later.hold_all([(found.node, member.holding(found.shares))])
+        later = later.hold_all([(found.node, found.holding)])
     placements = tuple(placed[place] for place in range(group.size))
     assignments = assignments_of(snapshot, placements) or []
     only = assignments[0] if len(assignments) == 1 else None
@@ -119,8 +119,9 @@ def _place(
         placement = _whole(snapshot, member, rows[~counted[rows]], here, linked=linked)
         return placement or _counted(snapshot, member, rows[counted[rows]], near, linked=linked)
     node = snapshot.nodes[preferred_node(snapshot, member, rows)]
-    shares = cards_for(node, member.request) if member.request.places else ()
-    return Placement(member, node.node.name, shares)
+    is_chosen = member.request.places
+    gpus = Exact(cards_for(node, member.request)) if is_chosen else member.counted_gpus
+    return Placement(member, node.node.name, gpus)
 
 
 def _counted(
@@ -134,7 +135,7 @@ def _counted(
     if not len(rows):
         return None
     node = snapshot.nodes[preferred_node(snapshot, member.counted, rows)]
-    return Placement(member, node.node.name, ())
+    return Placement(member, node.node.name, member.counted_gpus)
 
 
 def _order(snapshot: Snapshot, member: Member) -> Callable[[NodeLedger], tuple[object, ...]]:
@@ -155,6 +156,5 @@ def _whole(
     assignment = next((found for found in tried if found is not None), None)
     if assignment is None:
         return None
-    cards = assignment.candidate.node.node.cards
-    shares = tuple(GPUShare(i, cards[i].uuid) for i in gpus_of(assignment.mask))
-    return Placement(member, assignment.name, shares)
+    node = assignment.candidate.node.node
+    return Placement(member, assignment.name, whole_gpus(node, gpus_of(assignment.mask)))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cluster.gang import Link
+from cluster.gpus import GPUs
 from scorer.placement.bandwidth import bandwidth_over, value_of
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
@@ -28,8 +29,7 @@ class Sibling(NamedTuple):
     """A member of a gang that has its GPUs."""
 
     node: str
-    gpus: tuple[int, ...] = ()
-    """Empty where NVIDIA's plugin chooses them."""
+    gpus: GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _SiblingNodes:
         masks, counts = dict(self.masks), self.counts.copy()
         for placement in placements:
             counts[placement.node] += 1
-            masks[placement.node] = masks.get(placement.node, 0) | mask_of(placement.gpus)
+            masks[placement.node] = masks.get(placement.node, 0) | mask_of(placement.gpus.indices)
         return _SiblingNodes(masks, counts)
 
 
@@ -96,7 +96,7 @@ def _sibling_nodes(snapshot: Snapshot, siblings: Iterable[Sibling]) -> _SiblingN
         if node in snapshot.ledger.nodes:
             table = snapshot.tables.get(node)
             present = (1 << table.n) - 1 if table else 0
-            masks[node] = masks.get(node, 0) | (mask_of(gpus) & present)
+            masks[node] = masks.get(node, 0) | (mask_of(gpus.indices) & present)
             counts[node] += 1
     return _SiblingNodes(masks, counts)
 

@@ -133,7 +133,7 @@ def _with(snapshot: Snapshot, plan: Plan) -> Snapshot:
     nodes = plan.gpus.keys() & snapshot.ledger.nodes.keys()
     try:
         return snapshot.hold_all(
-            (placement.node, placement.member.holding(placement.shares))
+            (placement.node, placement.holding)
             for placement in plan.placements
             if placement.node in nodes
         )

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.gang import Link
+from cluster.gpus import Counted
 from cluster.keys import GANG, NVIDIA_GPU
 from cluster.node import MachineSource, Node
 from cluster.node_ledger import Holding, NodeLedger
@@ -38,7 +39,7 @@ def counted_cluster(free: Mapping[str, int], **fields: object) -> Snapshot:
 
 def with_used(snapshot: Snapshot, free: Mapping[str, int]) -> Snapshot:
     return snapshot.hold_all(
-        (name, Holding("other/pod", f"{name}-other", nvidia=8 - number))
+        (name, Holding("other/pod", f"{name}-other", Counted(NVIDIA_GPU, 8 - number)))
         for name, number in free.items()
         if number < 8
     )
@@ -183,7 +184,7 @@ def test_members_follow_one_another_on_each_node():
 
     assert isinstance(planned, Plan)
     assert [placement.node for placement in planned.placements] == ["a"] * 4 + ["b"] * 8
-    assert {placement.count for placement in planned.placements} == {1}
+    assert {placement.gpus for placement in planned.placements} == {Counted(NVIDIA_GPU, 1)}
 
 
 def mixed_cluster(exact: int, counted: int) -> Snapshot:
@@ -354,7 +355,7 @@ def test_nothing_is_planned_on_an_unaccounted_counted_node():
 
 def test_replacement_returns_to_the_counted_node_of_its_gang():
     planned = plan_with_siblings(
-        counted_cluster({"a": 2, "b": 1}), gated_workers(1), [Sibling("a")]
+        counted_cluster({"a": 2, "b": 1}), gated_workers(1), [Sibling("a", Counted(NVIDIA_GPU, 1))]
     )
 
     assert workers_on(planned) == {"a": 1}
@@ -423,4 +424,4 @@ def test_plan_is_whole_on_the_fewest_nodes_and_never_exceeds_what_is_free(
             ledger = after[f"n{i}"]
             assert left >= 0
             assert ledger.gpus_free == left
-            assert all(bool(p.shares) == is_exact[i] for p in here)
+            assert all(bool(p.gpus.shares) == is_exact[i] for p in here)

@@ -4,12 +4,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import TIED, a_member, a_node, a_snapshot, an_exact_node, workers
+from builders import TIED, a_member, a_node, a_snapshot, an_exact_node, exact, workers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from strategies import RACK, clusters, gangs
 
+from cluster.gpus import GPUShare
 from cluster.keys import (
     GPU_CORE,
     GPU_MEM,
@@ -21,7 +22,6 @@ from cluster.keys import (
 from cluster.ledger import Ledger
 from cluster.node import Taint
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from scorer.placement.feasibility import (
     Feasibility,
     excluded,
@@ -141,7 +141,7 @@ def test_members_are_counted_as_the_most_demanding_of_them():
 
 def test_a_host_port_is_taken_once():
     node = a_ledger()
-    taken = node.hold(opening(22).holding((GPUShare(0),)))
+    taken = node.hold(opening(22).holding(exact(0)))
 
     assert room(node, new_group([opening(22)])) == 8
     assert room(taken, new_group([opening(22)])) is Reason.PORTS

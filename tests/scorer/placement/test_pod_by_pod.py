@@ -3,9 +3,9 @@ from builders import a_machine, a_member, a_node, a_snapshot, workers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.gpus import GPUShare
 from cluster.keys import GPU_MEM, NVIDIA_GPU
 from cluster.node import PackingStrategy
-from cluster.record import GPUShare
 from scorer.placement.group import new_group
 from scorer.placement.node_cache import DeadlineExceeded
 from scorer.placement.pod_by_pod import place_each, place_together
@@ -26,7 +26,7 @@ def test_members_keep_their_order_although_the_largest_is_placed_first():
     found = place_each(a_snapshot(node, shares=shares), new_group(members))
 
     assert found.placements[0].member.name == "default/small" if isinstance(found, Plan) else False
-    assert [p.gpus for p in found.placements] == [(1,), (0,)]
+    assert [p.gpus.indices for p in found.placements] == [(1,), (0,)]
 
 
 def test_unequal_members_stay_on_the_nodes_in_use_where_they_fit():

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from strategies import RACK, clusters, gangs
 
 from cluster.gang import Link
+from cluster.gpus import GPUShare
 from cluster.keys import COMPUTE_CLASS, GPU_MEM, MODEL_SERIES, NVIDIA_GPU
 from cluster.ledger import Ledger
 from cluster.node import MachineSource, PackingStrategy, uniform_machine
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from cluster.selector import node_matches, tolerates
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.member import Member
@@ -82,7 +82,9 @@ def test_a_plan_takes_exactly_its_gpus_and_nothing_twice(snapshot, members, link
     for name, node in after.ledger.nodes.items():
         here = [p for p in found.placements if p.node == name]
         before = snapshot.ledger.nodes[name]
-        assert before.free_mask & ~node.free_mask == mask_of([i for p in here for i in p.gpus])
+        assert before.free_mask & ~node.free_mask == mask_of(
+            [i for p in here for i in p.gpus.indices]
+        )
         assert all(may_use(before, p.member) for p in here)
         assert not here or min(node.cpu_free, node.memory_free_bytes, node.pods_free) >= 0
         assert sum(len(p.member.demand.ports) for p in here) <= 1
@@ -143,7 +145,7 @@ def test_with_nvlink_demanded_every_set_is_connected_by_it_alone(snapshot, membe
     if isinstance(found, Refusal):
         return
     for placement in found.placements:
-        assert snapshot.tables[placement.node].linked[mask_of(placement.gpus)]
+        assert snapshot.tables[placement.node].linked[mask_of(placement.gpus.indices)]
     if len(found.gpus) == 1:
         ((node, gpus),) = found.gpus.items()
         assert snapshot.tables[node].linked[mask_of(gpus)]
@@ -160,7 +162,7 @@ def test_with_one_node_demanded_one_node_takes_all(snapshot, members):
 def test_two_workers_of_four_get_a_half_of_a_dgx_1_each():
     found = planned(a_snapshot(a_node()), workers(2, 4))
 
-    assert [p.gpus for p in found.placements] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert [p.gpus.indices for p in found.placements] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert found.exact
 
 
@@ -213,7 +215,7 @@ def test_unequal_members_that_nvlink_must_join_find_a_split_if_there_is_one():
     found = planned(snapshot, [a_member(2, "w-0"), a_member(3, "w-1")], Link.NVLINK)
 
     assert found.gpus == {"node-0": (0, 1, 2, 3, 6)}
-    assert [p.gpus for p in found.placements] == [(2, 6), (0, 1, 3)]
+    assert [p.gpus.indices for p in found.placements] == [(2, 6), (0, 1, 3)]
 
 
 def test_unequal_members_that_only_the_host_joins_on_one_node_wait_for_nvlink():
@@ -428,7 +430,7 @@ def test_gpus_by_count_are_only_counted():
 
     found = planned(a_snapshot(*nodes), workers(3, 0, limits={NVIDIA_GPU: 4}))
 
-    assert [(p.node, p.shares) for p in found.placements] == [("a", ()), ("a", ()), ("b", ())]
+    assert [(p.node, p.gpus.shares) for p in found.placements] == [("a", ()), ("a", ()), ("b", ())]
     after = found.applied_to(a_snapshot(*nodes))
     assert [node.counted_free(NVIDIA_GPU) for node in after.nodes] == [0, 4]
 

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import clusters
 
+from cluster.gpus import GPUShare
 from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
 from cluster.node import PackingStrategy
-from cluster.record import GPUShare
 from scorer.placement.node_assignment import Candidate, SelectionOptions, select_gpus
 from scorer.placement.score import node_value, scores
 from scorer.placement.single_node import best_node

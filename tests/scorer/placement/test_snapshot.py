@@ -1,10 +1,9 @@
 from dataclasses import replace
 
-from builders import a_machine, a_member, a_node, a_snapshot
+from builders import a_machine, a_member, a_node, a_snapshot, exact
 
 from cluster.ledger import Ledger
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from scorer.placement.snapshot import snapshot_of
 
 
@@ -47,7 +46,7 @@ def test_tables_are_shared_by_nodes_alike_and_taken_over_where_known():
 
 def test_emptied_nodes_are_computed_once_for_the_same_nodes():
     snapshot = a_snapshot(a_node("a"), a_node("b"), taken={"a": (1, 2)})
-    later = snapshot.hold_all([("b", a_member().holding((GPUShare(0),)))])
+    later = snapshot.hold_all([("b", a_member().holding(exact(0)))])
 
     assert later.without_pods().nodes is snapshot.without_pods().nodes
     assert later.without_pods().cache is snapshot.without_pods().cache
