@@ -100,7 +100,7 @@ class PodUsage:
             names_gpus = self.allocation is not None and self.allocation.gpus.shares
             return _CONTRADICTED if names_gpus else nvidia
         if not self.places:
-            lacks_record = nvidia and node.mode.is_ours and nvidia.resource == node.counted
+            lacks_record = nvidia and node.mode.is_ours and nvidia.resource == node.gpu_resource
             return _NO_RECORD if lacks_record else nvidia or NO_GPUS
         if self.unreadable or _offers(node.mode, self.family):
             return self.unreadable or self._recorded_gpus(node, migrate=migrate)
@@ -138,8 +138,8 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
     foreign: Exact | Unreadable = NO_GPUS
     if request.places and record is None:
         foreign = _read(read_foreign, pod.annotations)
-    is_nvidia = request.gpus and request.counted in _COUNTED
-    nvidia = Counted(request.counted, request.gpus) if is_nvidia else None
+    is_nvidia = request.gpus and request.resource in _COUNTED
+    nvidia = Counted(request.resource, request.gpus) if is_nvidia else None
     return PodUsage(
         name=name,
         uid=metadata.uid or name,

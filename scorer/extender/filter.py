@@ -110,7 +110,7 @@ class Filter:
         """Identify pods of which each node fits all or none."""
         amounts = f"{request.gpus} {request.memory} {request.core}"
         passed = self._state.reserved.passed_priority(priority)
-        return f"{request.family} {request.counted} {amounts} {passed}"
+        return f"{request.family} {request.resource} {amounts} {passed}"
 
     def _invalidate(self) -> None:
         self._cache.invalidate(self._state.drain_dirty_nodes())

@@ -128,7 +128,7 @@ def _has_gpus(node: NodeLedger, request: Request) -> bool:
         memory, core = sum(share.mem or 0 for share in held), sum(share.core or 0 for share in held)
         amounts = [(GPU_MEM, memory, request.memory), (GPU_CORE, core, request.core)]
     else:
-        amounts = [(request.counted, len(held), request.gpus)]
+        amounts = [(request.resource, len(held), request.gpus)]
     offered = node.node.resources
     return all(
         used + requested <= offered[name]

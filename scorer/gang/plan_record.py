@@ -13,7 +13,7 @@ from scorer.gang.crd import GangPlan, PlannedPod, planned_pod
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.placement.bandwidth import JobBandwidth, value_of
-from scorer.placement.feasibility import feasibility_by_count
+from scorer.placement.feasibility import feasibility_of
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.placements import new_plan
@@ -164,7 +164,7 @@ def reserved_plan(plan: GangPlan | None, unit: Unit, snapshot: Snapshot) -> Plan
         here.hold_all([(placement.node, placement.holding)])
     except (IndexError, ValueError):
         return None
-    fits = feasibility_by_count(here, new_group((member,))).feasible.size
+    fits = feasibility_of(here, new_group((member,))).feasible.size
     return new_plan(snapshot, (placement,), exact=True) if fits else None
 
 

@@ -11,7 +11,7 @@ from cluster.gang import Link
 from cluster.gpus import Exact, GPUShare
 from cluster.node_ledger import NodeLedger
 from scorer.placement.bandwidth import JobBandwidth
-from scorer.placement.feasibility import feasibility_by_count
+from scorer.placement.feasibility import feasibility_of
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.node_cache import Value
@@ -87,7 +87,7 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
     if each is None:
         return None
     placements: list[Placement] = []
-    capacity = feasibility_by_count(snapshot, group).capacity
+    capacity = feasibility_of(snapshot, group).capacity
     # Each node fits at least one, so no more nodes than members are needed.
     for row in np.flatnonzero(capacity)[: group.size].tolist():
         node, here = snapshot.nodes[row], left[: int(capacity[row])]

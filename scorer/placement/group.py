@@ -1,7 +1,7 @@
 """Pods that are placed together, and their common needs."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cluster.demand import Demand, PortsTaken
 from scorer.placement.member import Member
@@ -30,11 +30,6 @@ class Group:
     def size(self) -> int:
         """Number of members."""
         return len(self.members)
-
-    @property
-    def counted(self) -> "Group":
-        """The same group, for nodes where NVIDIA's plugin chooses the GPUs."""
-        return replace(self, representatives=tuple(one.counted for one in self.representatives))
 
     @property
     def gpus_each(self) -> int | None:

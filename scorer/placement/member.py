@@ -1,11 +1,10 @@
 """A pod that waits for GPUs, as the input of placement."""
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
-from msgspec import structs
 
 from cluster.demand import Demand, demand_of
 from cluster.finding import Finding, Severity
@@ -39,18 +38,13 @@ class Member:
     def counted_gpus(self) -> GPUs:
         """Its GPUs on a node where NVIDIA's plugin chooses them."""
         request = self.request
-        return Counted(request.counted, request.gpus) if request.gpus else NO_GPUS
-
-    @cached_property
-    def counted(self) -> "Member":
-        """The same pod as a request for GPUs that NVIDIA's plugin chooses."""
-        return replace(self, request=structs.replace(self.request, family=Family.NVIDIA))
+        return Counted(request.resource, request.gpus) if request.gpus else NO_GPUS
 
     @cached_property
     def signature(self) -> Hashable:
         """Equal for members that fit the same nodes and take the same amounts there."""
         request = self.request
-        amounts = request.family, request.counted, request.gpus, request.memory, request.core
+        amounts = request.family, request.resource, request.gpus, request.memory, request.core
         return amounts, self.demand, self.node_constraints
 
     @cached_property

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import numpy as np
 
 from cluster.gpus import Exact
+from cluster.node import PackingStrategy
 from cluster.node_ledger import NodeLedger
 from cluster.request import Family
 from scorer.placement.by_count import linked_by_count
 from scorer.placement.feasibility import (
-    feasibility_by_count,
     feasibility_of,
     feasibility_of_all,
     preferred_node,
@@ -47,7 +47,7 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
     """The nodes of placed members, as indices in `snapshot.nodes`."""
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
-        feasibility = feasibility_by_count(later, new_group([member]))
+        feasibility = feasibility_of(later, new_group([member]))
         feasible = feasibility.feasible
         near = [row for row in used if feasibility.capacity[row]]
         found = _place(later, member, feasible, near, linked=linked)
@@ -134,7 +134,9 @@ def _counted(
     rows = close if len(close) else rows
     if not len(rows):
         return None
-    node = snapshot.nodes[preferred_node(snapshot, member.counted, rows)]
+    free = node_columns(snapshot).free[rows]
+    fullest = np.argmin(free) if snapshot.placement is PackingStrategy.BINPACK else np.argmax(free)
+    node = snapshot.nodes[rows[fullest]]
     return Placement(member, node.node.name, member.counted_gpus)
 
 

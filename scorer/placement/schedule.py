@@ -16,10 +16,8 @@ from scorer.placement.bandwidth import bandwidth_over
 from scorer.placement.by_count import linked_by_count, plan_by_count
 from scorer.placement.candidates import CandidateNodes, candidate
 from scorer.placement.feasibility import (
-    feasibility_by_count,
     feasibility_of,
     feasibility_of_all,
-    feasibility_of_sets,
 )
 from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
@@ -96,7 +94,7 @@ def feasible_nodes(
 
 def _count_nodes(snapshot: Snapshot, group: Group, planned: Plan) -> int:
     """Return how many nodes fit all members or, for a plan over several nodes, at least one."""
-    feasibility_for = feasibility_of_all if len(planned.gpus) == 1 else feasibility_by_count
+    feasibility_for = feasibility_of_all if len(planned.gpus) == 1 else feasibility_of
     return len(feasibility_for(snapshot, group).feasible)
 
 
@@ -135,13 +133,13 @@ def _by_sets(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
 
 def _on_one_node(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
     """Plan all members on one node, or return None where none fits them all."""
-    feasibility = feasibility_of_sets(snapshot, group)
-    linked, rows = link is Link.NVLINK, feasibility.feasible
+    capacity = _where_exact(snapshot, feasibility_of_all(snapshot, group).capacity)
+    linked, rows = link is Link.NVLINK, np.flatnonzero(capacity)
     options, placement = _options(snapshot, linked=linked), snapshot.placement
     if group.size == 1:
         assignment = best_node_of_pod(snapshot, rows, group.gpus, options, placement)
     else:
-        classes = CandidateNodes(snapshot, rows, feasibility.capacity[rows]).classes()
+        classes = CandidateNodes(snapshot, rows, capacity[rows]).classes()
         candidates = (candidate(snapshot, nodes.rows[0]) for nodes in classes)
         sizes = tuple(member.gpus for member in group.members)
         assignment = best_node(candidates, sizes, options, placement)
@@ -163,7 +161,8 @@ def _options(snapshot: Snapshot, *, linked: bool) -> SelectionOptions:
 def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) -> Plan | None:
     """Plan members that ask for the same GPUs over several nodes, or return None."""
     # All members on one node were tried before, and there NVLink had to connect all of them.
-    capacity = np.minimum(feasibility_of(snapshot, group).capacity, group.size - 1)
+    capacity = _where_exact(snapshot, feasibility_of(snapshot, group).capacity)
+    capacity = np.minimum(capacity, group.size - 1)
     if linked:
         capacity = np.minimum(capacity, _linked_capacity(snapshot, each))
     rows = np.flatnonzero(capacity)
@@ -187,7 +186,7 @@ def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) ->
 
 def _refusal(snapshot: Snapshot, group: Group, *, linked: bool) -> Refusal:
     """Return why members that ask for the same fit neither one node nor several."""
-    feasibility = feasibility_by_count(snapshot, group)
+    feasibility = feasibility_of(snapshot, group)
     capacity = np.minimum(_capacity(snapshot, group, linked=linked), group.size - 1)
     blocked = feasibility.blocked
     blocked[Reason.LINK] += len(feasibility.feasible) - len(np.flatnonzero(capacity))
@@ -202,19 +201,24 @@ def _capacity_by_count(snapshot: Snapshot, group: Group, link: Link) -> Ints:
     if _stay_together(group, link) or group.gpus_each is None:
         capacity = together
     else:
-        capacity = np.maximum(together, feasibility_by_count(snapshot, group).capacity)
+        capacity = np.maximum(together, feasibility_of(snapshot, group).capacity)
     return linked_by_count(snapshot, capacity) if link is Link.NVLINK else capacity
 
 
 def _capacity(snapshot: Snapshot, group: Group, *, linked: bool) -> Ints:
     """Return how many members each node fits."""
-    capacity = feasibility_by_count(snapshot, group).capacity
+    capacity = feasibility_of(snapshot, group).capacity
     if not linked:
         return capacity
     each = group.representatives[0].gpus
-    is_exact = ~node_columns(snapshot).is_counted
-    sets: Ints = np.minimum(capacity, _linked_capacity(snapshot, each)) * is_exact
-    return sets + linked_by_count(snapshot, capacity)
+    sets = np.minimum(capacity, _linked_capacity(snapshot, each))
+    return _where_exact(snapshot, sets) + linked_by_count(snapshot, capacity)
+
+
+def _where_exact(snapshot: Snapshot, capacity: Ints) -> Ints:
+    """Return the capacity of nodes where Linkwise chooses the set of GPUs; 0 for others."""
+    exact: Ints = capacity * ~node_columns(snapshot).is_counted
+    return exact
 
 
 def _linked_capacity(snapshot: Snapshot, each: int) -> Ints:

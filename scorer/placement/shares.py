@@ -53,7 +53,7 @@ def has_enough(node: NodeLedger, requests: Sequence[Request]) -> bool:
     if families == {Family.NVIDIA}:
         counts = Counter[str]()
         for request in requests:
-            counts[request.counted] += request.gpus
+            counts[request.resource] += request.gpus
         return all(node.counted_free(resource) >= number for resource, number in counts.items())
     if families != {Family.SHARE}:
         return True
@@ -105,7 +105,7 @@ def preference(node: NodeLedger, request: Request, placement: PackingStrategy) -
         placement: The layout of GPUs that are only counted.
     """
     if not request.places:
-        free = node.counted_free(request.counted)
+        free = node.counted_free(request.resource)
         return (free if placement is PackingStrategy.BINPACK else -free,)
     if request.family is Family.REPLICA:
         return (min(-node.replicas_free(share.i) for share in cards_for(node, request)),)

@@ -4,7 +4,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import TIED, a_member, a_node, a_snapshot, an_exact_node, exact, workers
+from builders import (
+    TIED,
+    a_gated_member,
+    a_member,
+    a_node,
+    a_snapshot,
+    an_exact_node,
+    exact,
+    workers,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -286,7 +295,10 @@ _tolerations = st.lists(
 @given(
     st.lists(
         st.tuples(
-            _selectors, st.sampled_from(((), (Taint("a", "", "NoSchedule"),))), st.booleans()
+            _selectors,
+            st.sampled_from(((), (Taint("a", "", "NoSchedule"),))),
+            st.booleans(),
+            st.sampled_from(({}, {"mode": "default"}, {"mode": "default", "resources": {}})),
         ),
         min_size=1,
         max_size=5,
@@ -298,16 +310,24 @@ def test_equal_nodes_are_filtered_once_with_the_result_of_each(
 ) -> None:
     snapshot = a_snapshot(
         *(
-            a_node(f"node-{i}", labels=labels, taints=taints, unschedulable=shut)
-            for i, (labels, taints, shut) in enumerate(nodes)
+            a_node(f"node-{i}", labels=labels, taints=taints, unschedulable=shut, **kind)
+            for i, (labels, taints, shut, kind) in enumerate(nodes)
         )
     )
     for selector, terms, tolerations in pods:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         affinity = {"nodeAffinity": required} if terms else None
-        member = a_member(1, "w", nodeSelector=selector, affinity=affinity, tolerations=tolerations)
+        spec = {"nodeSelector": selector, "affinity": affinity, "tolerations": tolerations}
+        for member in (a_member(1, "w", **spec), a_gated_member(1, "w", **spec)):
+            found = excluded(snapshot, new_group([member]))
 
-        found = excluded(snapshot, new_group([member]))
+            expected = [filter_node(node, member) is not None for node in snapshot.nodes]
+            assert found.tolist() == expected
 
-        expected = [filter_node(node, member) is not None for node in snapshot.nodes]
-        assert found.tolist() == expected
+
+def test_only_nodes_that_offer_gpus_are_counted() -> None:
+    nodes = a_node("a", mode="default"), a_node("b", mode="default", resources={})
+
+    found = excluded(a_snapshot(*nodes), new_group([a_gated_member()]))
+
+    assert found.tolist() == [False, True]
