@@ -218,10 +218,9 @@ class ClusterState:
             return self._snapshot
         conflicts = self.conflicts
         if not self._is_sorted:
-            # `Snapshot.nodes` is sorted by name.
             self._ledgers = dict(sorted(self._ledgers.items()))
             self._is_sorted = True
-        ledger = Ledger(dict(self._ledgers), conflicts)
+        ledger = Ledger(dict(self._ledgers), conflicts, is_sorted=True)
         self._snapshot = replace(self._preferences, ledger=ledger, tables=dict(self._tables))
         return self._snapshot
 

@@ -2,8 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from operator import lt
 from typing import NamedTuple
 
 from cluster.ledger import Ledger
@@ -48,27 +46,14 @@ class Snapshot:
     cache: NodeCache = field(default_factory=NodeCache, repr=False, compare=False)
     """Values of these nodes, shared with the snapshots before and after this one."""
 
-    @cached_property
+    @property
     def nodes(self) -> tuple[NodeLedger, ...]:
-        """Every node by name, so that ties are broken the same way each time."""
-        nodes = self.ledger.nodes
-        # To check the order takes less time than to look up each node.
-        if self._in_order:
-            return tuple(nodes.values())
-        return tuple(nodes[name] for name in sorted(nodes))
-
-    @cached_property
-    def _in_order(self) -> bool:
-        """The ledger has the nodes by name."""
-        names = list(self.ledger.nodes)
-        return all(map(lt, names, names[1:]))
+        """Every node, in the order of names."""
+        return self.ledger.in_order
 
     def hold_all(self, holdings: Iterable[tuple[str, Holding]]) -> "Snapshot":
         """Return the snapshot with more pods, each on the node named beside it."""
-        held = replace(self, ledger=self.ledger.hold_all(holdings))
-        # The names and their order are the same.
-        vars(held)["_in_order"] = self._in_order
-        return held
+        return replace(self, ledger=self.ledger.hold_all(holdings))
 
     def only(self, node: str, siblings: SiblingGPUs = _NO_SIBLINGS) -> "Snapshot":
         """Return the same moment with this node alone, and members of the gang there."""
@@ -119,15 +104,13 @@ class Snapshot:
         if known and _are_same(known.before, self.nodes):
             without_pods = replace(known, before=self.nodes)
         else:
-            by_node = {id(node.node): node for node in known.nodes} if known else {}
-            nodes = tuple(by_node.get(id(node.node)) or node.without_pods() for node in self.nodes)
+            by_node = {id(node.node): node for node in known.ledger.in_order} if known else {}
+            nodes = (by_node.get(id(node.node)) or node.without_pods() for node in self.nodes)
             ledger = Ledger({node.node.name: node for node in nodes})
             cache = known.cache if known else self.cache.fresh()
-            without_pods = NodesWithoutPods(self.nodes, nodes, ledger, cache)
+            without_pods = NodesWithoutPods(self.nodes, ledger, cache)
         self.cache.nodes_without_pods = without_pods
-        empty = replace(self, ledger=without_pods.ledger, cache=without_pods.cache)
-        vars(empty).update(nodes=without_pods.nodes, _in_order=True)
-        return empty
+        return replace(self, ledger=without_pods.ledger, cache=without_pods.cache)
 
 
 def snapshot_of(ledger: Ledger, tables: Mapping[str, Table] | None = None) -> Snapshot:
