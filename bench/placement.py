@@ -57,7 +57,7 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
 
 def _ranked(snapshot: Snapshot, names: list[str], request: Request) -> list[int]:
     nodes, tables = snapshot.ledger.nodes, snapshot.tables
-    mode, strategy = snapshot.mode, snapshot.placement
+    mode, strategy = snapshot.preferences.mode, snapshot.preferences.placement
     values = [node_value(nodes[name], tables[name], request, mode, strategy) for name in names]
     return scores(values, strategy)
 

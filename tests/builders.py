@@ -17,6 +17,7 @@ from cluster.request import read_request
 from cluster.topology_configmap import PublishedTopology, write_published
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.placement.member import Member, new_member
+from scorer.placement.options import Preferences
 from scorer.placement.snapshot import Snapshot, snapshot_of
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine
@@ -306,7 +307,7 @@ def a_snapshot(
         nodes: The nodes.
         taken: GPU indices by node name.
         shares: What other pods have, one share each, by node name.
-        **preferences: Fields of the snapshot.
+        **preferences: Fields of `Preferences`.
     """
     ledgers = {node.name: NodeLedger.empty(node) for node in nodes}
     for name, gpus in (taken or {}).items():
@@ -316,7 +317,7 @@ def a_snapshot(
         for i, share in enumerate(parts):
             held = Holding(f"other/share-{i}", f"{name}-share-{i}", Exact((share,)))
             ledgers[name] = ledgers[name].hold(held)
-    return replace(snapshot_of(Ledger(ledgers)), **preferences)
+    return snapshot_of(Ledger(ledgers), preferences=Preferences(**preferences))
 
 
 def node_object(

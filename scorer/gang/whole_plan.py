@@ -45,7 +45,7 @@ def whole_plan(plan: GangPlan, unit: Unit, snapshot: Snapshot, before: GangPlan 
 
     members = tuple(sorted((*siblings, *plan.members), key=order))
     nodes = held_nodes((member.node, member.gpus) for member in members)
-    nic = snapshot.nic_bandwidth
+    nic = snapshot.preferences.nic_bandwidth
     ledgers, bandwidth = snapshot.ledger.nodes, None
     if all(member.gpus for member in unit.members):
         bandwidth = gang_bandwidth(nodes, ledgers.get, snapshot.tables.get, nic)
@@ -55,7 +55,7 @@ def whole_plan(plan: GangPlan, unit: Unit, snapshot: Snapshot, before: GangPlan 
         members=members,
         bandwidth=tenths(value_of(bandwidth)),
         bandwidth_note=SETS_UNKNOWN if is_unknown else bandwidth_note(bandwidth),
-        domain=_domain([ledgers.get(node.node) for node in nodes], snapshot.domains),
+        domain=_domain([ledgers.get(node.node) for node in nodes], snapshot.preferences.domains),
     )
 
 

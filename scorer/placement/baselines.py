@@ -58,7 +58,8 @@ def best_possible(
     empty = snapshot.without_pods()
     if _is_preparing(empty):
         return None
-    best = plan(replace(empty, mode=ChoiceMode.FAST), members)
+    preferences = replace(empty.preferences, mode=ChoiceMode.FAST)
+    best = plan(replace(empty, preferences=preferences), members)
     found = [best.job_bandwidth if isinstance(best, Plan) else None, planned]
     known = [bandwidth for bandwidth in found if bandwidth]
     if order and order.bandwidth and order.bandwidth.nodes in {each.nodes for each in known}:

@@ -95,7 +95,7 @@ def _choose(nodes: CandidateNodes, group: Group) -> _Choice | None:
             for domain, inside in nodes.domains(label, group.size)
             if inside.min_nodes(group.size) == count
         ]
-        for label in (*nodes.snapshot.domains, None)
+        for label in (*nodes.snapshot.preferences.domains, None)
     )
     # Without a label all nodes are one domain, so the last one is never empty.
     return min(next(filter(None, choices)), key=lambda choice: choice.order)
@@ -139,7 +139,7 @@ def _exact(snapshot: Snapshot, row: int, workers: int, each: int) -> NodeAssignm
     """Choose GPUs on a node of a plan over nodes of both kinds."""
     here, options = (
         candidate(snapshot, row, workers),
-        SelectionOptions(snapshot.mode, multi_node=True),
+        SelectionOptions(snapshot.preferences.mode, multi_node=True),
     )
     selection = select_gpus(here.table, here.node.free_mask, (each,) * workers, options)
     # The capacity of the node is its number of free GPUs, so there is such a set.

@@ -178,13 +178,13 @@ def _gpu_capacity(snapshot: Snapshot, request: Request, columns: NodeColumns) ->
 def _share_columns(snapshot: Snapshot, request: Request) -> NDArray[np.float64]:
     """Return each node's capacity for requests other than whole GPUs, then its preference."""
     amounts = request.gpus, request.memory, request.core
-    key = (request.family, request.resource, *amounts, snapshot.placement)
+    key = (request.family, request.resource, *amounts, snapshot.preferences.placement)
 
     def compute(node: NodeLedger) -> Value:
         capacity = gpu_capacity(node, request)
         if isinstance(capacity, Reason):
             return (-_CODE[capacity], 0, 0, 0)
-        ranks = preference(node, request, snapshot.placement)
+        ranks = preference(node, request, snapshot.preferences.placement)
         return (capacity, *ranks, *(0,) * (3 - len(ranks)))
 
     return snapshot.cache.get_or_compute(key, snapshot.nodes, compute, np.float64)

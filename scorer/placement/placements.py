@@ -73,7 +73,7 @@ def new_plan(
     assignments = assignments_of(snapshot, placements)
     return Plan(
         tuple(placements),
-        job_bandwidth=bandwidth_over(assignments or (), snapshot.nic_bandwidth),
+        job_bandwidth=bandwidth_over(assignments or (), snapshot.preferences.nic_bandwidth),
         exact=exact,
         domain=domain,
         one_by_one=one_by_one,

@@ -134,15 +134,15 @@ def _counted(
     rows = close if len(close) else rows
     if not len(rows):
         return None
-    free = node_columns(snapshot).free[rows]
-    fullest = np.argmin(free) if snapshot.placement is PackingStrategy.BINPACK else np.argmax(free)
+    free, layout = node_columns(snapshot).free[rows], snapshot.preferences.placement
+    fullest = np.argmin(free) if layout is PackingStrategy.BINPACK else np.argmax(free)
     node = snapshot.nodes[rows[fullest]]
     return Placement(member, node.node.name, member.counted_gpus)
 
 
 def _order(snapshot: Snapshot, member: Member) -> Callable[[NodeLedger], tuple[object, ...]]:
     """Return the key that orders feasible nodes for a pod, the best first."""
-    layout = snapshot.placement
+    layout = snapshot.preferences.placement
     return lambda node: (*preference(node, member.request, layout), node.node.name)
 
 
@@ -150,9 +150,9 @@ def _whole(
     snapshot: Snapshot, member: Member, rows: Ints, near: list[int], *, linked: bool
 ) -> Placement | None:
     """Place a member of a gang with unequal numbers of GPUs, near the others if possible."""
-    options = SelectionOptions(snapshot.mode, linked=linked, multi_node=True)
+    options = SelectionOptions(snapshot.preferences.mode, linked=linked, multi_node=True)
     tried = (
-        best_node_of_pod(snapshot, some, member.gpus, options, snapshot.placement)
+        best_node_of_pod(snapshot, some, member.gpus, options, snapshot.preferences.placement)
         for some in (np.array(near, dtype=np.int64), rows)
     )
     assignment = next((found for found in tried if found is not None), None)

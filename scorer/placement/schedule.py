@@ -106,7 +106,7 @@ def _is_better(snapshot: Snapshot, by_count: Plan, by_sets: Plan) -> bool:
     """
 
     def distance(planned: Plan) -> tuple[int, int]:
-        nodes, labels = len(planned.gpus), snapshot.domains
+        nodes, labels = len(planned.gpus), snapshot.preferences.domains
         label = (planned.domain or "").partition("=")[0]
         level = labels.index(label) if label in labels else len(labels)
         return nodes, level if nodes > 1 else 0
@@ -135,7 +135,7 @@ def _on_one_node(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
     """Plan all members on one node, or return None where none fits them all."""
     capacity = _where_exact(snapshot, feasibility_of_all(snapshot, group).capacity)
     linked, rows = link is Link.NVLINK, np.flatnonzero(capacity)
-    options, placement = _options(snapshot, linked=linked), snapshot.placement
+    options, placement = _options(snapshot, linked=linked), snapshot.preferences.placement
     if group.size == 1:
         assignment = best_node_of_pod(snapshot, rows, group.gpus, options, placement)
     else:
@@ -147,7 +147,7 @@ def _on_one_node(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
         return None
     return Plan(
         placements=placements_on(group.members, assignment, linked=linked),
-        job_bandwidth=bandwidth_over([assignment], snapshot.nic_bandwidth),
+        job_bandwidth=bandwidth_over([assignment], snapshot.preferences.nic_bandwidth),
         exact=assignment.candidate.table.exact,
         nodes_considered=len(rows),
     )
@@ -155,7 +155,7 @@ def _on_one_node(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
 
 def _options(snapshot: Snapshot, *, linked: bool) -> SelectionOptions:
     siblings = snapshot.siblings
-    return SelectionOptions(snapshot.mode, linked, siblings.multi_node, siblings.mask)
+    return SelectionOptions(snapshot.preferences.mode, linked, siblings.multi_node, siblings.mask)
 
 
 def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) -> Plan | None:
@@ -167,8 +167,8 @@ def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) ->
         capacity = np.minimum(capacity, _linked_capacity(snapshot, each))
     rows = np.flatnonzero(capacity)
     nodes = CandidateNodes(snapshot, rows, capacity[rows])
-    options = SelectionOptions(snapshot.mode, linked=linked, multi_node=True)
-    best = best_assignment(nodes, group.size, each, options, snapshot.domains)
+    options = SelectionOptions(snapshot.preferences.mode, linked=linked, multi_node=True)
+    best = best_assignment(nodes, group.size, each, options, snapshot.preferences.domains)
     if best is None:
         return None
     placements: list[Placement] = []
@@ -177,7 +177,7 @@ def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) ->
         placements += placements_on(members, assignment, linked=linked)
     return Plan(
         placements=tuple(placements),
-        job_bandwidth=bandwidth_over(best.assignments, snapshot.nic_bandwidth),
+        job_bandwidth=bandwidth_over(best.assignments, snapshot.preferences.nic_bandwidth),
         exact=best.exact and all(found.candidate.table.exact for found in best.assignments),
         domain=best.domain,
         nodes_considered=len(rows),

@@ -129,7 +129,7 @@ def _rank(snapshot: Snapshot, sibling_nodes: _SiblingNodes) -> tuple[float, list
         NodeAssignment(Candidate(snapshot.ledger.nodes[node], snapshot.tables[node], 0), 0, mask)
         for node, mask in sibling_nodes.masks.items()
     ]
-    bandwidth = value_of(bandwidth_over(assignments, snapshot.nic_bandwidth))
+    bandwidth = value_of(bandwidth_over(assignments, snapshot.preferences.nic_bandwidth))
     return -(bandwidth or 0.0), sorted(sibling_nodes.counts.values(), reverse=True)
 
 

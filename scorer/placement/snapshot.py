@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cluster.ledger import Ledger
-from cluster.node import PackingStrategy
 from cluster.node_ledger import Holding, NodeLedger
 from scorer.placement.node_cache import NodeCache, NodesWithoutPods, changed_nodes
-from topology.choice import ChoiceMode
+from scorer.placement.options import Preferences
 from topology.table import Table, table_of
 
 
@@ -21,7 +20,7 @@ class SiblingGPUs(NamedTuple):
     """Some of its members are on other nodes."""
 
 
-_NO_SIBLINGS = SiblingGPUs()
+_NO_SIBLINGS, _DEFAULT = SiblingGPUs(), Preferences()
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,7 @@ class Snapshot:
     """An immutable view of nodes, their GPU links and holders, and the policy's preferences."""
 
     ledger: Ledger
-    mode: ChoiceMode = ChoiceMode.KEEP
-    """Mode of the choice of GPUs on one node."""
-    placement: PackingStrategy = PackingStrategy.BINPACK
-    """Layout of whole GPUs over nodes of equal bandwidth."""
-    domains: tuple[str, ...] = ()
-    """Node labels whose equal values mean a common network domain, nearest first."""
-    nic_bandwidth: float | None = None
-    """Bandwidth of all NICs of a node together [GB/s]; None where it is unknown."""
+    preferences: Preferences = _DEFAULT
     tables: Mapping[str, Table] = field(default_factory=dict)
     """By node name; nodes without GPUs have none."""
     reserved: frozenset[str] = frozenset()
@@ -113,12 +105,17 @@ class Snapshot:
         return replace(self, ledger=without_pods.ledger, cache=without_pods.cache)
 
 
-def snapshot_of(ledger: Ledger, tables: Mapping[str, Table] | None = None) -> Snapshot:
-    """Return a snapshot with default preferences.
+def snapshot_of(
+    ledger: Ledger,
+    tables: Mapping[str, Table] | None = None,
+    preferences: Preferences = _DEFAULT,
+) -> Snapshot:
+    """Return a snapshot with the link tables of its nodes.
 
     Args:
         ledger: The nodes.
         tables: Those that are built already, by node.
+        preferences: Those of the policy.
 
     Cost: the tables of each new class of machine (up to seconds, for 16 GPUs on PCIe).
     """
@@ -131,6 +128,7 @@ def snapshot_of(ledger: Ledger, tables: Mapping[str, Table] | None = None) -> Sn
             for name, machine in machines.items()
             if machine is not None
         },
+        preferences=preferences,
     )
 
 

@@ -116,7 +116,7 @@ def test_plan_by_count_takes_the_fastest_machines_before_the_tightest_fit():
 def test_plan_by_count_stays_in_the_nearest_network_domain():
     racks = {"a": "1", "b": "2", "c": "2"}
     nodes = [a_counted_node(name, labels={RACK: rack}) for name, rack in racks.items()]
-    snapshot = replace(with_used(a_snapshot(*nodes), {"a": 5}), domains=(RACK,))
+    snapshot = with_used(a_snapshot(*nodes, domains=(RACK,)), {"a": 5})
 
     planned = plan(snapshot, gated_workers(13))
 
@@ -145,7 +145,7 @@ def test_nearest_of_several_network_domains_is_taken(
         a_counted_node(name, labels={RAIL: near, RACK: far[name]}) for name, near in places.split()
     ]
     numbers = {node.name: number for node, number in zip(nodes, free, strict=True)}
-    snapshot = replace(with_used(a_snapshot(*nodes), numbers), domains=(RAIL, RACK))
+    snapshot = with_used(a_snapshot(*nodes, domains=(RAIL, RACK)), numbers)
 
     assert workers_on(plan(snapshot, gated_workers(13))) == expected
 
@@ -157,7 +157,7 @@ def test_domain_is_nearer_than_a_faster_machine():
         for name, rack, machine in zip("abc", "122", fast, strict=True)
     ]
 
-    planned = plan(replace(a_snapshot(*nodes), domains=(RACK,)), gated_workers(16))
+    planned = plan(a_snapshot(*nodes, domains=(RACK,)), gated_workers(16))
 
     assert workers_on(planned) == {"b": 8, "c": 8}
 
@@ -280,7 +280,7 @@ def test_nearer_network_domain_is_better_than_known_sets(racks: tuple[str, str],
         *(a_counted_node(f"counted-{i}", labels={RACK: "3"}) for i in range(2)),
     ]
 
-    planned = plan(replace(a_snapshot(*nodes), domains=(RACK,)), gated_workers(16))
+    planned = plan(a_snapshot(*nodes, domains=(RACK,)), gated_workers(16))
 
     assert workers_on(planned) == {f"{expected}-{i}": 8 for i in range(2)}
 

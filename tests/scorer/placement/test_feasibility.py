@@ -244,7 +244,7 @@ def test_what_is_remembered_of_nodes_never_changes_an_answer(snapshot, offered, 
         hidden = frozenset(data.draw(st.lists(st.sampled_from(names), max_size=2)))
         for seen in (snapshot, snapshot.without(hidden), snapshot.without_pods()):
             # The same ledgers, and nothing that was found of them before.
-            fresh = replace(snapshot_of(seen.ledger), **_preferences(seen))
+            fresh = snapshot_of(seen.ledger, preferences=seen.preferences)
             for look in (feasibility_of, feasibility_of_all):
                 group = new_group(members)
                 if group.gpus or look is feasibility_of:
@@ -256,15 +256,6 @@ def test_what_is_remembered_of_nodes_never_changes_an_answer(snapshot, offered, 
         if isinstance(found, Plan):
             pods = [replace(p, member=_renamed(p.member, number)) for p in found.placements]
             snapshot = replace(found, placements=tuple(pods)).applied_to(snapshot)
-
-
-def _preferences(snapshot):
-    return {
-        "mode": snapshot.mode,
-        "placement": snapshot.placement,
-        "domains": snapshot.domains,
-        "nic_bandwidth": snapshot.nic_bandwidth,
-    }
 
 
 def _renamed(member: Member, number: int) -> Member:

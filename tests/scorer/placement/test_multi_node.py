@@ -26,7 +26,7 @@ def seated(
         [min(node.free_mask.bit_count() // each, workers - 1) for node in snapshot.nodes]
     )
     able = np.flatnonzero(rooms)
-    options = {"options": OPTIONS, "labels": snapshot.domains, **fields}
+    options = {"options": OPTIONS, "labels": snapshot.preferences.domains, **fields}
     return best_assignment(CandidateNodes(snapshot, able, rooms[able]), workers, each, **options)
 
 
@@ -66,7 +66,7 @@ def judged(snapshot: Snapshot, found: dict[str, int], each: int) -> tuple[object
     tables = {name: snapshot.tables[name] for name in found}
     common = [
         len({node.node.labels.get(label, node.node.name) for node in nodes.values()}) == 1
-        for label in snapshot.domains
+        for label in snapshot.preferences.domains
     ]
     masks = {
         name: choose(
