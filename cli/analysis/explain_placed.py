@@ -19,6 +19,7 @@ from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import link_of
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
 from scorer.placement.member import new_member
+from scorer.placement.options import PlanOptions
 from scorer.placement.placements import new_plan
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
@@ -89,7 +90,7 @@ def _compared(
     """
     members = [placement.member for placement in placements]
     link = link_of(members, is_gang=explanation.kind == "gang")
-    current = plan(before, members, link=link)
+    current = plan(before, members, PlanOptions(link))
     shown, changed = new_plan(before, placements, exact=True), None
     if isinstance(current, Plan) and _nodes(current) == _nodes(shown):
         shown = replace(current, placements=placements)

@@ -9,6 +9,7 @@ from cluster.node_ledger import Holding, NodeLedger
 from scorer.gang.unit import Unit
 from scorer.placement.baselines import never_fits
 from scorer.placement.member import Member
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
@@ -89,7 +90,9 @@ def _ended(
         ended[name] = holdings
         for holding in holdings:
             ledger = ledger.release(holding.uid)
-        if isinstance(plan(replace(before, ledger=ledger), unit.members, link=unit.link), Plan):
+        if isinstance(
+            plan(replace(before, ledger=ledger), unit.members, PlanOptions(unit.link)), Plan
+        ):
             return ended
     return None
 

@@ -15,6 +15,7 @@ from scorer.placement.feasibility import feasibility_of
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.node_cache import Value
+from scorer.placement.options import PlanOptions
 from scorer.placement.placements import new_plan
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
@@ -75,7 +76,7 @@ def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> boo
     Cost: a plan.
     """
     empty = snapshot.without_pods()
-    return not _is_preparing(empty) and isinstance(plan(empty, members, link=link), Refusal)
+    return not _is_preparing(empty) and isinstance(plan(empty, members, PlanOptions(link)), Refusal)
 
 
 def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | None:

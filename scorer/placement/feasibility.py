@@ -106,7 +106,7 @@ def _filter_codes(snapshot: Snapshot, group: Group) -> Ints:
     codes = np.zeros(len(snapshot.nodes), dtype=np.int64)
     for member in group.representatives:
         codes = np.where(codes == 0, _filter_codes_of(snapshot, member), codes)
-    if reserved := snapshot.reserved:
+    if reserved := group.options.reserved:
         is_reserved = snapshot.cache.get_or_compute(
             ("reserved", reserved),
             snapshot.nodes,

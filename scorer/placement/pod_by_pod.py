@@ -29,17 +29,16 @@ from scorer.placement.snapshot import Snapshot
 from topology.machine import gpus_of
 
 
-def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Plan | Refusal:
+def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     """Place every member on what the ones before it left; the largest requests first.
 
     Args:
         snapshot: The cluster.
         group: The members.
-        linked: Sets of whole GPUs must be connected by NVLink alone.
 
     Cost: one look at each node for each member.
     """
-    placed: dict[int, Placement] = {}
+    linked, placed = group.options.is_linked, dict[int, Placement]()
     """By index among the members."""
     considered: set[int] = set()
     rows = {node.node.name: row for row, node in enumerate(snapshot.nodes)}
@@ -47,7 +46,7 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
     """The nodes of placed members, as indices in `snapshot.nodes`."""
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
-        feasibility = feasibility_of(later, new_group([member]))
+        feasibility = feasibility_of(later, new_group([member], group.options))
         feasible = feasibility.feasible
         near = [row for row in used if feasibility.capacity[row]]
         found = _place(later, member, feasible, near, linked=linked)
@@ -79,7 +78,7 @@ def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     Cost: a plan on each node that has the total of all requests, until one fits.
     """
     first = min(group.members, key=_most_first)
-    feasibility = feasibility_of(snapshot, new_group([first]))
+    feasibility = feasibility_of(snapshot, new_group([first], group.options))
     if not len(feasibility.feasible):
         return Refusal(member_refusal(first, 0, group.size, feasibility.blocked))
     together = feasibility_of_all(snapshot, group)
@@ -109,7 +108,7 @@ def _place(
         member: The pod.
         rows: The nodes, as indices in `snapshot.nodes`.
         near: Those of them with other members of its gang.
-        linked: As in `place_each`.
+        linked: Sets of whole GPUs must be connected by NVLink alone.
     """
     if not len(rows):
         return None

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from cluster.ledger import Ledger
 from cluster.node_ledger import Holding, NodeLedger
@@ -10,31 +9,17 @@ from scorer.placement.node_cache import NodeCache, NodesWithoutPods, changed_nod
 from scorer.placement.options import Preferences
 from topology.table import Table, table_of
 
-
-class SiblingGPUs(NamedTuple):
-    """Other members of a gang on the only node of a snapshot: new members are planned with them."""
-
-    mask: int = 0
-    """Their GPUs."""
-    multi_node: bool = False
-    """Some of its members are on other nodes."""
-
-
-_NO_SIBLINGS, _DEFAULT = SiblingGPUs(), Preferences()
+_DEFAULT = Preferences()
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """An immutable view of nodes, their GPU links and holders, and the policy's preferences."""
+    """An immutable view of nodes, their GPU links and holders, under the policy's preferences."""
 
     ledger: Ledger
     preferences: Preferences = _DEFAULT
     tables: Mapping[str, Table] = field(default_factory=dict)
     """By node name; nodes without GPUs have none."""
-    reserved: frozenset[str] = frozenset()
-    """Nodes that are reserved for another unit; nothing is planned there."""
-    siblings: SiblingGPUs = _NO_SIBLINGS
-    """The other members of the gang that is planned; only in a snapshot of one node."""
     cache: NodeCache = field(default_factory=NodeCache, repr=False, compare=False)
     """Values of these nodes, shared with the snapshots before and after this one."""
 
@@ -47,10 +32,10 @@ class Snapshot:
         """Return the snapshot with more pods, each on the node named beside it."""
         return replace(self, ledger=self.ledger.hold_all(holdings))
 
-    def only(self, node: str, siblings: SiblingGPUs = _NO_SIBLINGS) -> "Snapshot":
-        """Return the same moment with this node alone, and members of the gang there."""
+    def only(self, node: str) -> "Snapshot":
+        """Return the same moment with this node alone."""
         ledger = Ledger({node: self.ledger.nodes[node]})
-        return replace(self, ledger=ledger, siblings=siblings, cache=self.cache.fresh())
+        return replace(self, ledger=ledger, cache=self.cache.fresh())
 
     def fork(self, is_over: Callable[[], bool] | None = None) -> "Snapshot":
         """Return the same moment with a cache of its own, for another thread.

@@ -23,6 +23,7 @@ from cluster.node import MachineSource, Node
 from cluster.node_ledger import Holding, NodeLedger
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.explain import why_these
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.siblings import Sibling, plan_with_siblings
@@ -315,18 +316,17 @@ def test_members_of_unequal_sizes_are_placed_on_nodes_of_both_kinds():
 def test_unequal_members_that_stay_together_fit_a_counted_node():
     members = [a_gated_member(6, "big"), a_gated_member(2, "small")]
 
-    planned = plan(counted_cluster({"a": 7, "b": 8}), members, link=Link.ONE_NODE)
+    planned = plan(counted_cluster({"a": 7, "b": 8}), members, PlanOptions(Link.ONE_NODE))
 
     assert workers_on(planned) == {"b": 2}
 
 
 def test_gang_that_requires_nvlink_is_counted_only_where_any_set_is_connected():
     switched = a_counted_node("switched", machine=an_nvswitch_machine(8, 18))
+    members, options = gated_workers(2, gpus=2), PlanOptions(Link.NVLINK)
 
-    on_mesh = plan(counted_cluster({"a": 8}), gated_workers(2, gpus=2), link=Link.NVLINK)
-    on_switch = plan(
-        a_snapshot(a_counted_node("mesh"), switched), gated_workers(2, gpus=2), link=Link.NVLINK
-    )
+    on_mesh = plan(counted_cluster({"a": 8}), members, options)
+    on_switch = plan(a_snapshot(a_counted_node("mesh"), switched), members, options)
 
     assert isinstance(on_mesh, Refusal)
     assert "no free set connected by NVLink alone (1)" in on_mesh.reason

@@ -24,6 +24,7 @@ from cluster.node_ledger import NodeLedger
 from cluster.selector import node_matches, tolerates
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.member import Member
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
@@ -34,13 +35,13 @@ links = st.sampled_from(Link)
 
 
 def planned(snapshot: Snapshot, members: list[Member], link: Link = Link.BEST) -> Plan:
-    found = plan(snapshot, members, link=link)
+    found = plan(snapshot, members, PlanOptions(link))
     assert isinstance(found, Plan), found
     return found
 
 
 def refused(snapshot: Snapshot, members: list[Member], link: Link = Link.BEST) -> str:
-    found = plan(snapshot, members, link=link)
+    found = plan(snapshot, members, PlanOptions(link))
     assert isinstance(found, Refusal), found
     return found.reason
 
@@ -70,7 +71,7 @@ def fits_together(node: NodeLedger, members: list[Member]) -> bool:
 @quick
 @given(clusters(), gangs(), links)
 def test_a_plan_takes_exactly_its_gpus_and_nothing_twice(snapshot, members, link):
-    found = plan(snapshot, members, link=link)
+    found = plan(snapshot, members, PlanOptions(link))
     if isinstance(found, Refusal):
         assert found.reason
         return
@@ -96,9 +97,9 @@ def test_a_plan_is_the_same_again_and_in_any_order_of_nodes(snapshot, members, l
     nodes = list(snapshot.ledger.nodes.items())
     random.shuffle(nodes)
 
-    again = plan(replace(snapshot, ledger=Ledger(dict(nodes))), members, link=link)
+    again = plan(replace(snapshot, ledger=Ledger(dict(nodes))), members, PlanOptions(link))
 
-    assert again == plan(snapshot, members, link=link)
+    assert again == plan(snapshot, members, PlanOptions(link))
 
 
 @quick
@@ -141,7 +142,7 @@ def test_a_gang_is_refused_only_when_its_members_fit_nowhere_together(snapshot, 
 @quick
 @given(clusters(), gangs())
 def test_with_nvlink_demanded_every_set_is_connected_by_it_alone(snapshot, members):
-    found = plan(snapshot, members, link=Link.NVLINK)
+    found = plan(snapshot, members, PlanOptions(Link.NVLINK))
     if isinstance(found, Refusal):
         return
     for placement in found.placements:
@@ -154,7 +155,7 @@ def test_with_nvlink_demanded_every_set_is_connected_by_it_alone(snapshot, membe
 @quick
 @given(clusters(), gangs())
 def test_with_one_node_demanded_one_node_takes_all(snapshot, members):
-    found = plan(snapshot, members, link=Link.ONE_NODE)
+    found = plan(snapshot, members, PlanOptions(Link.ONE_NODE))
 
     assert isinstance(found, Refusal) or len(found.gpus) == 1
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from cluster.gang import Link
 from cluster.gpus import NO_GPUS
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.siblings import EACH_MAX, Sibling, plan_with_siblings
 from topology import catalogue
@@ -19,7 +20,7 @@ gpus = st.sets(st.integers(0, 7), min_size=1, max_size=7)
 
 
 def placed(snapshot, members, *siblings, link=Link.BEST):
-    found = plan_with_siblings(snapshot, members, siblings, link=link)
+    found = plan_with_siblings(snapshot, members, siblings, PlanOptions(link))
     assert isinstance(found, Plan), found
     return [(placement.node, placement.gpus.indices) for placement in found.placements]
 
@@ -81,7 +82,9 @@ def test_members_that_do_not_fit_beside_the_others_go_elsewhere_together():
 def test_a_gang_of_one_node_waits_for_that_node():
     snapshot = cluster("a", "b", a=range(8))
 
-    found = plan_with_siblings(snapshot, workers(1), [Sibling("a", exact(0))], link=Link.ONE_NODE)
+    found = plan_with_siblings(
+        snapshot, workers(1), [Sibling("a", exact(0))], PlanOptions(Link.ONE_NODE)
+    )
 
     assert isinstance(found, Refusal)
     assert found.reason.startswith("its gang stays on node a: ")
