@@ -1,6 +1,7 @@
 """Conversion between the assignment of a node and the placements of its members."""
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from cluster.gpus import number_counted
 from cluster.node_ledger import NodeLedger
@@ -12,6 +13,12 @@ from scorer.placement.result import Placement, Plan
 from scorer.placement.shares import whole_gpus
 from scorer.placement.snapshot import Snapshot
 from topology.machine import gpus_of, mask_of
+
+
+def in_parts(members: Iterable[Member], sizes: Iterable[int]) -> list[tuple[Member, ...]]:
+    """Return the members of each node, in rank order; `sizes` are their numbers."""
+    rest = iter(members)
+    return [tuple(islice(rest, size)) for size in sizes]
 
 
 def placements_on(

@@ -27,10 +27,10 @@ from scorer.placement.node_assignment import SelectionOptions
 from scorer.placement.node_columns import Ints, node_columns
 from scorer.placement.options import DEFAULT, PlanOptions
 from scorer.placement.partition import linked_capacity
-from scorer.placement.placements import placements_on
+from scorer.placement.placements import in_parts, placements_on
 from scorer.placement.pod_by_pod import place_each, place_together
 from scorer.placement.reasons import Reason
-from scorer.placement.result import Placement, Plan, Refusal
+from scorer.placement.result import Plan, Refusal
 from scorer.placement.single_node import TOLERANCE, best_node, best_node_of_pod
 from scorer.placement.snapshot import Snapshot
 
@@ -161,15 +161,16 @@ def _over_nodes(snapshot: Snapshot, group: Group, each: int) -> Plan | None:
     rows = np.flatnonzero(capacity)
     nodes = CandidateNodes(snapshot, rows, capacity[rows])
     options = SelectionOptions(snapshot.preferences.mode, linked=linked, multi_node=True)
-    best = best_assignment(nodes, group.size, each, options, snapshot.preferences.domains)
+    best = best_assignment(nodes, group.size, each, options)
     if best is None:
         return None
-    placements: list[Placement] = []
-    for assignment in best.assignments:
-        members = group.members[len(placements) : len(placements) + assignment.workers]
-        placements += placements_on(members, assignment, linked=linked)
+    parts = in_parts(group.members, (assignment.workers for assignment in best.assignments))
     return Plan(
-        placements=tuple(placements),
+        placements=tuple(
+            placement
+            for assignment, members in zip(best.assignments, parts, strict=True)
+            for placement in placements_on(members, assignment, linked=linked)
+        ),
         job_bandwidth=bandwidth_over(best.assignments, snapshot.preferences.nic_bandwidth),
         exact=best.exact and all(found.candidate.table.exact for found in best.assignments),
         domain=best.domain,

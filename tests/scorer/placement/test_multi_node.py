@@ -26,8 +26,8 @@ def seated(
         [min(node.free_mask.bit_count() // each, workers - 1) for node in snapshot.nodes]
     )
     able = np.flatnonzero(rooms)
-    options = {"options": OPTIONS, "labels": snapshot.preferences.domains, **fields}
-    return best_assignment(CandidateNodes(snapshot, able, rooms[able]), workers, each, **options)
+    nodes = CandidateNodes(snapshot, able, rooms[able])
+    return best_assignment(nodes, workers, each, **{"options": OPTIONS, **fields})
 
 
 def by_name(found: MultiNodeAssignment | None) -> dict[str, int]:
