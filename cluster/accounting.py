@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from cluster.gpu_usage import LedgerError
+from cluster.gpus import NO_GPUS, Unreadable
 from cluster.ledger import Conflict, Ledger
 from cluster.node import Node
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
 from cluster.pod_usage import PodUsage, pod_usage
-from cluster.record import RecordError
 
 
 def ledger_of(nodes: Iterable[Node], pods: Iterable[Pod], *, migrate: bool = False) -> Ledger:
@@ -63,19 +63,23 @@ def account(
             unaccounted = unaccounted or f"{one.name}: {one.name} is on {node.name} already"
             continue
         uids.add(one.uid)
-        try:
-            if shares := one.shares_on(node, migrate=migrate):
-                ledger = ledger.hold(one.holding(shares))
-            else:
-                others.append(one.holding(()))
-        except (RecordError, LedgerError) as error:
-            if not one.node:
-                conflicts.append(Conflict(one.name, one.uid, node.name, str(error)))
+        gpus = one.gpus_on(node, migrate=migrate)
+        if not isinstance(gpus, Unreadable):
+            if not gpus.shares:
+                others.append(one.holding(gpus))
                 continue
-            # Its CPU, memory and ports are known.
-            others.append(one.holding(()))
-            unknown = unknown or one
-            unaccounted = unaccounted or f"{one.name}: {error}"
+            try:
+                ledger = ledger.hold(one.holding(gpus))
+                continue
+            except LedgerError as error:
+                gpus = Unreadable(str(error))
+        if not one.node:
+            conflicts.append(Conflict(one.name, one.uid, node.name, gpus.reason))
+            continue
+        # Its CPU, memory and ports are known, and how many GPUs it requests.
+        others.append(one.holding(one.nvidia or NO_GPUS))
+        unknown = unknown or one
+        unaccounted = unaccounted or f"{one.name}: {gpus.reason}"
     pod = (unknown.uid, unknown.name) if unknown else None
     ledger = ledger.hold_others(others)
     return replace(ledger, unaccounted=unaccounted, unaccounted_pod=pod), tuple(conflicts)
@@ -99,9 +103,11 @@ def account_changes(
         ledger = ledger.release(uid)
     try:
         for usage in filter(None, changed.values()):
-            shares = usage.shares_on(ledger.node, migrate=migrate)
-            ledger = ledger.hold(usage.holding(shares))
-    except (LedgerError, RecordError):
+            gpus = usage.gpus_on(ledger.node, migrate=migrate)
+            if isinstance(gpus, Unreadable):
+                return None
+            ledger = ledger.hold(usage.holding(gpus))
+    except LedgerError:
         return None
     return ledger
 
@@ -110,7 +116,7 @@ def unresolved_conflict(one: PodUsage) -> Conflict | None:
     """Return the conflict of an unbound pod whose node does not exist; None without a record."""
     if one.node or one.record is None:
         return None
-    if isinstance(one.record, str):
-        return Conflict(one.name, one.uid, None, one.record)
+    if isinstance(one.record, Unreadable):
+        return Conflict(one.name, one.uid, None, one.record.reason)
     node = one.record.node
     return Conflict(one.name, one.uid, node, f"there is no node {node}")

@@ -147,14 +147,14 @@ class Capacity:
     def _offer(self, request: Request) -> tuple[str, int]:
         """Return the requested resource, and its maximum on one node [GPUs]."""
         if request.family is _WHOLE:
-            if request.counted == NVIDIA_GPU:
+            if request.resource == NVIDIA_GPU:
                 return NVIDIA_GPU, self.nvidia if request.by_count else self.exact_gpus
             return GPU_WHOLE, self.whole
         if request.family is _SHARE:
             return GPU_MEM, len(self._share_cards(request))
         if request.family is _REPLICA:
             return NVIDIA_GPU_SHARED, self.replicas
-        resource = request.counted
+        resource = request.resource
         return resource, self.nvidia if resource == NVIDIA_GPU else self.nvidia_replicas
 
     def _share_cards(self, request: Request) -> tuple[int, ...]:
@@ -183,7 +183,7 @@ class Capacity:
 def _node_mode(request: Request) -> NodeMode | None:
     """Return the mode that nodes need for a request; None for resources under NVIDIA's names."""
     if request.family is _WHOLE:
-        return None if request.counted == NVIDIA_GPU else NodeMode.TOPOLOGY
+        return None if request.resource == NVIDIA_GPU else NodeMode.TOPOLOGY
     if request.family is _SHARE:
         return NodeMode.CORE_MEM if request.core else NodeMode.SHARE
     return None
@@ -248,7 +248,7 @@ def _numa_notes(nodes: Iterable["Node"]) -> tuple[str, ...]:
 
 def _offers(node: "Node", resource: str) -> bool:
     """Return whether Linkwise chooses whole GPUs of a node under this resource name."""
-    return node.mode is NodeMode.TOPOLOGY and node.counted == resource and bool(node.cards)
+    return node.mode is NodeMode.TOPOLOGY and node.gpu_resource == resource and bool(node.cards)
 
 
 def _size(spec: NewPodSpec) -> int:

@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 from cluster.amounts import CORE_MAX, MEMORY_MAX
+from cluster.gpus import Exact, GPUShare
 from cluster.keys import ARENA_GPU_GROUP, GPUSHARE_ALLOCATION, GPUSHARE_CORE, MEM_IDX, MEM_POD
-from cluster.record import GPUShare, RecordError, check_distinct, decode
+from cluster.record import RecordError, check_distinct, decode
 from topology.machine import MAX_GPUS
 
 
-def read_foreign(annotations: Mapping[str, str]) -> tuple[GPUShare, ...]:
+def read_foreign(annotations: Mapping[str, str]) -> Exact:
     """Return the allocation by another scheduler; empty without its annotations.
 
     Reads ACK's allocation by container, else gpushare's index, else arena's GPU group. They name no
@@ -31,8 +32,8 @@ def read_foreign(annotations: Mapping[str, str]) -> tuple[GPUShare, ...]:
         gpus = tuple(GPUShare(_index(ARENA_GPU_GROUP, item)) for item in items)
         check_distinct(ARENA_GPU_GROUP, gpus)
     else:
-        return ()
-    return gpus
+        gpus = ()
+    return Exact(gpus)
 
 
 def _read_one(annotations: Mapping[str, str]) -> GPUShare:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from cluster.amounts import CORE_MAX
+from cluster.gpus import GPUShare
 from cluster.node import Node
-from cluster.record import GPUShare
 
 
 class LedgerError(ValueError):

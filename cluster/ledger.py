@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from cluster.gpu_usage import LedgerError
 from cluster.node_ledger import Holding, NodeLedger
@@ -18,7 +19,7 @@ class Conflict:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ledger:
     """Account of every node; `hold` and `release` return a new ledger.
 
@@ -26,8 +27,22 @@ class Ledger:
     """
 
     nodes: Mapping[str, NodeLedger] = field(default_factory=dict)
-    """By node name."""
+    """By node name, in the order of names, so that ties are broken the same way each time."""
     conflicts: tuple[Conflict, ...] = ()
+    is_sorted: bool = field(default=False, repr=False, compare=False)
+    """The given nodes are in this order; else they are sorted. A copy by `replace` keeps it."""
+
+    def __post_init__(self) -> None:
+        if not self.is_sorted:
+            names = sorted(self.nodes)
+            if names != list(self.nodes):
+                object.__setattr__(self, "nodes", {name: self.nodes[name] for name in names})
+            object.__setattr__(self, "is_sorted", True)
+
+    @cached_property
+    def in_order(self) -> tuple[NodeLedger, ...]:
+        """The nodes, in the order of names."""
+        return tuple(self.nodes.values())
 
     def hold(self, node: str, holding: Holding) -> "Ledger":
         """Return the ledger with another pod on a node.

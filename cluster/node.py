@@ -114,7 +114,7 @@ class Node:
     """Warnings about guessed or ignored data, for users."""
     usable_mask: int = field(init=False, repr=False, compare=False)
     """Cards on which new pods may be placed."""
-    counted: str = field(init=False, repr=False, compare=False)
+    gpu_resource: str = field(init=False, repr=False, compare=False)
     """The resource that counts its GPUs or replicas, such as `aliyun.com/gpu`."""
 
     @property
@@ -132,7 +132,7 @@ class Node:
             raise NodeError(f"node {self.name}: one card for each GPU of its machine is expected")
         mask = sum(1 << i for i, card in enumerate(self.cards) if card.usable)
         object.__setattr__(self, "usable_mask", mask)
-        object.__setattr__(self, "counted", counting_resource(self.mode, self.labels))
+        object.__setattr__(self, "gpu_resource", counting_resource(self.mode, self.labels))
 
 
 def read_node(

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple, TypeAlias
 from cluster.amounts import CORE_MAX
 from cluster.demand import HostPort, PortsTaken
 from cluster.gpu_usage import GPUUsage, LedgerError
+from cluster.gpus import NO_GPUS, Counted, GPUs, number_counted
 from cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.node import Node
-from cluster.record import GPUShare
 
 Sharing: TypeAlias = Literal["memory", "compute"]
 """Kind of share pods on a node: memory only, or memory and compute."""
@@ -23,8 +23,7 @@ class Holding:
     pod: str
     """`namespace/name`."""
     uid: str
-    shares: tuple[GPUShare, ...] = ()
-    """Its GPUs; on a time-sliced node one entry per replica, so a GPU may repeat."""
+    gpus: GPUs = NO_GPUS
     cpu: int = 0
     """Requested CPU [millicores]."""
     memory: int = 0
@@ -32,18 +31,8 @@ class Holding:
     ports: frozenset[HostPort] = frozenset()
     gang: str | None = None
     """`namespace/name` of its gang, or None."""
-    nvidia: int = 0
-    """Number of GPUs or replicas that NVIDIA's plugin chooses."""
-    counted: str = NVIDIA_GPU
-    """The resource that `nvidia` counts: `nvidia.com/gpu` or `nvidia.com/gpu.shared`."""
-
     stays: bool = False
     """It lives as long as its node: a pod of a DaemonSet, or a static pod."""
-
-    @property
-    def has_gpus(self) -> bool:
-        """It has GPUs, as far as known."""
-        return bool(self.shares or self.nvidia)
 
 
 class FreeShare(NamedTuple):
@@ -110,7 +99,7 @@ class NodeLedger:
         """
         ledger = self
         for uid, held in self.holdings.items():
-            if held.has_gpus and not held.stays:
+            if held.gpus and not held.stays:
                 ledger = ledger.release(uid)
         return ledger
 
@@ -178,7 +167,7 @@ class NodeLedger:
         if holding.uid in self.holdings:
             raise LedgerError(f"{holding.pod} is on {self.node.name} already")
         gpus = list(self.taken)
-        for share in holding.shares:
+        for share in holding.gpus.shares:
             if not 0 <= share.i < len(gpus):
                 held = f"it has GPU{share.i} of {self.node.name}"
                 raise LedgerError(f"{held}, which has {len(gpus)}")
@@ -207,7 +196,7 @@ class NodeLedger:
 
     def _check_sharing(self, holding: Holding) -> None:
         kinds: set[Sharing] = {
-            "compute" if share.core else "memory" for share in holding.shares if share.mem
+            "compute" if share.core else "memory" for share in holding.gpus.shares if share.mem
         }
         if self.sharing:
             kinds.add(self.sharing)
@@ -223,7 +212,7 @@ class NodeLedger:
             return self
         rest = {key: holding for key, holding in self.holdings.items() if key != uid}
         gpus = list(self.taken)
-        for share in gone.shares:
+        for share in gone.gpus.shares:
             gpus[share.i] = gpus[share.i].less(share)
         return replace(
             self,
@@ -254,8 +243,14 @@ class NodeLedger:
         if self.unaccounted:
             return 0
         whole = self.free_mask.bit_count()
-        by_count = self.is_counted or any(one.nvidia for one in self.holdings.values())
-        return max(0, min(whole, self.counted_free(NVIDIA_GPU))) if by_count else whole
+        if not self.is_counted and not self.has_counted_pods:
+            return whole
+        return max(0, min(whole, self.counted_free(NVIDIA_GPU)))
+
+    @property
+    def has_counted_pods(self) -> bool:
+        """NVIDIA's plugin chose GPUs here, so it is not known which are free."""
+        return any(isinstance(holding.gpus, Counted) for holding in self.holdings.values())
 
     @property
     def is_counted(self) -> bool:
@@ -268,6 +263,5 @@ class NodeLedger:
         As in kube-scheduler it is negative where pods have more than is allocatable now: GPUs
         became unhealthy, or the plugin restarts.
         """
-        holdings = self.holdings.values()
-        taken = sum(holding.nvidia for holding in holdings if holding.counted == resource)
+        taken = sum(number_counted(held.gpus, resource) for held in self.holdings.values())
         return self.node.resources.get(resource, 0) - taken

@@ -7,13 +7,13 @@ from typing import TypeVar
 from cluster.demand import Demand, demand_of
 from cluster.foreign import read_foreign
 from cluster.gang import gang_mark, is_member
-from cluster.gpu_usage import LedgerError
+from cluster.gpus import NO_GPUS, Counted, Exact, GPUs, Unreadable
 from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
 from cluster.node import Node
 from cluster.node_ledger import Holding
 from cluster.pod import Pod
-from cluster.record import Allocation, GPUShare, RecordError, parse_record
+from cluster.record import Allocation, RecordError, parse_record
 from cluster.request import Family, Request, read_request
 
 T = TypeVar("T")
@@ -22,6 +22,8 @@ _MAX_LENGTH = 500
 """Maximum length of a stored error [characters]."""
 _FINISHED = {"Succeeded", "Failed"}
 _COUNTED = {NVIDIA_GPU, NVIDIA_GPU_SHARED}
+_CONTRADICTED = Unreadable(f"its {ALLOCATION} names GPUs that NVIDIA's plugin may allocate")
+_NO_RECORD = Unreadable(f"it has GPUs of this node, but no {ALLOCATION}")
 _STAY = {"DaemonSet", "Node"}
 """Kinds of owners whose pods live as long as their node."""
 
@@ -41,21 +43,19 @@ class PodUsage:
     places: bool
     """Linkwise chooses its GPUs."""
     demand: Demand
-    nvidia: int = 0
-    """Number of GPUs or replicas under NVIDIA's names; where Linkwise chooses them, none count."""
-    counted: str = NVIDIA_GPU
-    """The resource that `nvidia` counts."""
+    nvidia: Counted | None = None
+    """GPUs or replicas that it requests under NVIDIA's names, whether or not Linkwise chooses."""
     gang: str | None = None
     """`namespace/name` of its gang."""
     priority: int = 0
     """Priority; pods of higher priority may preempt it."""
     stays: bool = False
     """It lives as long as its node."""
-    record: Allocation | str | None = None
-    """Our record, or why it is unreadable."""
-    foreign: tuple[GPUShare, ...] | str = ()
-    """Record of another scheduler on a pod without ours, or why it is unreadable."""
-    unreadable: str | None = None
+    record: Allocation | Unreadable | None = None
+    """Our record."""
+    foreign: Exact | Unreadable = NO_GPUS
+    """Record of another scheduler, of a pod without ours."""
+    unreadable: Unreadable | None = None
     """Why its resources are unknown despite its record; None for nearly every pod."""
 
     @property
@@ -66,71 +66,58 @@ class PodUsage:
     @property
     def target(self) -> str:
         """The node on which it holds resources; empty without one."""
-        if self.node or not isinstance(self.record, Allocation):
-            return self.node
-        return self.record.node
+        return self.node or (self.allocation.node if self.allocation else "")
 
-    def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
+    @property
+    def allocation(self) -> Allocation | None:
+        """Our record; None where it is missing or unreadable."""
+        return self.record if isinstance(self.record, Allocation) else None
+
+    def holding(self, gpus: GPUs) -> Holding:
         """Return the ledger entry of the pod with these GPUs."""
         demand = self.demand
         return Holding(
             self.name,
             self.uid,
-            shares,
+            gpus,
             demand.cpu,
             demand.memory,
             demand.ports,
             gang=self.gang,
-            nvidia=0 if shares else self.nvidia,
-            counted=self.counted,
             stays=self.stays,
         )
 
-    def shares_on(self, node: Node, *, migrate: bool) -> tuple[GPUShare, ...]:
+    def gpus_on(self, node: Node, *, migrate: bool) -> GPUs | Unreadable:
         """Return its GPUs on a node.
 
         Args:
             node: Its node, or the node of its record.
             migrate: Accept a record of another scheduler if there is none of ours.
-
-        Raises:
-            LedgerError: The mode of the node does not match.
-            RecordError: Its GPUs are unknown.
         """
-        if node.mode is NodeMode.DEFAULT and self.nvidia and self.counted == NVIDIA_GPU:
-            if isinstance(self.record, Allocation) and self.record.gpus:
-                raise RecordError(f"its {ALLOCATION} names GPUs that NVIDIA's plugin may allocate")
+        nvidia = self.nvidia
+        if node.mode is NodeMode.DEFAULT and nvidia and nvidia.resource == NVIDIA_GPU:
             # The scheduler and the plugin count requests, whatever a record says.
-            return ()
+            names_gpus = self.allocation is not None and self.allocation.gpus.shares
+            return _CONTRADICTED if names_gpus else nvidia
         if not self.places:
-            if self.nvidia and node.mode.is_ours and self.counted == node.counted:
-                raise RecordError(f"it has GPUs of this node, but no {ALLOCATION}")
-            return ()
-        if self.unreadable:
-            raise RecordError(self.unreadable)
-        if not _offers(node.mode, self.family):
-            raise LedgerError(
-                f"it runs on a node whose mode, {node.mode}, does not offer what it has"
-            )
-        if self.record is None:
-            return self._foreign_shares(migrate=migrate)
-        return self._recorded_shares(self.record, node)
+            lacks_record = nvidia and node.mode.is_ours and nvidia.resource == node.gpu_resource
+            return _NO_RECORD if lacks_record else nvidia or NO_GPUS
+        if self.unreadable or _offers(node.mode, self.family):
+            return self.unreadable or self._recorded_gpus(node, migrate=migrate)
+        return Unreadable(f"it runs on a node whose mode, {node.mode}, does not offer what it has")
 
-    def _recorded_shares(self, record: Allocation | str, node: Node) -> tuple[GPUShare, ...]:
-        if isinstance(record, str):
-            raise RecordError(record)
-        if record.node != node.name:
-            raise RecordError(f"{ALLOCATION} names node {record.node}, but it runs on {node.name}")
-        if record.count:
-            raise RecordError("NVIDIA's plugin chose its GPUs, so it is not known which it has")
-        return record.gpus
-
-    def _foreign_shares(self, *, migrate: bool) -> tuple[GPUShare, ...]:
-        if not migrate or not self.foreign:
-            raise RecordError(f"it has GPUs of this node, but no {ALLOCATION}")
-        if isinstance(self.foreign, str):
-            raise RecordError(self.foreign)
-        return self.foreign
+    def _recorded_gpus(self, node: Node, *, migrate: bool) -> GPUs | Unreadable:
+        match self.record:
+            case None:
+                return self.foreign if migrate and self.foreign != NO_GPUS else _NO_RECORD
+            case Unreadable():
+                return self.record
+            case Allocation(node=name) if name != node.name:
+                return Unreadable(f"{ALLOCATION} names node {name}, but it runs on {node.name}")
+            case Allocation(gpus=Counted()):
+                return Unreadable("NVIDIA's plugin chose its GPUs, so it is not known which it has")
+            case Allocation(gpus=gpus):
+                return gpus
 
 
 def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
@@ -148,7 +135,11 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
     name = f"{namespace}/{metadata.name}"
     mark, _ = gang_mark(pod)
     record = _read(parse_record, pod.annotations) if request.places else None
-    foreign = _read(read_foreign, pod.annotations) if request.places and record is None else ()
+    foreign: Exact | Unreadable = NO_GPUS
+    if request.places and record is None:
+        foreign = _read(read_foreign, pod.annotations)
+    is_nvidia = request.gpus and request.resource in _COUNTED
+    nvidia = Counted(request.resource, request.gpus) if is_nvidia else None
     return PodUsage(
         name=name,
         uid=metadata.uid or name,
@@ -157,8 +148,7 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
         family=request.family,
         places=request.places,
         demand=demand_of(pod),
-        nvidia=request.gpus if request.counted in _COUNTED else 0,
-        counted=request.counted if request.counted in _COUNTED else NVIDIA_GPU,
+        nvidia=nvidia,
         gang=f"{namespace}/{mark.name}" if mark and is_member(pod, request, mark) else None,
         priority=pod.spec.priority or 0,
         stays=any(one.kind in _STAY for one in metadata.owner_references or () if one.controller),
@@ -167,12 +157,12 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
     )
 
 
-def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T | str:
+def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T | Unreadable:
     try:
         return read(annotations)
     except RecordError as error:
         # It may quote a text of any length, and is kept as long as the pod.
-        return str(error)[:_MAX_LENGTH]
+        return Unreadable(str(error)[:_MAX_LENGTH])
 
 
 def _offers(mode: NodeMode, family: Family | None) -> bool:

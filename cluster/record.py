@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cluster.amounts import CORE_MAX, MEMORY_MAX
+from cluster.gpus import Counted, Exact, GPUs, GPUShare, number_counted
 from cluster.keys import (
     ALLOCATION,
     ARENA_GPU_GROUP,
@@ -27,6 +28,7 @@ from cluster.keys import (
     MEM_POD,
     NVIDIA_CDI_CONTAINER,
     NVIDIA_CDI_KIND,
+    NVIDIA_GPU,
     TERM,
     VISIBLE_DEVICES,
     VISIBLE_DEVICES_OF,
@@ -54,32 +56,16 @@ class Isolation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GPUShare:
-    """Part of one GPU: all of it, one replica, or some memory and compute."""
-
-    i: int
-    """GPU index on its node."""
-    uuid: str | None = None
-    mem: int | None = None
-    """Memory [GiB]; None: the whole GPU, or one replica on a time-sliced node."""
-    core: int | None = None
-    """Compute [%] of the card; None if not requested."""
-
-
-@dataclass(frozen=True, slots=True)
 class Allocation:
     """Node and GPUs of a pod, and the bandwidth of the set."""
 
     node: str
-    gpus: tuple[GPUShare, ...]
-    """In the order of containers; the GPU of a replica may repeat."""
+    gpus: GPUs
     machine_class: str | None = None
     bandwidth: float | None = None
     """Modelled all-reduce bandwidth of the set [GB/s]; None if undefined."""
     plan: str | None = None
     """Id of the plan."""
-    count: int = 0
-    """Number of GPUs that NVIDIA's plugin chooses on the node; `gpus` is empty then."""
 
 
 class _GPU(Struct, frozen=True, omit_defaults=True):
@@ -110,13 +96,19 @@ def parse_record(annotations: Mapping[str, str]) -> Allocation | None:
     if text is None:
         return None
     record = decode(ALLOCATION, text, _Allocation)
-    if (record.gpus is None) == (record.count is None):
-        raise RecordError(f"{ALLOCATION}: it has either gpus or, where these are null, a count")
-    gpus = tuple(GPUShare(gpu.i, gpu.uuid, gpu.mem, gpu.core) for gpu in record.gpus or ())
-    _check_gpus(ALLOCATION, gpus)
     return Allocation(
-        record.node, gpus, record.machine_class, record.bandwidth, record.plan, record.count or 0
+        record.node, _gpus(record), record.machine_class, record.bandwidth, record.plan
     )
+
+
+def _gpus(record: _Allocation) -> GPUs:
+    if record.gpus is None and record.count is not None:
+        return Counted(NVIDIA_GPU, record.count)
+    if record.gpus is None or record.count is not None:
+        raise RecordError(f"{ALLOCATION}: it has either gpus or, where these are null, a count")
+    shares = tuple(GPUShare(gpu.i, gpu.uuid, gpu.mem, gpu.core) for gpu in record.gpus)
+    _check_shares(ALLOCATION, shares)
+    return Exact(shares)
 
 
 def format_record(
@@ -139,11 +131,12 @@ def format_record(
         node_card_memory: Memory of the card of a share [GiB], or None if unknown; of any card if
             there are several, since gpushare requires equal cards.
     """
+    shares = allocation.gpus.shares
     record = _Allocation(
         v=1,
         node=allocation.node,
-        gpus=[_GPU(gpu.i, gpu.uuid, gpu.mem, gpu.core) for gpu in allocation.gpus] or None,
-        count=allocation.count or None,
+        gpus=[_GPU(gpu.i, gpu.uuid, gpu.mem, gpu.core) for gpu in shares] or None,
+        count=number_counted(allocation.gpus) or None,
         machine_class=allocation.machine_class,
         bandwidth=allocation.bandwidth,
         plan=allocation.plan,
@@ -153,15 +146,15 @@ def format_record(
         TERM: str(term),
         ISOLATION: isolation.value,
     }
-    if allocation.count:
+    if not shares:
         # NVIDIA's plugin sets the variables of the containers.
         return annotations
-    annotations |= _visible_devices(allocation.gpus, request)
+    annotations |= _visible_devices(shares, request)
     if request.family is Family.WHOLE:
-        indices = ",".join(str(gpu.i) for gpu in allocation.gpus)
+        indices = ",".join(str(gpu.i) for gpu in shares)
         annotations |= {ARENA_GPU_GROUP: indices, ARENA_GPU_VISIBLE: indices}
     if request.family is Family.SHARE:
-        annotations |= _write_gpushare(allocation.gpus, request, now_ns)
+        annotations |= _write_gpushare(shares, request, now_ns)
         if node_card_memory is not None:
             annotations[MEM_DEV] = str(node_card_memory)
     return annotations
@@ -261,7 +254,7 @@ def _by_container(
     return _encode(table)
 
 
-def _check_gpus(key: str, gpus: tuple[GPUShare, ...]) -> None:
+def _check_shares(key: str, gpus: tuple[GPUShare, ...]) -> None:
     for gpu in gpus:
         if gpu.core and not gpu.mem:
             raise RecordError(f"{key}: GPU {gpu.i} has compute without memory")

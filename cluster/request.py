@@ -111,16 +111,27 @@ class Request(Struct, frozen=True, gc=False):
         return self.places and not self.by_count
 
     @property
-    def counted(self) -> str:
+    def resource(self) -> str:
         """The requested resource, such as `nvidia.com/gpu`; of a share, its memory."""
         if self.containers:
             return self.containers[0].resource
         return GPU_WHOLE if self.family is _WHOLE else NVIDIA_GPU
 
+    def decided(self, *, places: bool, by_count: bool = False) -> "Request":
+        """Return a request under NVIDIA's names once it is decided who chooses its GPUs.
+
+        Args:
+            places: Linkwise places the pod; else NVIDIA's plugin chooses its GPUs.
+            by_count: Whole GPUs may also be on nodes where NVIDIA's plugin chooses which.
+        """
+        family = _PLACED_AS[self.resource][1] if places else _NVIDIA
+        is_whole = family is _WHOLE
+        return msgspec.structs.replace(self, family=family, by_count=is_whole and by_count)
+
     def is_part_of(self, other: "Request") -> bool:
         """Return whether it asks for the same on each card, and for no more cards."""
         mine, others = (
-            (each.family, each.counted, each.memory_per_card, each.core_per_card)
+            (each.family, each.resource, each.memory_per_card, each.core_per_card)
             for each in (self, other)
         )
         return mine == others and self.gpus <= other.gpus
@@ -187,10 +198,9 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     findings += zero_compute_findings(pod.spec, containers, cards)
     request = _total(tuple(requests), family, cards or 1)
     if family is _REPLICA or family is _NVIDIA:
-        resource = families[family][0]
-        family = _nvidia_family(pod, resource)
-        by_count = family is _WHOLE and not is_tied(pod.spec, NODE_MODE, NodeMode.TOPOLOGY)
-        request = msgspec.structs.replace(request, family=family, by_count=by_count)
+        is_tied_to_ours = is_tied(pod.spec, NODE_MODE, _PLACED_AS[families[family][0]][0])
+        places = is_tied_to_ours or ALLOCATION in pod.annotations or pod.spec.is_gated
+        request = request.decided(places=places, by_count=not is_tied_to_ours)
     if cards is None:
         findings.append(label_finding(pod.labels[GPU_COUNT]))
     elif family is _SHARE:
@@ -217,21 +227,13 @@ def _label_alone(pod: NewPod) -> tuple[Finding, ...]:
     return () if label is None else (unused_label_finding(label, "a pod without it"),)
 
 
-def placed_as(resource: str) -> tuple[NodeMode, Family] | None:
-    """Return how Linkwise places a resource under NVIDIA's names; None for other resources.
+def mode_of(resource: str) -> NodeMode | None:
+    """Return the mode of the nodes on which Linkwise chooses GPUs of a resource of NVIDIA's names.
 
-    The mode of the nodes on which it chooses the GPUs, and the family of such a request.
+    None: the resource has no such name.
     """
-    return _PLACED_AS.get(resource)
-
-
-def _nvidia_family(pod: NewPod, resource: str) -> Family:
-    """Return the family of a request under NVIDIA's names: Linkwise or the plugin chooses."""
-    mode, family = _PLACED_AS[resource]
-    is_placed = (
-        is_tied(pod.spec, NODE_MODE, mode) or ALLOCATION in pod.annotations or pod.spec.is_gated
-    )
-    return family if is_placed else _NVIDIA
+    placed = _PLACED_AS.get(resource)
+    return placed[0] if placed else None
 
 
 def _families(containers: list[ContainerResources]) -> dict[Family, tuple[str, ContainerResources]]:

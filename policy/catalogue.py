@@ -82,7 +82,7 @@ def check_class(
 
 def _is_nvidias(request: Request) -> bool:
     """Return whether a request for whole GPUs or replicas is under NVIDIA's resource names."""
-    is_whole = request.family is Family.WHOLE and request.counted == NVIDIA_GPU
+    is_whole = request.family is Family.WHOLE and request.resource == NVIDIA_GPU
     return is_whole or request.family is Family.NVIDIA
 
 

@@ -177,7 +177,9 @@ class Leader:
         if self.context is None or self.context.informers.missing():
             return None
         nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
-        return any(node.mode is NodeMode.TOPOLOGY and node.counted == NVIDIA_GPU for node in nodes)
+        return any(
+            node.mode is NodeMode.TOPOLOGY and node.gpu_resource == NVIDIA_GPU for node in nodes
+        )
 
     @property
     def refused_machines(self) -> Mapping[str, str] | None:

@@ -7,15 +7,17 @@ from typing import Any
 import msgspec
 
 from cluster import keys
+from cluster.gpus import Exact, GPUShare
 from cluster.ledger import Ledger
 from cluster.node import Card, MachineSource, Node, NodeMode
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
-from cluster.record import Allocation, GPUShare, Isolation, format_record
+from cluster.record import Allocation, Isolation, format_record
 from cluster.request import read_request
 from cluster.topology_configmap import PublishedTopology, write_published
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.placement.member import Member, new_member
+from scorer.placement.options import Preferences
 from scorer.placement.snapshot import Snapshot, snapshot_of
 from topology.constants import Constants
 from topology.machine import NIC, Level, Machine
@@ -26,6 +28,11 @@ TIED = {"nodeSelector": {keys.NODE_MODE: "topology"}}
 """Of the spec of a pod whose `nvidia.com/gpu` Linkwise chooses."""
 TIMESLICED = {"nodeSelector": {keys.NODE_MODE: "timeslice"}}
 """Of the spec of a pod whose replicas Linkwise chooses."""
+
+
+def exact(*indices):
+    """Return whole GPUs, without their UUIDs."""
+    return Exact(tuple(map(GPUShare, indices)))
 
 
 def a_container(
@@ -300,17 +307,17 @@ def a_snapshot(
         nodes: The nodes.
         taken: GPU indices by node name.
         shares: What other pods have, one share each, by node name.
-        **preferences: Fields of the snapshot.
+        **preferences: Fields of `Preferences`.
     """
     ledgers = {node.name: NodeLedger.empty(node) for node in nodes}
     for name, gpus in (taken or {}).items():
         whole = tuple(GPUShare(i) for i in gpus)
-        ledgers[name] = ledgers[name].hold(Holding("other/whole", f"{name}-whole", whole))
+        ledgers[name] = ledgers[name].hold(Holding("other/whole", f"{name}-whole", Exact(whole)))
     for name, parts in (shares or {}).items():
         for i, share in enumerate(parts):
-            held = Holding(f"other/share-{i}", f"{name}-share-{i}", (share,))
+            held = Holding(f"other/share-{i}", f"{name}-share-{i}", Exact((share,)))
             ledgers[name] = ledgers[name].hold(held)
-    return replace(snapshot_of(Ledger(ledgers)), **preferences)
+    return snapshot_of(Ledger(ledgers), preferences=Preferences(**preferences))
 
 
 def node_object(
@@ -339,7 +346,7 @@ def placed_pod(
     """Return a pod as JSON that has these shares of a node's GPUs, by its record."""
     made = a_pod(limits, name=name, **pod, **({"nodeName": node} if bound else {}))
     made["metadata"]["annotations"] = format_record(
-        Allocation(node, shares, plan=plan),
+        Allocation(node, Exact(shares), plan=plan),
         request=read_request(msgspec.convert(made, Pod))[0],
         term=1,
         isolation=isolation,

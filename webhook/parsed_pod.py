@@ -11,7 +11,7 @@ from cluster.gang_kind import OWNER_PATH, OwnedGang, owned_gang
 from cluster.keys import DEFAULT_SCHEDULER, HAMI_RESOURCES, NODE_MODE, NVIDIA_GPU
 from cluster.mode import NodeMode
 from cluster.pod import NewPod, NewPodSpec
-from cluster.request import Family, Request, placed_as, read_request
+from cluster.request import Request, mode_of, read_request
 from cluster.request_findings import node_name_finding
 from cluster.selector import is_tied, names_label
 from policy.snapshot import PolicySnapshot
@@ -60,7 +60,7 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
             mark, sizes = _mark_by_owner(pod, owned)
     shared: NodeSharing = ()
     renaming: Renaming | None = None
-    if request.family is not None and placed_as(request.counted) is not None:
+    if request.family is not None and mode_of(request.resource) is not None:
         sharing = sharing_on_nodes(pod, policy.policy.sharing.groups, capacity)
         renaming = rename_resource(pod, sharing) if policy.policy.sharing.rename else None
         if renaming:
@@ -69,8 +69,8 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
         shared = offering(sharing, request)
         findings = (*findings, *sharing_findings(shared, request))
         by_count = _is_by_count(pod, request, mark, policy, capacity)
-        family = Family.WHOLE if by_count else _nvidia_family(pod, request, policy, capacity)
-        request = msgspec.structs.replace(request, family=family, by_count=by_count)
+        places = by_count or _is_ours(pod, request, policy, capacity)
+        request = request.decided(places=places, by_count=by_count)
         findings = (*findings, *_node_name_findings(pod, request, policy, capacity))
     if owned is not None and not request.places:
         # Nothing marks it as a gang, so it is not one where Linkwise does not place it.
@@ -105,7 +105,7 @@ def _is_by_count(
     is_planned = rules.placement.nvidia == "count" or (
         rules.placement.nvidia == "auto" and may_be_member(pod, mark)
     )
-    if not is_planned or request.counted != NVIDIA_GPU or _bypasses(pod, policy):
+    if not is_planned or request.resource != NVIDIA_GPU or _bypasses(pod, policy):
         return False
     if is_tied(pod.spec, NODE_MODE, NodeMode.TOPOLOGY):
         return False
@@ -127,7 +127,7 @@ def _node_name_findings(
     On any other node NVIDIA's plugin chooses its GPUs. GPU Operator's validator makes such pods.
     """
     name = pod.spec.node_name
-    if not name or request.counted != NVIDIA_GPU or policy.policy.placement.nvidia == "off":
+    if not name or request.resource != NVIDIA_GPU or policy.policy.placement.nvidia == "off":
         return ()
     is_ours = request.places or any(node.name == name for node in capacity.exact)
     return (node_name_finding(name),) if is_ours else ()
@@ -144,23 +144,18 @@ def _is_of_hami(spec: NewPodSpec) -> bool:
     )
 
 
-def _nvidia_family(
-    pod: NewPod, request: Request, policy: PolicySnapshot, capacity: Capacity
-) -> Family:
-    """Return the family of a request under NVIDIA's names: Linkwise or the plugin chooses.
+def _is_ours(pod: NewPod, request: Request, policy: PolicySnapshot, capacity: Capacity) -> bool:
+    """Return whether Linkwise chooses the GPUs of a request under NVIDIA's names.
 
     GPUs are left to the plugin unless a node of our modes offers them that the pod may be bound to:
     a pod must not be tied to nodes that do not exist. A node mode that the pod names takes
     precedence.
     """
-    placed, rules = placed_as(request.counted), policy.policy.placement
-    if placed is None or rules.nvidia == "off":
-        return Family.NVIDIA
-    mode, family = placed
+    mode = mode_of(request.resource)
+    if mode is None or policy.policy.placement.nvidia == "off":
+        return False
     if names_label(pod.spec, NODE_MODE):
-        is_ours = is_tied(pod.spec, NODE_MODE, mode)
-    elif request.counted == NVIDIA_GPU:
-        is_ours = not _bypasses(pod, policy) and capacity.has_exact_node(pod.spec, request.gpus)
-    else:
-        is_ours = bool(capacity.replicas)
-    return family if is_ours else Family.NVIDIA
+        return is_tied(pod.spec, NODE_MODE, mode)
+    if request.resource == NVIDIA_GPU:
+        return not _bypasses(pod, policy) and capacity.has_exact_node(pod.spec, request.gpus)
+    return bool(capacity.replicas)

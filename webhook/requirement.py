@@ -73,7 +73,7 @@ def _mode_requirement(
         return _COMPUTE_OR_MPS if policy.policy.sharing.compute_by_mps else _COMPUTE
     # Memory without compute: the resource selects the nodes, also those with older labels.
     if family is Family.NVIDIA:
-        if request.counted == NVIDIA_GPU_SHARED:
+        if request.resource == NVIDIA_GPU_SHARED:
             return _NOT_TIMESLICE
         return _NOT_TOPOLOGY if capacity.exact else None
     return _TIMESLICE if family is Family.REPLICA else None

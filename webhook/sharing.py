@@ -69,7 +69,7 @@ def _shared_gpu(group: SharingGroup) -> Shared | None:
 
 def offering(sharing: NodeSharing, request: Request) -> NodeSharing:
     """Return the ways of sharing under the requested resource name."""
-    return tuple(shared for shared in sharing if _resource(shared) == request.counted)
+    return tuple(shared for shared in sharing if _resource(shared) == request.resource)
 
 
 def replicas(sharing: NodeSharing) -> int:
@@ -93,7 +93,7 @@ def sharing_findings(sharing: NodeSharing, request: Request) -> Iterator[Finding
         yield from _above_one(shared[0], request)
     time_sliced = all_share and all(each.strategy == "time-slicing" for each in shared)
     if request.containers and (
-        time_sliced or (request.counted == NVIDIA_GPU_SHARED and not shared)
+        time_sliced or (request.resource == NVIDIA_GPU_SHARED and not shared)
     ):
         container = request.containers[0]
         yield Finding(

@@ -107,7 +107,7 @@ def _unplanned_gang(pod: NewPod, mark: Mark, request: Request, policy: Policy) -
     """Return a warning for a gang whose GPUs NVIDIA's plugin chooses."""
     if pod.spec.scheduler_name not in {"", DEFAULT_SCHEDULER}:
         return []  # The mark may belong to that scheduler.
-    resource = request.counted
+    resource = request.resource
     if policy.placement.nvidia == "off" and resource == NVIDIA_GPU:
         fix = "set placement.nvidia: auto in the policy, or remove the mark"
     elif pod.spec.node_name:

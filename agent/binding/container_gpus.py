@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from agent.binding.container_spec import Binding
 from agent.binding.errors import BindError
 from agent.driver.reading import GPU, DriverReading
+from cluster.gpus import GPUShare
 from cluster.keys import ALLOCATION, GPU_MEM, NVIDIA_GPU_SHARED
 from cluster.pod import Pod
-from cluster.record import GPUShare, RecordError, divide_gpus, parse_record
+from cluster.record import RecordError, divide_gpus, parse_record
 from cluster.request import Family, read_request
 
 _SHARED = frozenset({GPU_MEM, NVIDIA_GPU_SHARED})
@@ -110,14 +111,14 @@ def _recorded(pod: Pod, container: str, resource: str, node: str) -> tuple[GPUSh
             f"{ALLOCATION} has GPUs of node {record.node}, and the pod is on {node}; {_REMEDY}"
         )
     request, _ = read_request(pod)
-    if len(record.gpus) != request.gpus:
+    shares = record.gpus.shares
+    if len(shares) != request.gpus:
         raise BindError(
-            f"{ALLOCATION} names {len(record.gpus)} GPUs, and the pod asks for {request.gpus}; "
-            f"{_REMEDY}"
+            f"{ALLOCATION} names {len(shares)} GPUs, and the pod asks for {request.gpus}; {_REMEDY}"
         )
-    if request.family is not Family.REPLICA and len({gpu.i for gpu in record.gpus}) < request.gpus:
+    if request.family is not Family.REPLICA and len({gpu.i for gpu in shares}) < request.gpus:
         raise BindError(f"{ALLOCATION} names a GPU twice; {_REMEDY}")
-    for ask, gpus in zip(request.containers, divide_gpus(record.gpus, request), strict=True):
+    for ask, gpus in zip(request.containers, divide_gpus(shares, request), strict=True):
         if ask.container == container and ask.resource == resource:
             return gpus
     raise BindError(f"container {container} does not ask for {resource}; {_REMEDY}")

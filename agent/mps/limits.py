@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from agent.binding.cdi_spec import Edits, Mount
 from cluster import mps
+from cluster.gpus import GPUShare
 from cluster.keys import ENV_MPS_PIPES
-from cluster.record import GPUShare
 from cluster.request import ContainerRequest
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where the server and its clients exchange data.

@@ -8,9 +8,10 @@ from agent.binding.errors import BindError
 from agent.mps.daemon import ControlDaemon, State
 from agent.mps.isolation import Prober
 from agent.mps.limits import Directories, client_edits, daemon_limits
+from cluster.gpus import GPUShare
 from cluster.mode import NodeMode
 from cluster.pod import Container, Pod
-from cluster.record import GPUShare, Isolation
+from cluster.record import Isolation
 from cluster.request import read_request
 
 Bindings = Callable[[], Awaitable[Iterable[Binding]]]

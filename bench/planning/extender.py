@@ -22,10 +22,11 @@ from fake_cluster import FakeCluster
 from prometheus_client import CollectorRegistry
 
 from cluster import keys
+from cluster.gpus import Exact, GPUShare
 from cluster.mode import NodeMode
 from cluster.node import Card, Node
 from cluster.pod import Pod
-from cluster.record import Allocation, GPUShare, Isolation, format_record
+from cluster.record import Allocation, Isolation, format_record
 from cluster.request import read_request
 from runtime.process.clock import wall
 from runtime.process.logs import configure
@@ -145,7 +146,7 @@ def _put(cluster: FakeCluster, node: str, gpus: tuple[int, ...], number: int) ->
         return
     name = f"{node}-{gpus[-1] == 7}"
     pod = _pod(name, len(gpus))
-    given = Allocation(node, tuple(map(GPUShare, gpus)), plan=f"{number}")
+    given = Allocation(node, Exact(tuple(map(GPUShare, gpus))), plan=f"{number}")
     pod["metadata"]["annotations"] = format_record(
         given,
         request=read_request(msgspec.convert(pod, Pod))[0],

@@ -9,13 +9,13 @@ from time import perf_counter, process_time
 import msgspec
 
 from bench.measure import Figure, rounds, spread
+from cluster.gpus import Exact, GPUShare
 from cluster.keys import GPU_WHOLE, NODE_MODE
 from cluster.ledger import Ledger
 from cluster.mode import NodeMode
 from cluster.node import Card, MachineSource, Node
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
-from cluster.record import GPUShare
 from cluster.request import Request
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.member import Member, new_member
@@ -56,7 +56,7 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
 
 def _ranked(snapshot: Snapshot, names: list[str], request: Request) -> list[int]:
     nodes, tables = snapshot.ledger.nodes, snapshot.tables
-    mode, strategy = snapshot.mode, snapshot.placement
+    mode, strategy = snapshot.preferences.mode, snapshot.preferences.placement
     values = [node_value(nodes[name], tables[name], request, mode, strategy) for name in names]
     return scores(values, strategy)
 
@@ -132,7 +132,9 @@ def cluster(count: int, classes: tuple[str, ...], *, busy: float = 0.5) -> Snaps
             memory=768 << 30,
         )
         taken = (GPUShare(g) for g in range(machine.n) if draw.random() < busy)
-        ledgers[node.name] = NodeLedger.empty(node).hold(Holding("o/p", f"p{i}", tuple(taken)))
+        ledgers[node.name] = NodeLedger.empty(node).hold(
+            Holding("o/p", f"p{i}", Exact(tuple(taken)))
+        )
     return snapshot_of(Ledger(ledgers))
 
 

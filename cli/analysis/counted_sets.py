@@ -1,8 +1,8 @@
 """The GPUs of each pod or gang on a node where NVIDIA's plugin chooses them. Pure."""
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from cluster.gpus import Counted
 from cluster.keys import NVIDIA_GPU
 from cluster.node_ledger import Holding, NodeLedger
 from topology.table import table_of
@@ -12,6 +12,8 @@ from topology.table import table_of
 class CountedSet:
     """The GPUs of one pod, or of the pods of one gang, on a node of NVIDIA's plugin."""
 
+    resource: str
+    """`nvidia.com/gpu` or `nvidia.com/gpu.shared`."""
     holdings: tuple[Holding, ...]
     """By pod name."""
     gang: str | None
@@ -28,27 +30,27 @@ class CountedSet:
 
 def counted_sets(ledger: NodeLedger) -> tuple[CountedSet, ...]:
     """Return the sets of a node by pod or gang, in the order of their first pods' names."""
-    by_unit: dict[object, list[Holding]] = {}
+    by_unit: dict[tuple[str, str], list[Holding]] = {}
     for holding in sorted(ledger.holdings.values(), key=lambda holding: holding.pod):
-        if holding.nvidia:
-            unit = holding.counted, holding.gang or holding.uid
+        if isinstance(holding.gpus, Counted):
+            unit = holding.gpus.resource, holding.gang or holding.uid
             by_unit.setdefault(unit, []).append(holding)
-    return tuple(_sets(ledger, by_unit.values()))
+    return tuple(_set(ledger, resource, holdings) for (resource, _), holdings in by_unit.items())
 
 
-def _sets(ledger: NodeLedger, units: Iterable[list[Holding]]) -> Iterator[CountedSet]:
+def _set(ledger: NodeLedger, resource: str, holdings: list[Holding]) -> CountedSet:
     node = ledger.node
-    for holdings in units:
-        count = sum(holding.nvidia for holding in holdings)
-        is_gpus = holdings[0].counted == NVIDIA_GPU
-        is_whole = is_gpus and count == len(node.cards) and not ledger.unaccounted
-        is_known = is_whole and count > 1 and node.machine is not None and node.machine_known
-        table = table_of(node.machine) if is_known and node.machine else None
-        yield CountedSet(
-            holdings=tuple(holdings),
-            gang=holdings[0].gang,
-            count=count,
-            is_whole=is_whole,
-            bandwidth=table.bandwidth((1 << count) - 1) if table else None,
-            is_unknown=is_gpus and count > 1 and not is_whole,
-        )
+    count = sum(len(holding.gpus) for holding in holdings)
+    is_gpus = resource == NVIDIA_GPU
+    is_whole = is_gpus and count == len(node.cards) and not ledger.unaccounted
+    is_known = is_whole and count > 1 and node.machine is not None and node.machine_known
+    table = table_of(node.machine) if is_known and node.machine else None
+    return CountedSet(
+        resource=resource,
+        holdings=tuple(holdings),
+        gang=holdings[0].gang,
+        count=count,
+        is_whole=is_whole,
+        bandwidth=table.bandwidth((1 << count) - 1) if table else None,
+        is_unknown=is_gpus and count > 1 and not is_whole,
+    )

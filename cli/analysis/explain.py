@@ -11,7 +11,6 @@ from cli.analysis.suggestions import suggested_change, suggestions
 from cli.analysis.unit_explanation import (
     UnitExplanation,
     UnitState,
-    allocation_of,
     pod_placement,
 )
 from cluster.gang import GangKey, Link, rank_order
@@ -104,7 +103,7 @@ def _explain_members(view: PlannerView, key: GangKey, members: list[PodInfo]) ->
         if decision := view.decisions.get(pod.key):
             return _explain_decision(view, decision)
     members.sort(key=lambda pod: (*rank_order(view.pods[pod.key]), pod.name))
-    if any(map(allocation_of, members)):
+    if any(member.allocation for member in members):
         return explain_placed(view, "gang", key, members)
     running = next((pod for pod in members if pod.usage is not None), None)
     state = UnitState.WAITS if running else UnitState.ENDED
@@ -127,7 +126,7 @@ def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
     if decision := view.decisions.get(pod.key):
         return _explain_decision(view, decision)
     usage = pod.usage
-    if usage is not None and usage.places and allocation_of(pod) is not None:
+    if usage is not None and usage.places and pod.allocation:
         return explain_placed(view, "pod", view.owners.key(pod), [pod])
     suggestion, outcome = None, None
     others = gpus_of_others(view.pods[pod.key].spec, usage.family) if usage else None

@@ -10,7 +10,6 @@ from cli.analysis.planner_view import PlannerView
 from cli.analysis.unit_explanation import (
     UnitExplanation,
     UnitState,
-    allocation_of,
     pod_placement,
 )
 from cluster.gang import GangKey
@@ -20,6 +19,7 @@ from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import link_of
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
 from scorer.placement.member import new_member
+from scorer.placement.options import PlanOptions
 from scorer.placement.placements import new_plan
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
@@ -37,7 +37,7 @@ def explain_placed(
         key: The unit's key.
         pods: Its pods, in rank order; at least one has an allocation record.
     """
-    running = [(pod, record) for pod in pods if (record := allocation_of(pod)) is not None]
+    running = [(pod, record) for pod in pods if (record := pod.allocation) is not None]
     gang = f"{key.namespace}/{key.name}" if kind == "gang" else None
     placements = tuple(
         Placement(
@@ -90,7 +90,7 @@ def _compared(
     """
     members = [placement.member for placement in placements]
     link = link_of(members, is_gang=explanation.kind == "gang")
-    current = plan(before, members, link=link)
+    current = plan(before, members, PlanOptions(link))
     shown, changed = new_plan(before, placements, exact=True), None
     if isinstance(current, Plan) and _nodes(current) == _nodes(shown):
         shown = replace(current, placements=placements)

@@ -1,11 +1,10 @@
 """Places pods that do not exist yet on the cluster in a file, with the scorer's engine. Pure."""
 
-from dataclasses import replace
-
 from cli.files.cluster_file import Cluster
 from cluster.whatif_api import FitRequest, FitResult
 from policy.snapshot import PolicySnapshot
 from scorer.gang.pod_info import pod_info
+from scorer.placement.options import preferences_of
 from scorer.placement.snapshot import Snapshot, snapshot_of
 from scorer.whatif.fit import would_fit
 from scorer.whatif.simulate import settled_members
@@ -22,13 +21,7 @@ def placement_snapshot(
         policy: Gives placement strategy, topology domains and the bandwidth of NICs.
         mode: What the choice of GPUs prefers.
     """
-    return replace(
-        snapshot_of(cluster.ledger),
-        mode=mode,
-        placement=policy.policy.placement.strategy,
-        domains=policy.policy.gangs.domains,
-        nic_bandwidth=policy.policy.gangs.nic_bandwidth,
-    )
+    return snapshot_of(cluster.ledger, preferences=preferences_of(policy.policy, mode))
 
 
 def fit_results(cluster: Cluster, policy: PolicySnapshot, request: FitRequest) -> list[FitResult]:

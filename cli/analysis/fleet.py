@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from cli.analysis.counted_sets import counted_sets
 from cli.output.words import amount_text, plural
+from cluster.gpus import Counted, number_counted
 from cluster.keys import GFD_PRODUCT, NODE_POOLS, NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
 from cluster.node import Node
@@ -96,7 +97,7 @@ def usage_of(ledgers: Iterable[NodeLedger]) -> list[NamespaceUsage]:
     usages: dict[str, NamespaceUsage] = {}
     for ledger in ledgers:
         for holding in ledger.holdings.values():
-            if holding.has_gpus:
+            if holding.gpus:
                 namespace = holding.pod.partition("/")[0]
                 _add(usages.setdefault(namespace, NamespaceUsage(namespace)), holding, ledger.node)
     return sorted(usages.values(), key=lambda usage: (-usage.gpus, -usage.memory, usage.namespace))
@@ -105,11 +106,13 @@ def usage_of(ledgers: Iterable[NodeLedger]) -> list[NamespaceUsage]:
 def _add(usage: NamespaceUsage, holding: Holding, node: Node) -> None:
     usage.pods += 1
     usage.nodes.add(node.name)
-    if node.mode is NodeMode.TIMESLICE or node.replicas or holding.counted == NVIDIA_GPU_SHARED:
-        usage.replicas += len(holding.shares) + holding.nvidia
+    gpus = holding.gpus
+    are_replicas = node.mode is NodeMode.TIMESLICE or node.replicas
+    if are_replicas or number_counted(gpus, NVIDIA_GPU_SHARED):
+        usage.replicas += len(gpus)
         return
-    usage.memory += sum(share.mem or 0 for share in holding.shares)
-    usage.gpus += sum(share.mem is None for share in holding.shares) + holding.nvidia
+    usage.memory += sum(share.mem or 0 for share in gpus.shares)
+    usage.gpus += len(gpus) - sum(share.mem is not None for share in gpus.shares)
 
 
 def _node(ledger: NodeLedger, new: frozenset[str], best: _BestBandwidth) -> FleetNode:
@@ -131,7 +134,7 @@ def _node(ledger: NodeLedger, new: frozenset[str], best: _BestBandwidth) -> Flee
 
 def _states(ledger: NodeLedger, new: frozenset[str]) -> Iterator[str]:
     new_gpus = {
-        share.i for uid in new & ledger.holdings.keys() for share in ledger.holdings[uid].shares
+        i for uid in new & ledger.holdings.keys() for i in ledger.holdings[uid].gpus.indices
     }
     # It is not known which GPUs NVIDIA's plugin chose: the last ones are shown as taken.
     last = ledger.gpus_free
@@ -142,7 +145,7 @@ def _states(ledger: NodeLedger, new: frozenset[str]) -> Iterator[str]:
             yield CORDONED if card.healthy else UNHEALTHY
         elif ledger.unaccounted:
             yield UNKNOWN
-        elif _is_counted(ledger):
+        elif ledger.has_counted_pods:
             yield COUNTED if i >= last else FREE
         elif capacity := ledger.node.replicas or (
             (card.memory or 0) if ledger.node.mode.shares_memory else 0
@@ -151,10 +154,6 @@ def _states(ledger: NodeLedger, new: frozenset[str]) -> Iterator[str]:
             yield str(min(9, -(-9 * given // capacity)))
         else:
             yield FREE
-
-
-def _is_counted(ledger: NodeLedger) -> bool:
-    return any(holding.nvidia for holding in ledger.holdings.values())
 
 
 def _used(states: str) -> int:
@@ -167,7 +166,7 @@ def _used(states: str) -> int:
 def _links(ledger: NodeLedger, best: _BestBandwidth) -> tuple[float, float] | None:
     node, mask = ledger.node, ledger.free_mask
     partly = 1 < mask.bit_count() < len(node.cards)
-    if node.machine is None or not node.machine_known or not partly or _is_counted(ledger):
+    if node.machine is None or not node.machine_known or not partly or ledger.has_counted_pods:
         return None
     if ledger.unaccounted:
         return None
@@ -177,20 +176,20 @@ def _links(ledger: NodeLedger, best: _BestBandwidth) -> tuple[float, float] | No
 
 def _pods(ledger: NodeLedger, new: frozenset[str]) -> Iterator[FleetPod]:
     for uid, holding in sorted(ledger.holdings.items(), key=lambda item: item[1].pod):
-        if holding.has_gpus:
+        if holding.gpus:
             namespace, _, name = holding.pod.partition("/")
-            gpus = tuple(sorted({share.i for share in holding.shares}))
+            gpus = tuple(sorted(set(holding.gpus.indices)))
             gang = holding.gang.partition("/")[2] if holding.gang else None
             yield FleetPod(namespace, name, gang, gpus, _amount(holding, ledger.node), uid in new)
 
 
 def _amount(holding: Holding, node: Node) -> str:
-    if holding.nvidia:
-        return f"{holding.nvidia} by count"
+    gpus = holding.gpus
+    if isinstance(gpus, Counted):
+        return f"{gpus.number} by count"
     if node.replicas:
-        number = len(holding.shares)
-        return f"{number} {plural('replica', number)}"
-    return amount_text(holding.shares)
+        return f"{len(gpus)} {plural('replica', len(gpus))}"
+    return amount_text(gpus.shares)
 
 
 def _notes(ledger: NodeLedger) -> Iterator[str]:

@@ -6,12 +6,13 @@ from functools import cached_property
 
 from cli.analysis.counted_sets import CountedSet, counted_sets
 from cli.files.cluster_file import Cluster
+from cluster.gpus import GPUShare
 from cluster.keys import GFD_PRODUCT, ISOLATION
 from cluster.mode import NodeMode
 from cluster.node import Node
 from cluster.node_ledger import Holding, NodeLedger
 from cluster.pod import Pod
-from cluster.record import GPUShare, Isolation
+from cluster.record import Isolation
 from cluster.request import Family, read_request
 from topology.machine import gpus_of, mask_of
 from topology.table import Table, table_of
@@ -39,7 +40,7 @@ class GPUHolder:
 
     def shares_of(self, i: int) -> tuple[GPUShare, ...]:
         """Return its shares of GPU i; several for several replicas."""
-        return tuple(share for share in self.holding.shares if share.i == i)
+        return tuple(share for share in self.holding.gpus.shares if share.i == i)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +85,7 @@ class InspectedNode:
     @property
     def is_counted(self) -> bool:
         """NVIDIA's plugin chooses its GPUs, so it is not known which are free."""
-        return self.node.mode is NodeMode.DEFAULT and any(
-            holder.holding.nvidia for holder in self.holders
-        )
+        return self.node.mode is NodeMode.DEFAULT and self.ledger.has_counted_pods
 
     @cached_property
     def counted_sets(self) -> tuple[CountedSet, ...]:
@@ -142,7 +141,7 @@ class InspectedNode:
         return frozenset(
             holder.isolation or Isolation.NONE
             for holder in self.holders
-            if any(share.mem for share in holder.holding.shares) or self.node.replicas
+            if any(share.mem for share in holder.holding.gpus.shares) or self.node.replicas
         )
 
 
@@ -171,7 +170,7 @@ def inspect_nodes(cluster: Cluster, node: str | None = None) -> tuple[InspectedN
 
 def _holders(ledger: NodeLedger, pods: dict[str, Pod]) -> Iterator[GPUHolder]:
     for holding in sorted(ledger.holdings.values(), key=lambda holding: holding.pod):
-        if holding.shares or holding.nvidia:
+        if holding.gpus:
             pod = pods.get(holding.uid)
             yield GPUHolder(
                 holding,
@@ -183,7 +182,7 @@ def _holders(ledger: NodeLedger, pods: dict[str, Pod]) -> Iterator[GPUHolder]:
 def _pending(ledger: NodeLedger, pods: list[Pod]) -> Iterator[PendingPod]:
     for pod in sorted(pods, key=_name):
         held = ledger.holdings.get(pod.metadata.uid or _name(pod))
-        if held is None or held.shares:
+        if held is None or held.gpus.shares:
             continue
         request = read_request(pod)[0]
         if request.places:

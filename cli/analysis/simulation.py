@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 from cluster.gang import gang_mark
 from cluster.gang_owner import Workload
+from cluster.gpus import NO_GPUS, GPUs
 from cluster.ledger import Ledger
 from cluster.other_systems import gpus_of_others
 from cluster.pod import Pod
-from cluster.record import GPUShare
 from scorer.gang.pod_info import pod_info
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder, never_fits
@@ -102,7 +102,7 @@ class PodResult:
     admitted: AdmittedPod
     gang: str | None
     node: str | None
-    shares: tuple[GPUShare, ...]
+    gpus: GPUs
     """Its part of each GPU; empty where another system chooses them."""
     reason: str | None
     """Never empty where there is no node."""
@@ -232,8 +232,8 @@ def _placed_result(admitted: AdmittedPod, unit: UnitResult, rank: int) -> PodRes
     placement = unit.plan.placements[rank] if unit.plan else None
     gang = unit.name if unit.is_gang else None
     node = placement.node if placement else None
-    shares = placement.shares if placement else ()
-    return PodResult(admitted, gang, node, shares, unit.reason, unit)
+    gpus = placement.gpus if placement else NO_GPUS
+    return PodResult(admitted, gang, node, gpus, unit.reason, unit)
 
 
 def _unplaced_result(admitted: AdmittedPod) -> PodResult:
@@ -243,4 +243,4 @@ def _unplaced_result(admitted: AdmittedPod) -> PodResult:
     if admitted.outcome.verdict is Verdict.DENIED:
         errors = [finding for finding in admitted.outcome.findings if finding.severity == "error"]
         reason = "denied: " + "; ".join(f"{error.code} {error.message}" for error in errors)
-    return PodResult(admitted, None, None, (), reason)
+    return PodResult(admitted, None, None, NO_GPUS, reason)

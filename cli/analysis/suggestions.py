@@ -9,6 +9,7 @@ from cluster.node_ledger import Holding, NodeLedger
 from scorer.gang.unit import Unit
 from scorer.placement.baselines import never_fits
 from scorer.placement.member import Member
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
@@ -80,7 +81,7 @@ def _ended(
     running: dict[str, list[Holding]] = {}
     for node in nodes:
         for holding in node.holdings.values():
-            if holding.shares or holding.nvidia:
+            if holding.gpus:
                 gang = f"gang {holding.gang}" if holding.gang else f"pod {holding.pod}"
                 running.setdefault(f"{gang} on {node.node.name}", []).append(holding)
     ended: dict[str, list[Holding]] = {}
@@ -89,10 +90,12 @@ def _ended(
         ended[name] = holdings
         for holding in holdings:
             ledger = ledger.release(holding.uid)
-        if isinstance(plan(replace(before, ledger=ledger), unit.members, link=unit.link), Plan):
+        if isinstance(
+            plan(replace(before, ledger=ledger), unit.members, PlanOptions(unit.link)), Plan
+        ):
             return ended
     return None
 
 
 def _size(holdings: Sequence[Holding]) -> int:
-    return sum(len(holding.shares) + holding.nvidia for holding in holdings)
+    return sum(len(holding.gpus) for holding in holdings)

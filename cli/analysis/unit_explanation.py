@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cluster.record import Allocation
+from cluster.gpus import NO_GPUS, GPUs
 from scorer.gang.crd import NodeGPUs
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.bandwidth import JobBandwidth
@@ -37,12 +37,9 @@ class PodPlacement:
 
     name: str
     node: str | None
-    gpus: tuple[int, ...]
-    """Ascending; empty for a pod without GPUs, or whose GPUs NVIDIA's plugin chooses."""
+    gpus: GPUs
     state: str
     """In a word: bound, not bound yet, waits, finished."""
-    count: int = 0
-    """Number of GPUs where NVIDIA's plugin chooses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,22 +82,16 @@ class UnitExplanation:
         return self.state in {UnitState.WAITS, UnitState.NEVER}
 
 
-def allocation_of(pod: PodInfo) -> Allocation | None:
-    """Return a pod's allocation record; None if it is finished or has none."""
-    record = pod.usage.record if pod.usage else None
-    return record if isinstance(record, Allocation) else None
-
-
 def pod_placement(pod: PodInfo, planned: Placement | None = None) -> PodPlacement:
     """Return where a pod is, or where it is planned to go."""
     if planned is not None:
-        return PodPlacement(pod.name, planned.node, planned.gpus, "would go there", planned.count)
+        return PodPlacement(pod.name, planned.node, planned.gpus, "would go there")
     if pod.usage is None:
-        return PodPlacement(pod.name, None, (), "finished")
+        return PodPlacement(pod.name, None, NO_GPUS, "finished")
     bound = bool(pod.usage.node)
-    allocation = allocation_of(pod)
+    allocation = pod.allocation
     if allocation is None:
-        return PodPlacement(pod.name, pod.usage.node or None, (), "bound" if bound else "waits")
-    gpus = tuple(sorted(share.i for share in allocation.gpus))
+        state = "bound" if bound else "waits"
+        return PodPlacement(pod.name, pod.usage.node or None, NO_GPUS, state)
     state = "bound" if bound else "not bound yet"
-    return PodPlacement(pod.name, allocation.node, gpus, state, allocation.count)
+    return PodPlacement(pod.name, allocation.node, allocation.gpus, state)

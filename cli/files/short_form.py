@@ -9,10 +9,10 @@ from msgspec import convert
 from pydantic import Field
 
 from cluster import keys
+from cluster.gpus import Exact, GPUShare
 from cluster.mode import NodeMode, counting_resource
 from cluster.node import MachineSource, Node, NodeError, NodeObject, PackingStrategy, read_node
 from cluster.node_ledger import Holding
-from cluster.record import GPUShare
 from manifest.value import InputError, Value
 from policy.wire import Wire, read_value
 from topology.machine import Machine
@@ -186,5 +186,5 @@ def _holdings(line: _Line, node: Node, value: Value) -> Iterator[Holding]:
             raise place.error(f"a node of mode {node.mode} gives out whole GPUs; leave mem out.")
         if used.core and not node.mode.shares_compute:
             raise place.error(f"a node of mode {node.mode} gives out no compute; leave core out.")
-        share = GPUShare(used.gpu, mem=used.mem, core=used.core)
-        yield Holding(f"{OTHERS}/{node.name}-{k}", f"{node.name} used[{k}]", (share,))
+        gpus = Exact((GPUShare(used.gpu, mem=used.mem, core=used.core),))
+        yield Holding(f"{OTHERS}/{node.name}-{k}", f"{node.name} used[{k}]", gpus)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cluster.record import GPUShare
+from cluster.gpus import Counted, Exact, GPUs, GPUShare
 
 if TYPE_CHECKING:
     from cluster.node import Card
@@ -32,13 +32,19 @@ def amount_text(shares: Iterable[GPUShare]) -> str:
     return ", ".join(f"{amount} {unit}" for amount, unit in amounts if amount)
 
 
-def gpus_text(gpus: Iterable[int], count: int) -> str:
+def gpus_text(gpus: GPUs) -> str:
     """Return the GPUs of a pod on its node, or their number if NVIDIA's plugin chooses them.
 
-    >>> gpus_text([0, 3], 0), gpus_text([], 2), gpus_text([], 0)
-    ('0 3', "2, chosen by NVIDIA's plugin", '')
+    >>> gpus_text(Exact((GPUShare(3), GPUShare(0)))), gpus_text(Exact())
+    ('0 3', '')
+    >>> gpus_text(Counted("nvidia.com/gpu", 2))
+    "2, chosen by NVIDIA's plugin"
     """
-    return f"{count}, chosen by NVIDIA's plugin" if count else " ".join(map(str, gpus))
+    match gpus:
+        case Counted(number=number):
+            return f"{number}, chosen by NVIDIA's plugin"
+        case Exact():
+            return " ".join(map(str, gpus.indices))
 
 
 def card_problems(card: "Card") -> list[str]:

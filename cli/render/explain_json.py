@@ -7,6 +7,7 @@ from msgspec import Struct
 from cli.analysis.unit_explanation import PodPlacement, UnitExplanation, UnitState
 from cli.output.document import Document, rounded
 from cli.render.simulate_json import GPUsTaken, IndexOrder, index_order, lists, runner_up
+from cluster.gpus import number_counted
 from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note
 from scorer.placement.bandwidth import value_of
 from scorer.placement.explain import explain_plan
@@ -93,7 +94,7 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         reason=unit.reason,
         membership=unit.membership,
         reserved=[
-            ReservedGPUs(node=each.node, gpus=list(each.gpus), count=each.count or None)
+            ReservedGPUs(node=each.node, gpus=list(each.indices), count=each.count or None)
             for each in unit.reserved
         ],
         unhealthy=unit.unhealthy or None,
@@ -122,7 +123,7 @@ def _pod(pod: PodPlacement) -> ExplainedPod:
     return ExplainedPod(
         name=pod.name,
         node=pod.node,
-        gpus=list(pod.gpus),
-        count=pod.count or None,
+        gpus=list(pod.gpus.indices),
+        count=number_counted(pod.gpus) or None,
         state=pod.state,
     )

@@ -40,7 +40,7 @@ def show(unit: UnitExplanation) -> None:
     if unit.membership is not None:
         say("  note:", sentence(unit.membership))
     for node in unit.reserved:
-        gpus = gpus_text(node.gpus, node.count)
+        gpus = gpus_text(node.gpus)
         say("  note:", sentence(f"GPUs of {node.node} are reserved for what it lacks: {gpus}"))
     if unit.unhealthy:
         say("  note:", sentence(f"it has {unit.unhealthy}"))
@@ -77,4 +77,4 @@ def _show_reasons(unit: UnitExplanation) -> None:
 
 
 def _row(pod: PodPlacement) -> list[str]:
-    return [f"  {pod.name}", pod.node or "-", gpus_text(pod.gpus, pod.count) or "-", pod.state]
+    return [f"  {pod.name}", pod.node or "-", gpus_text(pod.gpus) or "-", pod.state]

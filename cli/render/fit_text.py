@@ -2,6 +2,8 @@
 
 from cli.output.printer import BAD, GOOD, QUIET, Paint, say, sentence, table
 from cli.output.words import gpus_text, plural
+from cluster.gpus import Counted, Exact, GPUShare
+from cluster.keys import NVIDIA_GPU
 from cluster.whatif_api import FitResult, NodeLeft, PodFit
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.messages import not_comparable
@@ -42,9 +44,11 @@ def _show_bandwidth(fit: FitResult) -> None:
 
 
 def _gpus(pod: PodFit) -> str:
-    gpus = pod.gpus or []
+    if pod.count:
+        return gpus_text(Counted(NVIDIA_GPU, pod.count))
+    gpus = Exact(tuple(map(GPUShare, pod.gpus or ())))
     noun = plural("GPU", len(gpus)) + " " if gpus else ""
-    return noun + gpus_text(gpus, pod.count or 0)
+    return noun + gpus_text(gpus)
 
 
 def _left(node: NodeLeft) -> str:

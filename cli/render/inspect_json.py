@@ -156,7 +156,7 @@ def _node(view: InspectedNode) -> NodeReport:
             CountedPod(
                 name=name,
                 namespace=namespace,
-                gpus=held.nvidia,
+                gpus=len(held.gpus),
                 gang=each.gang,
                 bandwidth=rounded(each.bandwidth),
             )

@@ -122,9 +122,9 @@ def _rows(view: InspectedNode) -> Iterator[list[Cell]]:
 def _counted(view: InspectedNode) -> Iterator[list[Cell]]:
     """Yield the number of GPUs of each pod or gang, where NVIDIA's plugin chooses which."""
     for each in view.counted_sets:
-        is_shared = each.holdings[0].counted == NVIDIA_GPU_SHARED
+        noun = "replica" if each.resource == NVIDIA_GPU_SHARED else "GPU"
         yield [
-            f"{each.count} {plural('replica' if is_shared else 'GPU', each.count)}",
+            f"{each.count} {plural(noun, each.count)}",
             "all GPUs" if each.is_whole else "chosen by NVIDIA's plugin",
             _counted_bandwidth(each),
             _counted_holders(view, each),
@@ -236,7 +236,7 @@ def _gpu_rows(view: InspectedNode) -> Iterator[list[Cell]]:
     for each in view.counted_sets:
         speed = _counted_bandwidth(each)
         for held in each.holdings:
-            yield [f"{held.nvidia} by count", speed, "", "", held.pod, held.gang or "-"]
+            yield [f"{len(held.gpus)} by count", speed, "", "", held.pod, held.gang or "-"]
             speed = ""
 
 

@@ -6,6 +6,7 @@ from msgspec.structs import asdict, replace
 from cli.analysis.simulation import PodResult, UnitResult
 from cli.analysis.simulation import Simulation as Simulated
 from cli.output.document import Document, rounded
+from cluster.gpus import number_counted
 from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import NodeLeft
 from manifest.workload import Unjudged
@@ -137,7 +138,6 @@ def document(simulated: Simulated, unjudged: tuple[Unjudged, ...]) -> Simulation
 
 
 def _pod(result: PodResult) -> PodPlace:
-    request = result.admitted.outcome.request
     alone = result.unit if result.unit and not result.unit.is_gang else None
     return PodPlace(
         name=result.admitted.pod.metadata.name,
@@ -145,8 +145,8 @@ def _pod(result: PodResult) -> PodPlace:
         gang=result.gang,
         verdict=result.admitted.outcome.verdict,
         node=result.node,
-        gpus=[share.i for share in result.shares] or None,
-        count=request.gpus if result.node and not result.shares and request.family else None,
+        gpus=[share.i for share in result.gpus.shares] or None,
+        count=number_counted(result.gpus) or None,
         reason=result.reason,
         bandwidth=rounded(alone.plan.bandwidth if alone and alone.plan else None),
         best_possible=rounded(value_of(alone.best_possible if alone else None)),

@@ -81,7 +81,7 @@ def _show_unit(unit: UnitResult) -> None:
     for note in unit.notes:
         say("  note:", sentence(note))
     rows = [
-        ["  " + p.member.name.partition("/")[2], p.node, gpus_text(p.gpus, p.count)]
+        ["  " + p.member.name.partition("/")[2], p.node, gpus_text(p.gpus)]
         for p in unit.plan.placements
     ]
     shown = cut(rows)

@@ -5,7 +5,6 @@ a write whose response is lost may have been carried out.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import chain
 
 from cluster.accounting import account, account_changes, unresolved_conflict
@@ -19,6 +18,7 @@ from runtime.kube.objects import Key
 from scorer.cache.reserved_gpus import Place, ReservedGPUs
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.node_cache import NodeCache
+from scorer.placement.options import Preferences
 from scorer.placement.snapshot import Snapshot
 from topology.table import Table, table_of
 
@@ -28,7 +28,7 @@ class ClusterState:
 
     def __init__(self) -> None:
         """Start without nodes and pods."""
-        self._preferences = Snapshot(Ledger())
+        self._preferences, self._cache = Preferences(), NodeCache()
         self._migrate = False
         self._nodes: dict[str, Node] = {}
         self._tables: dict[str, Table] = {}
@@ -57,14 +57,14 @@ class ClusterState:
         self._dirty_groups: set[Key] = set()
         self._dirty_nodes: set[str] = set()
 
-    def set_preferences(self, preferences: Snapshot, *, migrate: bool) -> None:
+    def set_preferences(self, preferences: Preferences, *, migrate: bool) -> None:
         """Take the preferences of the policy.
 
         Args:
-            preferences: A snapshot without nodes.
+            preferences: The preferences.
             migrate: Accept gpushare's records on pods without a record of Linkwise.
         """
-        self._preferences, self._snapshot = preferences, None
+        self._preferences, self._cache, self._snapshot = preferences, NodeCache(), None
         self.capacity_version += 1
         if migrate != self._migrate:
             self._migrate = migrate
@@ -94,7 +94,7 @@ class ClusterState:
                 self._tables[name] = table or table_of(node.machine)
         if unused and all(unused is not used for used in self._tables.values()):
             # Cached values keep tables in memory.
-            self._preferences = replace(self._preferences, cache=NodeCache())
+            self._cache = NodeCache()
         self.capacity_version += 1
         self._dirty_nodes.add(name)
         self._mark_node_dirty(name)
@@ -138,8 +138,8 @@ class ClusterState:
         return self._usages.get(node, {}).values()
 
     @property
-    def preferences(self) -> Snapshot:
-        """The preferences of the policy, as a snapshot without nodes."""
+    def preferences(self) -> Preferences:
+        """The preferences of the policy."""
         return self._preferences
 
     def node(self, name: str) -> Node | None:
@@ -210,17 +210,16 @@ class ClusterState:
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot. Cost: the nodes that changed."""
-        if self._preferences.cache.is_full:
-            self._preferences, self._snapshot = replace(self._preferences, cache=NodeCache()), None
+        if self._cache.is_full:
+            self._cache, self._snapshot = NodeCache(), None
         if self._snapshot is not None:
             return self._snapshot
         conflicts = self.conflicts
         if not self._is_sorted:
-            # `Snapshot.nodes` is sorted by name.
             self._ledgers = dict(sorted(self._ledgers.items()))
             self._is_sorted = True
-        ledger = Ledger(dict(self._ledgers), conflicts)
-        self._snapshot = replace(self._preferences, ledger=ledger, tables=dict(self._tables))
+        ledger = Ledger(dict(self._ledgers), conflicts, is_sorted=True)
+        self._snapshot = Snapshot(ledger, self._preferences, dict(self._tables), cache=self._cache)
         return self._snapshot
 
     def snapshot_for(self, gang: GangKey, priority: int) -> Snapshot:

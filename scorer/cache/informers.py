@@ -6,7 +6,6 @@ it sees one consistent state.
 
 import asyncio
 from collections.abc import Callable, Mapping, Set
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,7 +13,6 @@ import structlog
 
 from cluster.gang import GangKey
 from cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE
-from cluster.ledger import Ledger
 from policy.active_config import POLICY, ActiveConfig
 from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
@@ -32,7 +30,7 @@ from scorer.cache.workload_informer import WorkloadInformer
 from scorer.gang.crd import Gang, GangPlan, object_key
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.options import preferences_of
 from topology.machine import Machine
 from topology.table import Table
 
@@ -162,13 +160,7 @@ class Informers:
             _log.error("Policy rejected", err=error)
             return
         policy = self.policy.policy
-        preferences = replace(
-            Snapshot(Ledger()),
-            placement=policy.placement.strategy,
-            domains=policy.gangs.domains,
-            nic_bandwidth=policy.gangs.nic_bandwidth,
-        )
-        self.state.set_preferences(preferences, migrate=policy.migration.gpushare)
+        self.state.set_preferences(preferences_of(policy), migrate=policy.migration.gpushare)
         self.nodes.set_policy(self.policy)
         self.changed.set()
 

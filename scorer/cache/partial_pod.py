@@ -11,6 +11,7 @@ import msgspec
 import structlog
 from msgspec import Raw
 
+from cluster.gpus import Unreadable
 from cluster.keys import ALLOCATION, GANG
 from cluster.pod import Container, Metadata, Pod, PodSpec, PodStatus, Resources, SchedulingGate
 from cluster.pod_usage import PodUsage, pod_usage
@@ -76,7 +77,7 @@ def _usage(pod: Pod, why: str, *, is_complete: bool) -> PodUsage | None:
     if usage is None or not usage.node or (is_complete and not usage.places):
         return usage
     family = usage.family or Family.WHOLE
-    return replace(usage, family=family, places=True, unreadable=why)
+    return replace(usage, family=family, places=True, unreadable=Unreadable(why))
 
 
 def _readable(whole: object) -> tuple[Pod, bool]:

@@ -87,7 +87,7 @@ class Replacements:
         """The number of reserved GPUs, whole or in part."""
         gangs = self._state.reserved.gangs
         holdings = (place.holding for key in gangs for place in self.places(key))
-        return sum(len(holding.shares) + holding.nvidia for holding in holdings)
+        return sum(len(holding.gpus) for holding in holdings)
 
     def places(self, key: GangKey) -> list[Place]:
         """Return what is reserved for a gang, without what others have taken."""

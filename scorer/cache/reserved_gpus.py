@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cluster.gang import GangKey
 from cluster.gpu_usage import LedgerError
+from cluster.gpus import Counted
 from cluster.node_ledger import Holding, NodeLedger
 
 
@@ -102,4 +103,5 @@ class ReservedGPUs:
 
 def _has_room(ledger: NodeLedger, holding: Holding) -> bool:
     """Return whether NVIDIA's plugin has as many GPUs left; `hold` checks those that are chosen."""
-    return not holding.nvidia or ledger.counted_free(holding.counted) >= holding.nvidia
+    gpus = holding.gpus
+    return not isinstance(gpus, Counted) or ledger.counted_free(gpus.resource) >= gpus.number

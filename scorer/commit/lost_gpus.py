@@ -4,8 +4,8 @@ Another scheduler may bind pods there at the moment of a plan. Without this chec
 given up only at its deadline.
 """
 
+from cluster.gpus import Counted
 from cluster.keys import NVIDIA_GPU
-from cluster.record import Allocation
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.pod_info import PodInfo
 
@@ -22,21 +22,21 @@ def lost_gpus(pod: PodInfo, state: ClusterState) -> str | None:
 
     Cost: the pods of its node.
     """
-    usage = pod.usage
-    record = usage.record if usage else None
-    if usage is None or not isinstance(record, Allocation) or not record.count:
+    record = pod.allocation
+    if record is None or not isinstance(record.gpus, Counted):
         return None
     node = state.node(record.node)
     if node is None or not node.is_counted:
         return None
     total = max(len(node.cards), node.resources[NVIDIA_GPU])
-    bound = sum(other.nvidia for other in state.usages(record.node) if other.node)
-    if bound + usage.nvidia <= total:
+    others = (other.nvidia for other in state.usages(record.node) if other.node)
+    bound = sum(len(gpus) for gpus in others if gpus and gpus.resource == NVIDIA_GPU)
+    if bound + len(record.gpus) <= total:
         return None
     return f"other pods have taken the GPUs of {record.node} that were planned for pod {pod.name}"
 
 
 def may_lose_gpus(pod: PodInfo) -> bool:
     """Return whether other pods may take the GPUs of a pod until it is bound."""
-    record = pod.usage.record if pod.usage else None
-    return isinstance(record, Allocation) and record.count > 0 and not pod.bound
+    record = pod.allocation
+    return record is not None and isinstance(record.gpus, Counted) and not pod.bound

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from cluster.affinity import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Requirement
+from cluster.gpus import number_counted
 from cluster.isolation import isolation_of
 from cluster.keys import GANG, NODE_NAME_FIELD
 from cluster.node import Node
@@ -38,13 +39,14 @@ def allocation_of(
         table: Of the node's machine.
         plan: Id of the plan.
     """
-    count = placement.count
-    mask = counted_set(node, count) if count else mask_of(placement.gpus)
+    gpus = placement.gpus
+    count = number_counted(gpus)
+    mask = counted_set(node, count) if count else mask_of(gpus.indices)
     is_known = table is not None and (node.node.machine_known or not count)
     several = mask is not None and mask.bit_count() > 1
     bandwidth = table.bandwidth(mask) if table and mask and several and is_known else None
     machine_class = table.key if table and is_known else None
-    return Allocation(placement.node, placement.shares, machine_class, bandwidth, plan, count)
+    return Allocation(placement.node, gpus, machine_class, bandwidth, plan)
 
 
 def allocation_annotations(
@@ -66,7 +68,7 @@ def allocation_annotations(
         term: Of the Lease under which this was decided.
         now_ns: The time [ns since 1970].
     """
-    member, shares = placement.member, placement.shares
+    member, shares = placement.member, placement.gpus.shares
     record = format_record(
         allocation,
         request=member.request,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import structlog
 
 from cluster.pod import Pod
-from cluster.record import Allocation
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
@@ -164,11 +163,11 @@ class Binder:
             return NotBound(Reason.UNKNOWN)
         if member.violation or member.gang:
             return NotBound(Reason.REQUEST if member.violation else Reason.GATE)
-        shares = choose_gpus(ledger, table, member.request, self._state.preferences.mode)
-        if isinstance(shares, Reason):
-            return NotBound(shares)
+        gpus = choose_gpus(ledger, table, member.request, self._state.preferences.mode)
+        if isinstance(gpus, Reason):
+            return NotBound(gpus)
         self._bindings += 1
-        placement = Placement(member, node, shares)
+        placement = Placement(member, node, gpus)
         allocation = allocation_of(placement, ledger, table, f"{self._term}-s{self._bindings}")
         now_ns = int(self._clock() * 1e9)
         containers = self._informers.policy.policy.containers
@@ -188,7 +187,7 @@ class Binder:
             # NVIDIA's plugin chooses its GPUs; the extender binds it, as each pod that names them.
             on_another = usage.node not in ("", request.node)
             return NotBound(f"the pod is on node {usage.node}") if on_another else None
-        if not isinstance(usage.record, Allocation):
+        if usage.allocation is None:
             on_node = f"the pod is on node {usage.node}"
             return NotBound(f"{on_node}, with GPUs that Linkwise did not choose")
         if usage.target != request.node:
@@ -243,8 +242,8 @@ class Binder:
 
     def _finish(self, pod: PodInfo, bound: PodInfo | None) -> None:
         """Assume the GPUs that a bound pod has; forget those of a pod that is not bound."""
-        known, record = self._state.pod(pod.key), bound and bound.usage and bound.usage.record
-        if not isinstance(record, Allocation):
+        known, record = self._state.pod(pod.key), bound.allocation if bound else None
+        if record is None:
             self._state.forget(pod)
             self._informers.changed.set()
         elif known and known.uid == pod.uid and known.usage and not known.usage.node:
@@ -257,4 +256,4 @@ def _is_on(pod: PodInfo, node: str) -> bool:
     usage = pod.usage
     if usage is None or usage.node != node:
         return False
-    return not usage.places or isinstance(usage.record, Allocation)
+    return not usage.places or usage.allocation is not None

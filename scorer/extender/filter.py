@@ -110,7 +110,7 @@ class Filter:
         """Identify pods of which each node fits all or none."""
         amounts = f"{request.gpus} {request.memory} {request.core}"
         passed = self._state.reserved.passed_priority(priority)
-        return f"{request.family} {request.counted} {amounts} {passed}"
+        return f"{request.family} {request.resource} {amounts} {passed}"
 
     def _invalidate(self) -> None:
         self._cache.invalidate(self._state.drain_dirty_nodes())
@@ -133,8 +133,8 @@ def pod_allocation(state: ClusterState, pod: Pod) -> Allocation | Reason | None:
     metadata = pod.metadata
     known = state.pod((metadata.namespace, metadata.name))
     usage = known.usage if known and known.uid == metadata.uid else None
-    if usage and isinstance(usage.record, Allocation):
-        return usage.record
+    if usage and usage.allocation:
+        return usage.allocation
     try:
         return parse_record(pod.annotations)
     except RecordError:

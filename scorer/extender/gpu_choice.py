@@ -1,11 +1,11 @@
 """Choose the GPUs of a pod on the node that a scheduler chose."""
 
+from cluster.gpus import Exact
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from cluster.request import Family, Request
 from scorer.extender.filter import filter_gpus
 from scorer.placement.reasons import Reason
-from scorer.placement.shares import cards_for
+from scorer.placement.shares import cards_for, whole_gpus
 from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import gpus_of
 from topology.table import Table
@@ -13,7 +13,7 @@ from topology.table import Table
 
 def choose_gpus(
     node: NodeLedger, table: Table | None, request: Request, mode: ChoiceMode
-) -> tuple[GPUShare, ...] | Reason:
+) -> Exact | Reason:
     """Return the GPUs for a pod, or why there are none.
 
     Args:
@@ -26,9 +26,9 @@ def choose_gpus(
     if infeasible is not None:
         return infeasible.reason
     if request.family is not Family.WHOLE:
-        return cards_for(node, request)
+        return Exact(cards_for(node, request))
     choice = ChoiceRequest(node.free_mask, request.gpus, mode=mode)
     mask = choose(table, choice) if table else None
     if mask is None:
         return Reason.GPUS
-    return tuple(GPUShare(i, node.node.cards[i].uuid) for i in gpus_of(mask))
+    return whole_gpus(node.node, gpus_of(mask))

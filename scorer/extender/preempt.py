@@ -97,7 +97,7 @@ def _importance(pod: PodUsage | None) -> tuple[int, str]:
 
 def _cards(node: NodeLedger, uids: Iterable[str]) -> set[int]:
     holdings = (node.holdings[uid] for uid in uids if uid in node.holdings)
-    return {share.i for holding in holdings for share in holding.shares}
+    return {share.i for holding in holdings for share in holding.gpus.shares}
 
 
 def _is_counted(node: NodeLedger, without_proposed: NodeLedger, member: Member, uid: str) -> bool:
@@ -123,12 +123,12 @@ def _has_amounts(node: NodeLedger, member: Member) -> bool:
 
 
 def _has_gpus(node: NodeLedger, request: Request) -> bool:
-    held = [share for holding in node.holdings.values() for share in holding.shares]
+    held = [share for holding in node.holdings.values() for share in holding.gpus.shares]
     if request.family is Family.SHARE:
         memory, core = sum(share.mem or 0 for share in held), sum(share.core or 0 for share in held)
         amounts = [(GPU_MEM, memory, request.memory), (GPU_CORE, core, request.core)]
     else:
-        amounts = [(request.counted, len(held), request.gpus)]
+        amounts = [(request.resource, len(held), request.gpus)]
     offered = node.node.resources
     return all(
         used + requested <= offered[name]

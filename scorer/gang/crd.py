@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cluster.gang import GangKey, Link
-from cluster.keys import API_VERSION
+from cluster.gpus import Counted, Exact, GPUs, GPUShare, number_counted
+from cluster.keys import API_VERSION, NVIDIA_GPU
 from cluster.pod import Owner
 from cluster.record import Index
 
@@ -67,20 +68,30 @@ class PlannedPod(_Wire, frozen=True):
     uid: str
     """Empty until the pod exists."""
     node: str
-    gpus: tuple[Index, ...]
-    """Ascending; of replicas one entry each, so an index may repeat."""
+    indices: tuple[Index, ...] = msgspec.field(name="gpus")
+    """Of its GPUs, ascending; of replicas one entry each, so an index may repeat."""
     count: Annotated[int, Meta(ge=0)] = 0
-    """Number of GPUs that NVIDIA's plugin chooses; `gpus` is empty then."""
+    """Number of GPUs that NVIDIA's plugin chooses; there are no indices then."""
+
+    @property
+    def gpus(self) -> GPUs:
+        """Its GPUs, of shares without their amounts."""
+        return _read_gpus(self.indices, self.count)
 
 
 class NodeGPUs(_Wire, frozen=True):
     """The GPUs of a gang on one node."""
 
     node: str
-    gpus: tuple[Index, ...]
-    """Ascending, each once; empty where NVIDIA's plugin chooses."""
+    indices: tuple[Index, ...] = msgspec.field(name="gpus")
+    """Of the GPUs, ascending, each once; empty where NVIDIA's plugin chooses."""
     count: Annotated[int, Meta(ge=0)] = 0
     """Number of GPUs that NVIDIA's plugin chooses."""
+
+    @property
+    def gpus(self) -> GPUs:
+        """The GPUs, of shares without their amounts."""
+        return _read_gpus(self.indices, self.count)
 
 
 class Held(_Wire, frozen=True):
@@ -127,7 +138,7 @@ class GangPlan(_Wire, frozen=True):
     @property
     def held(self) -> Held:
         """The GPUs of its members once all are bound."""
-        nodes = held_nodes((member.node, member.gpus, member.count) for member in self.members)
+        nodes = held_nodes((member.node, member.gpus) for member in self.members)
         return Held(nodes, self.bandwidth)
 
 
@@ -263,20 +274,30 @@ def object_key(key: GangKey) -> tuple[str, str]:
     return key.namespace, name_of(key)
 
 
-def held_nodes(pods: Iterable[tuple[str, Iterable[int], int]]) -> tuple[NodeGPUs, ...]:
+def planned_pod(name: str, uid: str, node: str, gpus: GPUs) -> PlannedPod:
+    """Return a member as it is written."""
+    return PlannedPod(name, uid, node, gpus.indices, number_counted(gpus))
+
+
+def held_nodes(pods: Iterable[tuple[str, GPUs]]) -> tuple[NodeGPUs, ...]:
     """Return the GPUs of pods by node.
 
     Args:
-        pods: The node of each pod, its GPUs, and the number of those that NVIDIA's plugin chooses.
+        pods: The node of each pod, and its GPUs.
     """
     by_node: dict[str, set[int]] = {}
     counts = Counter[str]()
-    for node, gpus, count in pods:
-        by_node.setdefault(node, set()).update(gpus)
-        counts[node] += count
+    for node, gpus in pods:
+        by_node.setdefault(node, set()).update(gpus.indices)
+        counts[node] += number_counted(gpus)
     return tuple(
-        NodeGPUs(node, tuple(sorted(gpus)), counts[node]) for node, gpus in sorted(by_node.items())
+        NodeGPUs(node, tuple(sorted(indices)), counts[node])
+        for node, indices in sorted(by_node.items())
     )
+
+
+def _read_gpus(indices: Iterable[int], count: int) -> GPUs:
+    return Counted(NVIDIA_GPU, count) if count else Exact(tuple(map(GPUShare, indices)))
 
 
 def truncated(text: str, longest: int) -> str:

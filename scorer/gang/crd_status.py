@@ -49,7 +49,7 @@ def status_of(
         phase=phase,
         members=f"{members[0]}/{members[1] or '?'}",
         nodes=_names(tuple(node.node for node in held.nodes)),
-        gpus=sum(len(node.gpus) + node.count for node in held.nodes),
+        gpus=sum(len(node.gpus) for node in held.nodes),
         held=held.nodes,
         bandwidth=held.bandwidth,
         reserved=held.reserved,

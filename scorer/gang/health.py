@@ -21,8 +21,8 @@ def unhealthy_gpus(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) 
     found = [
         text
         for pod in sorted(pods, key=lambda pod: pod.name)
-        if pod.usage and isinstance(pod.usage.record, Allocation)
-        if (text := _of_pod(pod.name, pod.usage.record, node(pod.usage.target)))
+        if pod.usage and pod.allocation
+        if (text := _of_pod(pod.name, pod.allocation, node(pod.usage.target)))
     ]
     if not found:
         return ""
@@ -33,6 +33,6 @@ def unhealthy_gpus(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) 
 
 def _of_pod(name: str, record: Allocation, node: Node | None) -> str:
     cards = dict(enumerate(node.cards)) if node else {}
-    gpus = sorted({share.i for share in record.gpus if share.i in cards})
+    gpus = sorted({share.i for share in record.gpus.shares if share.i in cards})
     unhealthy = " ".join(str(i) for i in gpus if not cards[i].healthy)
     return f"{unhealthy} of {node.name} (pod {name})" if node and unhealthy else ""

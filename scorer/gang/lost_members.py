@@ -6,10 +6,10 @@ Both follow from the plan in the Gang and from the pods, so that each leader fin
 from collections.abc import Collection
 
 from cluster.gang import GangKey
+from cluster.gpus import Counted, Exact, GPUs, GPUShare
 from cluster.node import Node
 from cluster.node_ledger import Holding
 from cluster.pod_usage import PodUsage
-from cluster.record import Allocation, GPUShare
 from scorer.gang.crd import GangPlan, PlannedPod
 from scorer.gang.pod_info import PodInfo
 
@@ -48,17 +48,24 @@ def reserved_holding(
         node: Its node.
         sibling: Another member. It says how much of each GPU a member has, which no plan does.
     """
-    record = sibling.record if isinstance(sibling.record, Allocation) else None
-    part = record.gpus[0] if record and record.gpus else None
-    memory, core = (part.mem, part.core) if part else (None, None)
-    if max(member.gpus, default=0) >= len(node.cards) and member.gpus:
+    gpus = _reserved_gpus(member, node, sibling)
+    if gpus is None:
         return None
     return Holding(
         f"{gang.namespace}/{member.pod}",
         # A late launcher has none yet.
         member.uid or f"{gang.owner}/{member.pod}",
-        tuple(GPUShare(i, node.cards[i].uuid, memory, core) for i in member.gpus),
+        gpus,
         gang=f"{gang.namespace}/{gang.name}",
-        nvidia=member.count,
-        counted=sibling.counted,
     )
+
+
+def _reserved_gpus(member: PlannedPod, node: Node, sibling: PodUsage) -> GPUs | None:
+    if isinstance(member.gpus, Counted):
+        resource = sibling.nvidia.resource if sibling.nvidia else member.gpus.resource
+        return Counted(resource, len(member.gpus))
+    shares = sibling.allocation.gpus.shares if sibling.allocation else ()
+    memory, core = (shares[0].mem, shares[0].core) if shares else (None, None)
+    if any(i >= len(node.cards) for i in member.indices):
+        return None
+    return Exact(tuple(GPUShare(i, node.cards[i].uuid, memory, core) for i in member.indices))

@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from cluster.gpus import NO_GPUS, Counted, Exact, GPUShare
 from cluster.keys import NVIDIA_GPU
 from cluster.node import Node
-from cluster.record import Allocation, GPUShare
 from cluster.request import Family
-from scorer.gang.crd import GangPlan, PlannedPod
+from scorer.gang.crd import GangPlan, PlannedPod, planned_pod
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.placement.bandwidth import JobBandwidth, value_of
-from scorer.placement.feasibility import feasibility_by_count
+from scorer.placement.feasibility import feasibility_of
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.placements import new_plan
@@ -111,13 +111,13 @@ def placement_of(planned: PlannedPod, member: Member, node: Node) -> Placement:
         IndexError: The node has fewer GPUs now.
     """
     request = member.request
-    if planned.count:
-        return Placement(member, planned.node, ())
+    if isinstance(planned.gpus, Counted):
+        return Placement(member, planned.node, planned.gpus)
     is_share = request.family is Family.SHARE
     memory = request.memory_per_card if is_share else None
     core = (request.core_per_card or None) if is_share else None
-    shares = (GPUShare(i, node.cards[i].uuid, memory, core) for i in planned.gpus)
-    return Placement(member, planned.node, tuple(shares))
+    shares = (GPUShare(i, node.cards[i].uuid, memory, core) for i in planned.indices)
+    return Placement(member, planned.node, Exact(tuple(shares)))
 
 
 def remaining_placements(
@@ -136,8 +136,8 @@ def remaining_placements(
             placement_of(planned[pod.uid], member, nodes[planned[pod.uid].node].node)
             for pod, member in zip(unit.waiting, unit.waiting_members, strict=True)
         )
-        held = snapshot.hold_all((p.node, p.member.holding(p.shares)) for p in placements)
-        counted = {placement.node for placement in placements if placement.count}
+        held = snapshot.hold_all((p.node, p.holding) for p in placements)
+        counted = {each.node for each in placements if isinstance(each.gpus, Counted)}
         if any(held.ledger.nodes[name].counted_free(NVIDIA_GPU) < 0 for name in counted):
             return None
     except (KeyError, IndexError, ValueError):
@@ -157,49 +157,44 @@ def reserved_plan(plan: GangPlan | None, unit: Unit, snapshot: Snapshot) -> Plan
     if planned is None or ledger is None:
         return None
     member, here = unit.members[0], snapshot.only(planned.node)
-    if (planned.count or len(planned.gpus)) != member.request.gpus:
+    if len(planned.gpus) != member.request.gpus:
         return None
     try:
         placement = placement_of(planned, member, ledger.node)
-        here.hold_all([(placement.node, member.holding(placement.shares))])
+        here.hold_all([(placement.node, placement.holding)])
     except (IndexError, ValueError):
         return None
-    fits = feasibility_by_count(here, new_group((member,))).feasible.size
+    fits = feasibility_of(here, new_group((member,))).feasible.size
     return new_plan(snapshot, (placement,), exact=True) if fits else None
 
 
 def plan_from_records(plan_id: str, pods: Iterable[PodInfo]) -> GangPlan:
     """Return a plan from the records of its pods: for a single pod, or if the Gang was deleted."""
     members = tuple(
-        PlannedPod(
-            pod.name, pod.uid, record.node, tuple(share.i for share in record.gpus), record.count
-        )
+        planned_pod(pod.name, pod.uid, record.node, record.gpus)
         for pod in pods
-        if pod.usage and isinstance(record := pod.usage.record, Allocation)
+        if (record := pod.allocation)
     )
     return GangPlan(plan_id, exact=True, members=members)
 
 
 def siblings_of(pods: Iterable[PodInfo]) -> list[Sibling]:
     """Return nodes and GPUs of the members of a gang that are placed."""
-    siblings = []
-    for usage in (pod.usage for pod in pods):
-        if usage is not None and usage.target:
-            record = usage.record if isinstance(usage.record, Allocation) else None
-            gpus = tuple(share.i for share in record.gpus) if record else ()
-            siblings.append(Sibling(usage.target, gpus))
-    return siblings
+    return [
+        Sibling(usage.target, usage.allocation.gpus if usage.allocation else NO_GPUS)
+        for usage in (pod.usage for pod in pods)
+        if usage is not None and usage.target
+    ]
 
 
 def plan_id_of(pod: PodInfo) -> str | None:
     """Return the id of the plan by which a pod has its GPUs."""
-    record = pod.usage.record if pod.usage else None
-    return record.plan if record and not isinstance(record, str) else None
+    return pod.allocation.plan if pod.allocation else None
 
 
 def _planned(placement: Placement) -> PlannedPod:
     metadata = placement.member.pod.metadata
-    return PlannedPod(metadata.name, metadata.uid, placement.node, placement.gpus, placement.count)
+    return planned_pod(metadata.name, metadata.uid, placement.node, placement.gpus)
 
 
 def tenths(bandwidth: float | None) -> float | None:

@@ -94,6 +94,11 @@ class PodInfo:
         has_gpus = usage is not None and bool(usage.target and (usage.places or usage.nvidia))
         return has_gpus and not self.settled
 
+    @property
+    def allocation(self) -> Allocation | None:
+        """Its GPUs by our record; None where it has none, or an unreadable one."""
+        return self.usage.allocation if self.usage else None
+
     def with_allocation(self, allocation: Allocation) -> "PodInfo":
         """Return the pod as it will be once it has these GPUs."""
         if self.usage is None:

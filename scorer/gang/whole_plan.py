@@ -44,8 +44,8 @@ def whole_plan(plan: GangPlan, unit: Unit, snapshot: Snapshot, before: GangPlan 
         return place, stem, int(member.pod[len(stem) :] or -1)
 
     members = tuple(sorted((*siblings, *plan.members), key=order))
-    nodes = held_nodes((member.node, member.gpus, member.count) for member in members)
-    nic = snapshot.nic_bandwidth
+    nodes = held_nodes((member.node, member.gpus) for member in members)
+    nic = snapshot.preferences.nic_bandwidth
     ledgers, bandwidth = snapshot.ledger.nodes, None
     if all(member.gpus for member in unit.members):
         bandwidth = gang_bandwidth(nodes, ledgers.get, snapshot.tables.get, nic)
@@ -55,7 +55,7 @@ def whole_plan(plan: GangPlan, unit: Unit, snapshot: Snapshot, before: GangPlan 
         members=members,
         bandwidth=tenths(value_of(bandwidth)),
         bandwidth_note=SETS_UNKNOWN if is_unknown else bandwidth_note(bandwidth),
-        domain=_domain([ledgers.get(node.node) for node in nodes], snapshot.domains),
+        domain=_domain([ledgers.get(node.node) for node in nodes], snapshot.preferences.domains),
     )
 
 
@@ -76,9 +76,9 @@ def gang_bandwidth(
     assignments: list[NodeAssignment] = []
     for node in nodes:
         here, links = ledger(node.node), table(node.node)
-        if here is None or links is None or max(node.gpus, default=0) >= len(here.node.cards):
+        if here is None or links is None or max(node.indices, default=0) >= len(here.node.cards):
             return None
-        mask = counted_set(here, node.count) if node.count else mask_of(node.gpus)
+        mask = counted_set(here, node.count) if node.count else mask_of(node.indices)
         if mask is None:
             return None
         assignments.append(NodeAssignment(Candidate(here, links, 0), 0, mask))
@@ -95,7 +95,7 @@ def all_members(unit: Unit) -> tuple[Member, ...] | None:
     siblings = plan_from_records("", unit.settled).members
     if not siblings:
         return unit.members
-    counts = {max(len(sibling.gpus), sibling.count) for sibling in siblings}
+    counts = {len(sibling.gpus) for sibling in siblings}
     if counts | {member.gpus for member in unit.members} != {first.gpus}:
         return None
     return (*unit.members, *(_as(first, sibling) for sibling in siblings))

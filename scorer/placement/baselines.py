@@ -8,13 +8,14 @@ from operator import attrgetter
 import numpy as np
 
 from cluster.gang import Link
+from cluster.gpus import Exact, GPUShare
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from scorer.placement.bandwidth import JobBandwidth
-from scorer.placement.feasibility import feasibility_by_count
+from scorer.placement.feasibility import feasibility_of
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.node_cache import Value
+from scorer.placement.options import PlanOptions
 from scorer.placement.placements import new_plan
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
@@ -58,7 +59,8 @@ def best_possible(
     empty = snapshot.without_pods()
     if _is_preparing(empty):
         return None
-    best = plan(replace(empty, mode=ChoiceMode.FAST), members)
+    preferences = replace(empty.preferences, mode=ChoiceMode.FAST)
+    best = plan(replace(empty, preferences=preferences), members)
     found = [best.job_bandwidth if isinstance(best, Plan) else None, planned]
     known = [bandwidth for bandwidth in found if bandwidth]
     if order and order.bandwidth and order.bandwidth.nodes in {each.nodes for each in known}:
@@ -74,7 +76,7 @@ def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> boo
     Cost: a plan.
     """
     empty = snapshot.without_pods()
-    return not _is_preparing(empty) and isinstance(plan(empty, members, link=link), Refusal)
+    return not _is_preparing(empty) and isinstance(plan(empty, members, PlanOptions(link)), Refusal)
 
 
 def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | None:
@@ -87,14 +89,15 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
     if each is None:
         return None
     placements: list[Placement] = []
-    capacity = feasibility_by_count(snapshot, group).capacity
+    capacity = feasibility_of(snapshot, group).capacity
     # Each node fits at least one, so no more nodes than members are needed.
     for row in np.flatnonzero(capacity)[: group.size].tolist():
         node, here = snapshot.nodes[row], left[: int(capacity[row])]
-        free = iter(() if node.is_counted else gpus_of(node.free_mask))
+        free = iter(gpus_of(node.free_mask))
         for member in here:
-            shares = tuple(map(GPUShare, islice(free, each)))
-            placements.append(Placement(member, node.node.name, shares))
+            lowest = tuple(map(GPUShare, islice(free, each)))
+            gpus = member.counted_gpus if node.is_counted else Exact(lowest)
+            placements.append(Placement(member, node.node.name, gpus))
         left = left[len(here) :]
     if left:
         return None

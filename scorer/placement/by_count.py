@@ -16,7 +16,7 @@ from scorer.placement.group import Group
 from scorer.placement.node_assignment import NodeAssignment, SelectionOptions, select_gpus
 from scorer.placement.node_cache import Value
 from scorer.placement.node_columns import Ints, node_columns
-from scorer.placement.placements import new_plan, placements_on
+from scorer.placement.placements import in_parts, new_plan, placements_on
 from scorer.placement.result import Placement, Plan
 from scorer.placement.snapshot import Snapshot
 from topology.machine import mask_of
@@ -53,13 +53,13 @@ def plan_by_count(snapshot: Snapshot, group: Group, capacity: Ints) -> Plan | No
     if choice is None:
         return None
     placements: list[Placement] = []
-    for row, workers in choice.workers.items():
-        members = group.members[len(placements) : len(placements) + workers]
+    parts = in_parts(group.members, choice.workers.values())
+    for row, members in zip(choice.workers, parts, strict=True):
         if counted[row]:
             name = snapshot.nodes[row].node.name
-            placements += (Placement(member, name, ()) for member in members)
+            placements += (Placement(member, name, member.counted_gpus) for member in members)
         else:
-            assignment = _exact(snapshot, row, workers, members[0].gpus)
+            assignment = _exact(snapshot, row, len(members), members[0].gpus)
             placements += placements_on(members, assignment, linked=False)
     return new_plan(
         snapshot,
@@ -89,16 +89,9 @@ def _choose(nodes: CandidateNodes, group: Group) -> _Choice | None:
     count = nodes.min_nodes(group.size)
     if count is None:
         return None
-    choices = (
-        [
-            _tightest(domain, inside, group, count)
-            for domain, inside in nodes.domains(label, group.size)
-            if inside.min_nodes(group.size) == count
-        ]
-        for label in (*nodes.snapshot.domains, None)
-    )
-    # Without a label all nodes are one domain, so the last one is never empty.
-    return min(next(filter(None, choices)), key=lambda choice: choice.order)
+    domains = nodes.nearest_domains(group.size, count)
+    choices = (_tightest(domain, inside, group, count) for domain, inside in domains)
+    return min(choices, key=lambda choice: choice.order)
 
 
 def _tightest(domain: str | None, nodes: CandidateNodes, group: Group, count: int) -> _Choice:
@@ -137,10 +130,8 @@ def _fastest(nodes: CandidateNodes, workers: int, count: int) -> tuple[Candidate
 
 def _exact(snapshot: Snapshot, row: int, workers: int, each: int) -> NodeAssignment:
     """Choose GPUs on a node of a plan over nodes of both kinds."""
-    here, options = (
-        candidate(snapshot, row, workers),
-        SelectionOptions(snapshot.mode, multi_node=True),
-    )
+    here = candidate(snapshot, row, workers)
+    options = SelectionOptions(snapshot.preferences.mode, multi_node=True)
     selection = select_gpus(here.table, here.node.free_mask, (each,) * workers, options)
     # The capacity of the node is its number of free GPUs, so there is such a set.
     return NodeAssignment(here, workers, selection.mask if selection else 0)

@@ -58,6 +58,27 @@ class CandidateNodes:
                 first = self.snapshot.nodes[domain.rows[0]].node.labels[label]
                 yield f"{label}={first}", domain
 
+    def nearest_domains(
+        self, workers: int, count: int
+    ) -> list[tuple[str | None, "CandidateNodes"]]:
+        """Return the domains of the nearest label in which so many nodes fit all workers.
+
+        Args:
+            workers: How many workers.
+            count: The least number of nodes for them, `min_nodes`.
+        """
+        labels = *self.snapshot.preferences.domains, None
+        found = (
+            [
+                (domain, inside)
+                for domain, inside in self.domains(label, workers)
+                if inside.min_nodes(workers) == count
+            ]
+            for label in labels
+        )
+        # Without a label all nodes are one domain, so the last one is never empty.
+        return next(filter(None, found))
+
     def with_capacity(self, workers: int) -> "CandidateNodes":
         """Return the nodes that fit so many workers."""
         enough = self.capacity >= workers

@@ -64,7 +64,9 @@ def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
         if not gpus or not held.node.machine_known:
             continue
         several = len(plan.gpus) > 1
-        request = ChoiceRequest(held.free_mask, len(gpus), mode=snapshot.mode, multi_node=several)
+        request = ChoiceRequest(
+            held.free_mask, len(gpus), mode=snapshot.preferences.mode, multi_node=several
+        )
         explanation = explain(snapshot.tables[node], request)
         chosen = explanation.chosen
         if chosen is not None and mask_of(chosen.gpus) == mask_of(gpus):

@@ -69,30 +69,8 @@ def feasibility_of(snapshot: Snapshot, group: Group) -> Feasibility:
     return Feasibility(snapshot, np.where(codes == 0, np.minimum(gpus, others), 0), codes)
 
 
-def feasibility_by_count(snapshot: Snapshot, group: Group) -> Feasibility:
-    """Return the same as `feasibility_of`, and how many members each counted node fits.
-
-    For groups without `by_count` it is the same.
-    """
-    exact = feasibility_of(snapshot, group)
-    return _merged(exact, feasibility_of(snapshot, group.counted)) if group.by_count else exact
-
-
-def _merged(exact: Feasibility, counted: Feasibility) -> Feasibility:
-    """Return the evaluation of nodes of both kinds, each as one of its kind."""
-    here = node_columns(exact.snapshot).is_counted
-    capacity = np.where(here, counted.capacity, exact.capacity)
-    return Feasibility(exact.snapshot, capacity, np.where(here, counted.codes, exact.codes))
-
-
 def feasibility_of_all(snapshot: Snapshot, group: Group) -> Feasibility:
     """Return which nodes fit all members, each with whole GPUs, now."""
-    exact = feasibility_of_sets(snapshot, group)
-    return _merged(exact, feasibility_of_sets(snapshot, group.counted)) if group.by_count else exact
-
-
-def feasibility_of_sets(snapshot: Snapshot, group: Group) -> Feasibility:
-    """Return the same as `feasibility_of_all`, of nodes where Linkwise chooses the set of GPUs."""
     if not snapshot.nodes:
         return _nothing(snapshot)
     columns, total = node_columns(snapshot), group.total
@@ -112,8 +90,6 @@ def feasibility_of_sets(snapshot: Snapshot, group: Group) -> Feasibility:
 def excluded(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:
     """Return for each node whether it is filtered out, regardless of what is free there."""
     column: NDArray[np.bool_] = _filter_codes(snapshot, group) != 0
-    if group.by_count:
-        column &= _filter_codes(snapshot, group.counted) != 0
     return column
 
 
@@ -130,7 +106,7 @@ def _filter_codes(snapshot: Snapshot, group: Group) -> Ints:
     codes = np.zeros(len(snapshot.nodes), dtype=np.int64)
     for member in group.representatives:
         codes = np.where(codes == 0, _filter_codes_of(snapshot, member), codes)
-    if reserved := snapshot.reserved:
+    if reserved := group.options.reserved:
         is_reserved = snapshot.cache.get_or_compute(
             ("reserved", reserved),
             snapshot.nodes,
@@ -168,7 +144,8 @@ def _facts(number: Callable[[Hashable], int], node: NodeLedger) -> Value:
     """Return a number for all facts that `filter_node` reads except name and labels."""
     facts = node.node
     closed = hidden_capacity(node), bool(node.unaccounted), facts.ready, facts.unschedulable
-    return (number(("facts", facts.mode, facts.counted, facts.taints, *closed)),)
+    kind = facts.mode, facts.gpu_resource, facts.is_counted
+    return (number(("facts", *kind, facts.taints, *closed)),)
 
 
 def _filter_code(member: Member, node: NodeLedger) -> Value:
@@ -179,7 +156,7 @@ def _filter_code(member: Member, node: NodeLedger) -> Value:
 def _constraints(member: Member) -> tuple[object, ...]:
     """Return everything that `filter_node` reads of a pod."""
     request = member.request
-    asks = request.family, request.counted, bool(request.core), request.by_count
+    asks = request.family, request.resource, bool(request.core), request.by_count
     return *asks, member.node_constraints
 
 
@@ -189,7 +166,8 @@ def _gpu_capacity(snapshot: Snapshot, request: Request, columns: NodeColumns) ->
     The same as `gpu_capacity`, for all nodes.
     """
     if request.family is Family.WHOLE:
-        capacity: Ints = columns.free // bounded(request.gpus)
+        # Where GPUs are counted, pods may have more than there are.
+        capacity: Ints = np.maximum(columns.free, 0) // bounded(request.gpus)
         is_idle = columns.idle >= bounded(request.gpus)
         short = np.where(is_idle, -_CODE[Reason.UNUSABLE], -_CODE[Reason.GPUS])
         return np.where(capacity == 0, short, capacity)
@@ -200,13 +178,13 @@ def _gpu_capacity(snapshot: Snapshot, request: Request, columns: NodeColumns) ->
 def _share_columns(snapshot: Snapshot, request: Request) -> NDArray[np.float64]:
     """Return each node's capacity for requests other than whole GPUs, then its preference."""
     amounts = request.gpus, request.memory, request.core
-    key = (request.family, request.counted, *amounts, snapshot.placement)
+    key = (request.family, request.resource, *amounts, snapshot.preferences.placement)
 
     def compute(node: NodeLedger) -> Value:
         capacity = gpu_capacity(node, request)
         if isinstance(capacity, Reason):
             return (-_CODE[capacity], 0, 0, 0)
-        ranks = preference(node, request, snapshot.placement)
+        ranks = preference(node, request, snapshot.preferences.placement)
         return (capacity, *ranks, *(0,) * (3 - len(ranks)))
 
     return snapshot.cache.get_or_compute(key, snapshot.nodes, compute, np.float64)

@@ -23,10 +23,20 @@ def filter_node(node: NodeLedger, member: Member) -> Reason | None:
         return Reason.TAINT
     if not node_matches(spec, facts.name, facts.labels):
         return Reason.SELECTOR
-    if member.request.places:
+    # Pods that are not planned go anywhere.
+    return _hidden_capacity_for(node, member.request) if member.request.places else None
+
+
+def _hidden_capacity_for(node: NodeLedger, request: Request) -> Reason | None:
+    if not _is_by_count(node.node, request):
         return hidden_capacity(node)
-    # To count GPUs, no tables of their links are needed. Pods that are not planned go anywhere.
-    return Reason.UNACCOUNTED if node.unaccounted and member.request.by_count else None
+    # To count GPUs, no tables of their links are needed.
+    return Reason.UNACCOUNTED if node.unaccounted else None
+
+
+def _is_by_count(node: Node, request: Request) -> bool:
+    """Return whether NVIDIA's plugin would choose the GPUs of a planned pod on this node."""
+    return request.by_count and node.is_counted
 
 
 def hidden_capacity(node: NodeLedger) -> Reason | None:
@@ -43,7 +53,8 @@ def mode_serves(node: Node, request: Request) -> bool:
     mode = node.mode
     match request.family:
         case Family.WHOLE:
-            return mode is NodeMode.TOPOLOGY and node.counted == request.counted
+            is_exact = mode is NodeMode.TOPOLOGY and node.gpu_resource == request.resource
+            return is_exact or _is_by_count(node, request)
         case Family.SHARE:
             return mode.shares_compute if request.core else mode.shares_memory
         case Family.REPLICA:
@@ -62,7 +73,7 @@ def gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
 
 def _gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
     match request.family:
-        case Family.WHOLE:
+        case Family.WHOLE if not _is_by_count(node.node, request):
             return node.free_mask.bit_count() // request.gpus or Reason.GPUS
         case Family.SHARE:
             if node.sharing == ("memory" if request.core else "compute"):
@@ -71,4 +82,4 @@ def _gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
         case Family.REPLICA:
             return 1 if has_room(node, request) else Reason.REPLICAS
         case _:
-            return max(0, node.counted_free(request.counted)) // request.gpus or Reason.GPUS
+            return max(0, node.counted_free(request.resource)) // request.gpus or Reason.GPUS

@@ -1,10 +1,11 @@
-"""Pods that are placed together, and their common needs."""
+"""Pods that are placed together, their common needs, and the options of their plan."""
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from cluster.demand import Demand, PortsTaken
 from scorer.placement.member import Member
+from scorer.placement.options import DEFAULT, PlanOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +26,12 @@ class Group:
     """All members may also be on nodes where NVIDIA's plugin chooses the GPUs."""
     has_port_conflict: bool
     """Two members want the same host port, so no node fits both."""
+    options: PlanOptions = DEFAULT
 
     @property
     def size(self) -> int:
         """Number of members."""
         return len(self.members)
-
-    @property
-    def counted(self) -> "Group":
-        """The same group, for nodes where NVIDIA's plugin chooses the GPUs."""
-        return replace(self, representatives=tuple(one.counted for one in self.representatives))
 
     @property
     def gpus_each(self) -> int | None:
@@ -43,7 +40,7 @@ class Group:
         return counts.pop() if len(counts) == 1 and 0 not in counts else None
 
 
-def new_group(members: Sequence[Member]) -> Group:
+def new_group(members: Sequence[Member], options: PlanOptions = DEFAULT) -> Group:
     """Return the members as one group."""
     by_signature: dict[Hashable, Member] = {}
     for member in members:
@@ -58,6 +55,7 @@ def new_group(members: Sequence[Member]) -> Group:
         gpus=sum(member.gpus for member in members),
         by_count=all(member.request.by_count for member in by_signature.values()),
         has_port_conflict=_have_conflict(demands),
+        options=options,
     )
 
 

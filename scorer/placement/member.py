@@ -1,18 +1,16 @@
 """A pod that waits for GPUs, as the input of placement."""
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
-from msgspec import structs
 
 from cluster.demand import Demand, demand_of
 from cluster.finding import Finding, Severity
-from cluster.keys import NVIDIA_GPU
+from cluster.gpus import NO_GPUS, Counted, GPUs
 from cluster.node_ledger import Holding
 from cluster.pod import Pod
-from cluster.record import GPUShare
 from cluster.request import Family, Request, read_request
 
 
@@ -36,16 +34,17 @@ class Member:
         """Whole GPUs that it needs on one node; 0 where it asks for none, or for shares."""
         return self.request.gpus if self.request.family is Family.WHOLE else 0
 
-    @cached_property
-    def counted(self) -> "Member":
-        """The same pod as a request for GPUs that NVIDIA's plugin chooses."""
-        return replace(self, request=structs.replace(self.request, family=Family.NVIDIA))
+    @property
+    def counted_gpus(self) -> GPUs:
+        """Its GPUs on a node where NVIDIA's plugin chooses them."""
+        request = self.request
+        return Counted(request.resource, request.gpus) if request.gpus else NO_GPUS
 
     @cached_property
     def signature(self) -> Hashable:
         """Equal for members that fit the same nodes and take the same amounts there."""
         request = self.request
-        amounts = request.family, request.counted, request.gpus, request.memory, request.core
+        amounts = request.family, request.resource, request.gpus, request.memory, request.core
         return amounts, self.demand, self.node_constraints
 
     @cached_property
@@ -55,19 +54,16 @@ class Member:
         constraints = spec.node_selector, spec.affinity, spec.tolerations
         return msgspec.msgpack.encode(constraints, order="deterministic")
 
-    def holding(self, shares: tuple[GPUShare, ...]) -> Holding:
+    def holding(self, gpus: GPUs) -> Holding:
         """Return the ledger's entry for this pod with these GPUs."""
-        by_count = self.request.family is Family.NVIDIA or (self.request.by_count and not shares)
         return Holding(
             pod=self.name,
             uid=self.pod.metadata.uid or self.name,
-            shares=shares,
+            gpus=gpus,
             cpu=self.demand.cpu,
             memory=self.demand.memory,
             ports=self.demand.ports,
             gang=self.gang,
-            nvidia=self.request.gpus if by_count else 0,
-            counted=self.request.counted if by_count else NVIDIA_GPU,
         )
 
 

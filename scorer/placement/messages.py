@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from cluster.gang import Link
 from cluster.keys import COMPUTE_CLASS, DRIVER_VERSION, MODEL_SERIES
 from cluster.node_ledger import NodeLedger
 from cluster.request import Family
@@ -24,7 +23,7 @@ def not_comparable(planned: JobBandwidth, other: JobBandwidth) -> str:
     return f"not comparable: it spans {_nodes(other.nodes)}, this plan {planned.nodes}"
 
 
-def one_node_refusal(feasibility: Feasibility, group: Group, link: Link) -> str:
+def one_node_refusal(feasibility: Feasibility, group: Group) -> str:
     """Return why no single node fits all members, each with whole GPUs."""
     snapshot = feasibility.snapshot
     # A feasible node is refused only where no set of its GPUs is connected.
@@ -34,27 +33,27 @@ def one_node_refusal(feasibility: Feasibility, group: Group, link: Link) -> str:
         return f"needs {gpus} on one node; there are no nodes"
     suitable = node_columns(snapshot).free[~excluded(snapshot, group)]
     most = int(suitable.max(initial=0))
-    where = "connected by NVLink alone on one node" if link is Link.NVLINK else "on one node"
+    where = "on one node"
+    if group.options.is_linked:
+        where = f"connected by NVLink alone {where}"
     return (
         f"needs {gpus} {where}; the freest suitable node has {most}; "
         f"of {_nodes(blocked.total())}: {count_reasons(blocked)}"
     )
 
 
-def gang_refusal(
-    group: Group, capacities: Sequence[int], blocked: Counter[Reason], *, linked: bool
-) -> str:
+def gang_refusal(group: Group, capacities: Sequence[int], blocked: Counter[Reason]) -> str:
     """Return why all nodes together do not fit all members.
 
     Args:
         group: The members.
         capacities: How many members each feasible node fits.
         blocked: How many nodes fit none, by reason.
-        linked: Sets of GPUs must be connected by NVLink alone.
     """
     fits = sum(capacities)
     each = _gpus(group.gpus_each or 0)
-    joined = ", each worker's (on one node all) connected by NVLink alone" if linked else ""
+    is_linked = group.options.is_linked
+    joined = ", each worker's (on one node all) connected by NVLink alone" if is_linked else ""
     needs = f"needs {_gpus(group.gpus)} as {group.size} × {each}{joined}"
     total = len(capacities) + blocked.total()
     conflict = (

@@ -43,7 +43,6 @@ def best_assignment(
     workers: int,
     each: int,
     options: SelectionOptions,
-    labels: Sequence[str],
 ) -> MultiNodeAssignment | None:
     """Return the best set of nodes for a gang, or None where all together are too small.
 
@@ -52,25 +51,16 @@ def best_assignment(
         workers: How many workers, at least 2.
         each: GPUs of each worker.
         options: How to select GPUs.
-        labels: Of network domains, nearest first.
 
     Cost: a few ms for 8 workers on 5 000 nodes or 256 on 1 000; 50 ms where `EXACT` is reached.
     """
     count = nodes.min_nodes(workers)
     if count is None:
         return None
-    # Without a label all candidates are one domain, so the last one is never empty.
-    domains = next(
-        domains
-        for label in (*labels, None)
-        if (
-            domains := [
-                (domain, _parts(inside, workers, count, each, options))
-                for domain, inside in nodes.domains(label, workers)
-                if inside.min_nodes(workers) == count
-            ]
-        )
-    )
+    domains = [
+        (domain, _parts(inside, workers, count, each, options))
+        for domain, inside in nodes.nearest_domains(workers, count)
+    ]
     tried = enumerate_sets(domains, EXACT // count)
     exact = tried is not None
     if tried is None:

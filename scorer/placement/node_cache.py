@@ -49,12 +49,10 @@ class NodesWithoutPods:
 
     before: Nodes
     """The nodes with their pods."""
-    nodes: Nodes
-    """The same nodes without them."""
     ledger: Ledger
-    """Of `nodes`."""
+    """The same nodes without them."""
     cache: "NodeCache"
-    """The values of `nodes`."""
+    """The values of these."""
 
 
 class NodeCache:

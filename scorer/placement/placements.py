@@ -1,16 +1,24 @@
 """Conversion between the assignment of a node and the placements of its members."""
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
+from cluster.gpus import number_counted
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from scorer.placement.bandwidth import bandwidth_over
 from scorer.placement.member import Member
 from scorer.placement.node_assignment import Candidate, NodeAssignment
 from scorer.placement.partition import split
 from scorer.placement.result import Placement, Plan
+from scorer.placement.shares import whole_gpus
 from scorer.placement.snapshot import Snapshot
 from topology.machine import gpus_of, mask_of
+
+
+def in_parts(members: Iterable[Member], sizes: Iterable[int]) -> list[tuple[Member, ...]]:
+    """Return the members of each node, in rank order; `sizes` are their numbers."""
+    rest = iter(members)
+    return [tuple(islice(rest, size)) for size in sizes]
 
 
 def placements_on(
@@ -21,7 +29,7 @@ def placements_on(
     sizes = tuple(member.gpus for member in members)
     parts = split(assignment.candidate.table, assignment.mask, sizes, linked=linked) or ()
     return tuple(
-        Placement(member, node.name, tuple(GPUShare(i, node.cards[i].uuid) for i in gpus_of(part)))
+        Placement(member, node.name, whole_gpus(node, gpus_of(part)))
         for member, part in zip(members, parts, strict=True)
     )
 
@@ -40,8 +48,8 @@ def assignments_of(
     assignments: list[NodeAssignment] = []
     for name, there in taken.items():
         ledger, table = snapshot.ledger.nodes[name], snapshot.tables.get(name)
-        mask = mask_of([i for placement in there for i in placement.gpus])
-        count = sum(placement.count for placement in there)
+        mask = mask_of([i for placement in there for i in placement.gpus.indices])
+        count = sum(number_counted(placement.gpus) for placement in there)
         known = counted_set(ledger, count) if count else mask
         if known is None or table is None:
             return None
@@ -72,7 +80,7 @@ def new_plan(
     assignments = assignments_of(snapshot, placements)
     return Plan(
         tuple(placements),
-        job_bandwidth=bandwidth_over(assignments or (), snapshot.nic_bandwidth),
+        job_bandwidth=bandwidth_over(assignments or (), snapshot.preferences.nic_bandwidth),
         exact=exact,
         domain=domain,
         one_by_one=one_by_one,

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cluster.gpus import Exact
+from cluster.node import PackingStrategy
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from cluster.request import Family
 from scorer.placement.by_count import linked_by_count
 from scorer.placement.feasibility import (
-    feasibility_by_count,
     feasibility_of,
     feasibility_of_all,
     preferred_node,
@@ -23,23 +23,22 @@ from scorer.placement.node_columns import Ints, node_columns
 from scorer.placement.placements import assignments_of, new_plan
 from scorer.placement.reasons import Reason
 from scorer.placement.result import Placement, Plan, Refusal
-from scorer.placement.shares import cards_for, has_enough, preference
+from scorer.placement.shares import cards_for, has_enough, preference, whole_gpus
 from scorer.placement.single_node import best_node_of_pod
 from scorer.placement.snapshot import Snapshot
 from topology.machine import gpus_of
 
 
-def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Plan | Refusal:
+def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     """Place every member on what the ones before it left; the largest requests first.
 
     Args:
         snapshot: The cluster.
         group: The members.
-        linked: Sets of whole GPUs must be connected by NVLink alone.
 
     Cost: one look at each node for each member.
     """
-    placed: dict[int, Placement] = {}
+    linked, placed = group.options.is_linked, dict[int, Placement]()
     """By index among the members."""
     considered: set[int] = set()
     rows = {node.node.name: row for row, node in enumerate(snapshot.nodes)}
@@ -47,7 +46,7 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
     """The nodes of placed members, as indices in `snapshot.nodes`."""
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
-        feasibility = feasibility_by_count(later, new_group([member]))
+        feasibility = feasibility_of(later, new_group([member], group.options))
         feasible = feasibility.feasible
         near = [row for row in used if feasibility.capacity[row]]
         found = _place(later, member, feasible, near, linked=linked)
@@ -58,7 +57,7 @@ def place_each(snapshot: Snapshot, group: Group, *, linked: bool = False) -> Pla
         placed[place] = found
         used.setdefault(rows[found.node])
         considered.update(feasible.tolist())
-        later = later.hold_all([(found.node, member.holding(found.shares))])
+        later = later.hold_all([(found.node, found.holding)])
     placements = tuple(placed[place] for place in range(group.size))
     assignments = assignments_of(snapshot, placements) or []
     only = assignments[0] if len(assignments) == 1 else None
@@ -79,7 +78,7 @@ def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     Cost: a plan on each node that has the total of all requests, until one fits.
     """
     first = min(group.members, key=_most_first)
-    feasibility = feasibility_of(snapshot, new_group([first]))
+    feasibility = feasibility_of(snapshot, new_group([first], group.options))
     if not len(feasibility.feasible):
         return Refusal(member_refusal(first, 0, group.size, feasibility.blocked))
     together = feasibility_of_all(snapshot, group)
@@ -109,7 +108,7 @@ def _place(
         member: The pod.
         rows: The nodes, as indices in `snapshot.nodes`.
         near: Those of them with other members of its gang.
-        linked: As in `place_each`.
+        linked: Sets of whole GPUs must be connected by NVLink alone.
     """
     if not len(rows):
         return None
@@ -119,8 +118,9 @@ def _place(
         placement = _whole(snapshot, member, rows[~counted[rows]], here, linked=linked)
         return placement or _counted(snapshot, member, rows[counted[rows]], near, linked=linked)
     node = snapshot.nodes[preferred_node(snapshot, member, rows)]
-    shares = cards_for(node, member.request) if member.request.places else ()
-    return Placement(member, node.node.name, shares)
+    is_chosen = member.request.places
+    gpus = Exact(cards_for(node, member.request)) if is_chosen else member.counted_gpus
+    return Placement(member, node.node.name, gpus)
 
 
 def _counted(
@@ -133,13 +133,15 @@ def _counted(
     rows = close if len(close) else rows
     if not len(rows):
         return None
-    node = snapshot.nodes[preferred_node(snapshot, member.counted, rows)]
-    return Placement(member, node.node.name, ())
+    free, layout = node_columns(snapshot).free[rows], snapshot.preferences.placement
+    fullest = np.argmin(free) if layout is PackingStrategy.BINPACK else np.argmax(free)
+    node = snapshot.nodes[rows[fullest]]
+    return Placement(member, node.node.name, member.counted_gpus)
 
 
 def _order(snapshot: Snapshot, member: Member) -> Callable[[NodeLedger], tuple[object, ...]]:
     """Return the key that orders feasible nodes for a pod, the best first."""
-    layout = snapshot.placement
+    layout = snapshot.preferences.placement
     return lambda node: (*preference(node, member.request, layout), node.node.name)
 
 
@@ -147,14 +149,13 @@ def _whole(
     snapshot: Snapshot, member: Member, rows: Ints, near: list[int], *, linked: bool
 ) -> Placement | None:
     """Place a member of a gang with unequal numbers of GPUs, near the others if possible."""
-    options = SelectionOptions(snapshot.mode, linked=linked, multi_node=True)
+    options = SelectionOptions(snapshot.preferences.mode, linked=linked, multi_node=True)
     tried = (
-        best_node_of_pod(snapshot, some, member.gpus, options, snapshot.placement)
+        best_node_of_pod(snapshot, some, member.gpus, options, snapshot.preferences.placement)
         for some in (np.array(near, dtype=np.int64), rows)
     )
     assignment = next((found for found in tried if found is not None), None)
     if assignment is None:
         return None
-    cards = assignment.candidate.node.node.cards
-    shares = tuple(GPUShare(i, cards[i].uuid) for i in gpus_of(assignment.mask))
-    return Placement(member, assignment.name, shares)
+    node = assignment.candidate.node.node
+    return Placement(member, assignment.name, whole_gpus(node, gpus_of(assignment.mask)))

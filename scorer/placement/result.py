@@ -3,7 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from cluster.record import GPUShare
+from cluster.gpus import GPUs, number_counted
+from cluster.node_ledger import Holding
 from scorer.placement.bandwidth import JobBandwidth, value_of
 from scorer.placement.member import Member
 from scorer.placement.snapshot import Snapshot
@@ -15,18 +16,12 @@ class Placement:
 
     member: Member
     node: str
-    shares: tuple[GPUShare, ...]
-    """Its part of each GPU; empty where NVIDIA's plugin chooses the GPUs."""
+    gpus: GPUs
 
     @property
-    def gpus(self) -> tuple[int, ...]:
-        """GPU indices, ascending."""
-        return tuple(sorted(share.i for share in self.shares))
-
-    @property
-    def count(self) -> int:
-        """Number of its GPUs that NVIDIA's plugin chooses; 0 where Linkwise chooses them."""
-        return 0 if self.shares else self.member.request.gpus
+    def holding(self) -> Holding:
+        """The pod as an entry of the node's ledger."""
+        return self.member.holding(self.gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +48,7 @@ class Plan:
         """The GPUs taken on each node, ascending; nodes in the order of ranks."""
         by_node: dict[str, set[int]] = {}
         for placement in self.placements:
-            by_node.setdefault(placement.node, set()).update(placement.gpus)
+            by_node.setdefault(placement.node, set()).update(placement.gpus.indices)
         return {node: tuple(sorted(gpus)) for node, gpus in by_node.items()}
 
     @property
@@ -61,7 +56,7 @@ class Plan:
         """The number of GPUs on each node where NVIDIA's plugin chooses them."""
         counts = Counter[str]()
         for placement in self.placements:
-            counts[placement.node] += placement.count
+            counts[placement.node] += number_counted(placement.gpus)
         return dict(+counts)
 
     @property
@@ -71,7 +66,7 @@ class Plan:
 
     def applied_to(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the plan carried out."""
-        return snapshot.hold_all((p.node, p.member.holding(p.shares)) for p in self.placements)
+        return snapshot.hold_all((p.node, p.holding) for p in self.placements)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,10 +16,8 @@ from scorer.placement.bandwidth import bandwidth_over
 from scorer.placement.by_count import linked_by_count, plan_by_count
 from scorer.placement.candidates import CandidateNodes, candidate
 from scorer.placement.feasibility import (
-    feasibility_by_count,
     feasibility_of,
     feasibility_of_all,
-    feasibility_of_sets,
 )
 from scorer.placement.group import Group, new_group
 from scorer.placement.member import Member
@@ -27,67 +25,64 @@ from scorer.placement.messages import gang_refusal, one_node_refusal
 from scorer.placement.multi_node import best_assignment
 from scorer.placement.node_assignment import SelectionOptions
 from scorer.placement.node_columns import Ints, node_columns
+from scorer.placement.options import DEFAULT, PlanOptions
 from scorer.placement.partition import linked_capacity
-from scorer.placement.placements import placements_on
+from scorer.placement.placements import in_parts, placements_on
 from scorer.placement.pod_by_pod import place_each, place_together
 from scorer.placement.reasons import Reason
-from scorer.placement.result import Placement, Plan, Refusal
+from scorer.placement.result import Plan, Refusal
 from scorer.placement.single_node import TOLERANCE, best_node, best_node_of_pod
 from scorer.placement.snapshot import Snapshot
 
 
 def plan(
-    snapshot: Snapshot, members: Sequence[Member], *, link: Link = Link.BEST
+    snapshot: Snapshot, members: Sequence[Member], options: PlanOptions = DEFAULT
 ) -> Plan | Refusal:
     """Place all members, or none.
 
     Args:
         snapshot: The cluster.
         members: Pods that ask for GPUs, at least one, in rank order.
-        link: How strictly they insist on links (`linkwise.dev/link`).
+        options: What the plan asks besides; with siblings, the snapshot has one node.
 
     Cost: one look at each node that changed since the last plan; a few ms for 8 workers on 5 000
     nodes, 15 ms for 256 workers on 1 000.
     """
-    group = new_group(members)
+    group = new_group(members, options)
     if not group.gpus:
-        place = place_together if link is Link.ONE_NODE else place_each
+        place = place_together if options.link is Link.ONE_NODE else place_each
         return place(snapshot, group)
-    planned = _by_sets(snapshot, group, link)
+    planned = _by_sets(snapshot, group)
     if group.by_count:
-        by_count = plan_by_count(snapshot, group, _capacity_by_count(snapshot, group, link))
+        by_count = plan_by_count(snapshot, group, _capacity_by_count(snapshot, group))
         if by_count and (planned is None or _is_better(snapshot, by_count, planned)):
             planned = by_count
         if planned is not None:
             planned = replace(planned, nodes_considered=_count_nodes(snapshot, group, planned))
-    if planned is None and _stay_together(group, link):
+    if planned is None and _stay_together(group):
         feasibility = feasibility_of_all(snapshot, group)
-        return Refusal(one_node_refusal(feasibility, group, link))
+        return Refusal(one_node_refusal(feasibility, group))
     # The capacity of nodes was computed for the most demanding member: one by one more may fit.
     if planned is None and len(group.representatives) > 1:
-        return place_each(snapshot, group, linked=link is Link.NVLINK)
-    return planned or _refusal(snapshot, group, linked=link is Link.NVLINK)
+        return place_each(snapshot, group)
+    return planned or _refusal(snapshot, group)
 
 
 def feasible_nodes(
-    snapshot: Snapshot, members: Sequence[Member], *, link: Link = Link.BEST
+    snapshot: Snapshot, members: Sequence[Member], options: PlanOptions = DEFAULT
 ) -> frozenset[str]:
     """Return the nodes that fit at least one of the members, or all where these stay together.
 
     Args:
         snapshot: The cluster.
         members: As in `plan`.
-        link: As in `plan`.
+        options: As in `plan`.
     """
-    group = new_group(members)
-    linked = link is Link.NVLINK
-
-    def capacity_for(member: Member) -> Ints:
-        return _capacity(snapshot, new_group([member]), linked=linked and member.gpus > 0)
-
-    capacities = np.stack([capacity_for(member) for member in group.representatives])
+    group = new_group(members, options)
+    alone = (new_group([member], options) for member in group.representatives)
+    capacities = np.stack([_capacity(snapshot, each) for each in alone])
     capacity = capacities.max(axis=0)
-    if link is Link.ONE_NODE:
+    if options.link is Link.ONE_NODE:
         capacity = capacities.min(axis=0)
         if group.gpus:
             capacity = np.minimum(capacity, feasibility_of_all(snapshot, group).capacity)
@@ -96,7 +91,7 @@ def feasible_nodes(
 
 def _count_nodes(snapshot: Snapshot, group: Group, planned: Plan) -> int:
     """Return how many nodes fit all members or, for a plan over several nodes, at least one."""
-    feasibility_for = feasibility_of_all if len(planned.gpus) == 1 else feasibility_by_count
+    feasibility_for = feasibility_of_all if len(planned.gpus) == 1 else feasibility_of
     return len(feasibility_for(snapshot, group).feasible)
 
 
@@ -108,7 +103,7 @@ def _is_better(snapshot: Snapshot, by_count: Plan, by_sets: Plan) -> bool:
     """
 
     def distance(planned: Plan) -> tuple[int, int]:
-        nodes, labels = len(planned.gpus), snapshot.domains
+        nodes, labels = len(planned.gpus), snapshot.preferences.domains
         label = (planned.domain or "").partition("=")[0]
         level = labels.index(label) if label in labels else len(labels)
         return nodes, level if nodes > 1 else 0
@@ -119,102 +114,105 @@ def _is_better(snapshot: Snapshot, by_count: Plan, by_sets: Plan) -> bool:
     return counted is not None and known is not None and known < counted * (1 - TOLERANCE)
 
 
-def _stay_together(group: Group, link: Link) -> bool:
-    return link is Link.ONE_NODE or group.size == 1
+def _stay_together(group: Group) -> bool:
+    return group.options.link is Link.ONE_NODE or group.size == 1
 
 
-def _by_sets(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
+def _by_sets(snapshot: Snapshot, group: Group) -> Plan | None:
     """Plan members on nodes where Linkwise chooses the set of GPUs, or return None."""
-    if _stay_together(group, link) or group.gpus <= node_columns(snapshot).free.max(initial=0):
-        together = _on_one_node(snapshot, group, link)
-        if together is not None or _stay_together(group, link):
+    if _stay_together(group) or group.gpus <= node_columns(snapshot).free.max(initial=0):
+        together = _on_one_node(snapshot, group)
+        if together is not None or _stay_together(group):
             return together
     each = group.gpus_each
-    return _over_nodes(snapshot, group, each, linked=link is Link.NVLINK) if each else None
+    return _over_nodes(snapshot, group, each) if each else None
 
 
-def _on_one_node(snapshot: Snapshot, group: Group, link: Link) -> Plan | None:
+def _on_one_node(snapshot: Snapshot, group: Group) -> Plan | None:
     """Plan all members on one node, or return None where none fits them all."""
-    feasibility = feasibility_of_sets(snapshot, group)
-    linked, rows = link is Link.NVLINK, feasibility.feasible
-    options, placement = _options(snapshot, linked=linked), snapshot.placement
+    capacity = _where_exact(snapshot, feasibility_of_all(snapshot, group).capacity)
+    rows, siblings = np.flatnonzero(capacity), group.options.siblings
+    linked, preferences = group.options.is_linked, snapshot.preferences
+    options = SelectionOptions(preferences.mode, linked, siblings.multi_node, siblings.mask)
     if group.size == 1:
-        assignment = best_node_of_pod(snapshot, rows, group.gpus, options, placement)
+        assignment = best_node_of_pod(snapshot, rows, group.gpus, options, preferences.placement)
     else:
-        classes = CandidateNodes(snapshot, rows, feasibility.capacity[rows]).classes()
+        classes = CandidateNodes(snapshot, rows, capacity[rows]).classes()
         candidates = (candidate(snapshot, nodes.rows[0]) for nodes in classes)
         sizes = tuple(member.gpus for member in group.members)
-        assignment = best_node(candidates, sizes, options, placement)
+        assignment = best_node(candidates, sizes, options, preferences.placement)
     if assignment is None:
         return None
     return Plan(
         placements=placements_on(group.members, assignment, linked=linked),
-        job_bandwidth=bandwidth_over([assignment], snapshot.nic_bandwidth),
+        job_bandwidth=bandwidth_over([assignment], snapshot.preferences.nic_bandwidth),
         exact=assignment.candidate.table.exact,
         nodes_considered=len(rows),
     )
 
 
-def _options(snapshot: Snapshot, *, linked: bool) -> SelectionOptions:
-    siblings = snapshot.siblings
-    return SelectionOptions(snapshot.mode, linked, siblings.multi_node, siblings.mask)
-
-
-def _over_nodes(snapshot: Snapshot, group: Group, each: int, *, linked: bool) -> Plan | None:
+def _over_nodes(snapshot: Snapshot, group: Group, each: int) -> Plan | None:
     """Plan members that ask for the same GPUs over several nodes, or return None."""
     # All members on one node were tried before, and there NVLink had to connect all of them.
-    capacity = np.minimum(feasibility_of(snapshot, group).capacity, group.size - 1)
+    capacity = _where_exact(snapshot, feasibility_of(snapshot, group).capacity)
+    capacity, linked = np.minimum(capacity, group.size - 1), group.options.is_linked
     if linked:
         capacity = np.minimum(capacity, _linked_capacity(snapshot, each))
     rows = np.flatnonzero(capacity)
     nodes = CandidateNodes(snapshot, rows, capacity[rows])
-    options = SelectionOptions(snapshot.mode, linked=linked, multi_node=True)
-    best = best_assignment(nodes, group.size, each, options, snapshot.domains)
+    options = SelectionOptions(snapshot.preferences.mode, linked=linked, multi_node=True)
+    best = best_assignment(nodes, group.size, each, options)
     if best is None:
         return None
-    placements: list[Placement] = []
-    for assignment in best.assignments:
-        members = group.members[len(placements) : len(placements) + assignment.workers]
-        placements += placements_on(members, assignment, linked=linked)
+    parts = in_parts(group.members, (assignment.workers for assignment in best.assignments))
     return Plan(
-        placements=tuple(placements),
-        job_bandwidth=bandwidth_over(best.assignments, snapshot.nic_bandwidth),
+        placements=tuple(
+            placement
+            for assignment, members in zip(best.assignments, parts, strict=True)
+            for placement in placements_on(members, assignment, linked=linked)
+        ),
+        job_bandwidth=bandwidth_over(best.assignments, snapshot.preferences.nic_bandwidth),
         exact=best.exact and all(found.candidate.table.exact for found in best.assignments),
         domain=best.domain,
         nodes_considered=len(rows),
     )
 
 
-def _refusal(snapshot: Snapshot, group: Group, *, linked: bool) -> Refusal:
+def _refusal(snapshot: Snapshot, group: Group) -> Refusal:
     """Return why members that ask for the same fit neither one node nor several."""
-    feasibility = feasibility_by_count(snapshot, group)
-    capacity = np.minimum(_capacity(snapshot, group, linked=linked), group.size - 1)
+    feasibility = feasibility_of(snapshot, group)
+    capacity = np.minimum(_capacity(snapshot, group), group.size - 1)
     blocked = feasibility.blocked
     blocked[Reason.LINK] += len(feasibility.feasible) - len(np.flatnonzero(capacity))
     capacities = capacity[np.flatnonzero(capacity)].tolist()
-    return Refusal(gang_refusal(group, capacities, +blocked, linked=linked))
+    return Refusal(gang_refusal(group, capacities, +blocked))
 
 
-def _capacity_by_count(snapshot: Snapshot, group: Group, link: Link) -> Ints:
+def _capacity_by_count(snapshot: Snapshot, group: Group) -> Ints:
     """Return how many members each node fits, by its number of free GPUs alone."""
     counted = node_columns(snapshot).is_counted
     together = feasibility_of_all(snapshot, group).capacity * counted
-    if _stay_together(group, link) or group.gpus_each is None:
+    if _stay_together(group) or group.gpus_each is None:
         capacity = together
     else:
-        capacity = np.maximum(together, feasibility_by_count(snapshot, group).capacity)
-    return linked_by_count(snapshot, capacity) if link is Link.NVLINK else capacity
+        capacity = np.maximum(together, feasibility_of(snapshot, group).capacity)
+    return linked_by_count(snapshot, capacity) if group.options.is_linked else capacity
 
 
-def _capacity(snapshot: Snapshot, group: Group, *, linked: bool) -> Ints:
+def _capacity(snapshot: Snapshot, group: Group) -> Ints:
     """Return how many members each node fits."""
-    capacity = feasibility_by_count(snapshot, group).capacity
-    if not linked:
+    capacity = feasibility_of(snapshot, group).capacity
+    if not group.options.is_linked or not group.gpus:
         return capacity
     each = group.representatives[0].gpus
-    is_exact = ~node_columns(snapshot).is_counted
-    sets: Ints = np.minimum(capacity, _linked_capacity(snapshot, each)) * is_exact
-    return sets + linked_by_count(snapshot, capacity)
+    sets = np.minimum(capacity, _linked_capacity(snapshot, each))
+    return _where_exact(snapshot, sets) + linked_by_count(snapshot, capacity)
+
+
+def _where_exact(snapshot: Snapshot, capacity: Ints) -> Ints:
+    """Return the capacity of nodes where Linkwise chooses the set of GPUs; 0 for others."""
+    exact: Ints = capacity * ~node_columns(snapshot).is_counted
+    return exact
 
 
 def _linked_capacity(snapshot: Snapshot, each: int) -> Ints:

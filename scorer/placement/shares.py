@@ -1,11 +1,11 @@
 """Choose the cards of a node for shares and replicas: best fit, or spread."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from cluster.node import PackingStrategy
+from cluster.gpus import Exact, GPUShare
+from cluster.node import Node, PackingStrategy
 from cluster.node_ledger import FreeShare, NodeLedger
-from cluster.record import GPUShare
 from cluster.request import Family, Request
 
 
@@ -22,6 +22,15 @@ def cards_for(node: NodeLedger, request: Request) -> tuple[GPUShare, ...]:
     memory, core = request.memory_per_card, request.core_per_card
     chosen = sorted(card.i for card in _chosen(node, request))
     return tuple(GPUShare(i, node.node.cards[i].uuid, memory, core or None) for i in chosen)
+
+
+def whole_gpus(node: Node, indices: Iterable[int]) -> Exact:
+    """Return whole GPUs of a node.
+
+    Raises:
+        IndexError: The node has fewer GPUs.
+    """
+    return Exact(tuple(GPUShare(i, node.cards[i].uuid) for i in indices))
 
 
 def has_room(node: NodeLedger, request: Request) -> bool:
@@ -44,7 +53,7 @@ def has_enough(node: NodeLedger, requests: Sequence[Request]) -> bool:
     if families == {Family.NVIDIA}:
         counts = Counter[str]()
         for request in requests:
-            counts[request.counted] += request.gpus
+            counts[request.resource] += request.gpus
         return all(node.counted_free(resource) >= number for resource, number in counts.items())
     if families != {Family.SHARE}:
         return True
@@ -96,7 +105,7 @@ def preference(node: NodeLedger, request: Request, placement: PackingStrategy) -
         placement: The layout of GPUs that are only counted.
     """
     if not request.places:
-        free = node.counted_free(request.counted)
+        free = node.counted_free(request.resource)
         return (free if placement is PackingStrategy.BINPACK else -free,)
     if request.family is Family.REPLICA:
         return (min(-node.replicas_free(share.i) for share in cards_for(node, request)),)

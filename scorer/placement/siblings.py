@@ -10,14 +10,16 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from cluster.gang import Link
+from cluster.gpus import GPUs
 from scorer.placement.bandwidth import bandwidth_over, value_of
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.node_assignment import Candidate, NodeAssignment
+from scorer.placement.options import DEFAULT, PlanOptions, SiblingGPUs
 from scorer.placement.placements import new_plan
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
-from scorer.placement.snapshot import SiblingGPUs, Snapshot
+from scorer.placement.snapshot import Snapshot
 from topology.machine import mask_of
 
 EACH_MAX = 1024
@@ -28,8 +30,7 @@ class Sibling(NamedTuple):
     """A member of a gang that has its GPUs."""
 
     node: str
-    gpus: tuple[int, ...] = ()
-    """Empty where NVIDIA's plugin chooses them."""
+    gpus: GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ class _SiblingNodes:
         masks, counts = dict(self.masks), self.counts.copy()
         for placement in placements:
             counts[placement.node] += 1
-            masks[placement.node] = masks.get(placement.node, 0) | mask_of(placement.gpus)
+            masks[placement.node] = masks.get(placement.node, 0) | mask_of(placement.gpus.indices)
         return _SiblingNodes(masks, counts)
 
 
@@ -64,8 +65,7 @@ def plan_with_siblings(
     snapshot: Snapshot,
     members: Sequence[Member],
     siblings: Iterable[Sibling],
-    *,
-    link: Link = Link.BEST,
+    options: PlanOptions = DEFAULT,
 ) -> Plan | Refusal:
     """Plan members of a gang beside those that have their GPUs; anywhere if they do not fit there.
 
@@ -73,20 +73,21 @@ def plan_with_siblings(
         snapshot: The cluster.
         members: As in `plan`.
         siblings: The others; without any, this is `plan`.
-        link: As in `plan`.
+        options: As in `plan`, without siblings.
 
     Cost: a plan on one node for each node of the others; then one for each member and node, at most
     `EACH_MAX`; then one on all nodes.
     """
     sibling_nodes = _sibling_nodes(snapshot, siblings)
-    near = _on_sibling_node(snapshot, members, sibling_nodes, link)
+    near = _on_sibling_node(snapshot, members, sibling_nodes, options)
     if isinstance(near, Plan):
         return near
-    if near is not None and link is Link.ONE_NODE:
+    if near is not None and options.link is Link.ONE_NODE:
         return replace(
             near, reason=f"its gang stays on node {sibling_nodes.order[0]}: {near.reason}"
         )
-    return _one_by_one(snapshot, members, sibling_nodes, link) or plan(snapshot, members, link=link)
+    one_by_one = _one_by_one(snapshot, members, sibling_nodes, options)
+    return one_by_one or plan(snapshot, members, options)
 
 
 def _sibling_nodes(snapshot: Snapshot, siblings: Iterable[Sibling]) -> _SiblingNodes:
@@ -96,13 +97,16 @@ def _sibling_nodes(snapshot: Snapshot, siblings: Iterable[Sibling]) -> _SiblingN
         if node in snapshot.ledger.nodes:
             table = snapshot.tables.get(node)
             present = (1 << table.n) - 1 if table else 0
-            masks[node] = masks.get(node, 0) | (mask_of(gpus) & present)
+            masks[node] = masks.get(node, 0) | (mask_of(gpus.indices) & present)
             counts[node] += 1
     return _SiblingNodes(masks, counts)
 
 
 def _on_sibling_node(
-    snapshot: Snapshot, members: Sequence[Member], sibling_nodes: _SiblingNodes, link: Link
+    snapshot: Snapshot,
+    members: Sequence[Member],
+    sibling_nodes: _SiblingNodes,
+    options: PlanOptions,
 ) -> Plan | Refusal | None:
     """Plan all members on the node of the others that is best; None without any node."""
     is_ranked = sibling_nodes.are_sets_known and all(member.gpus for member in members)
@@ -111,7 +115,7 @@ def _on_sibling_node(
     for node in sibling_nodes.order:
         mask = sibling_nodes.masks[node] if is_ranked else 0
         siblings = SiblingGPUs(mask, multi_node=len(sibling_nodes.masks) > 1)
-        near = plan(snapshot.only(node, siblings), members, link=link)
+        near = plan(snapshot.only(node), members, replace(options, siblings=siblings))
         if isinstance(near, Refusal):
             refusal = refusal or near
         elif not is_ranked:
@@ -129,12 +133,15 @@ def _rank(snapshot: Snapshot, sibling_nodes: _SiblingNodes) -> tuple[float, list
         NodeAssignment(Candidate(snapshot.ledger.nodes[node], snapshot.tables[node], 0), 0, mask)
         for node, mask in sibling_nodes.masks.items()
     ]
-    bandwidth = value_of(bandwidth_over(assignments, snapshot.nic_bandwidth))
+    bandwidth = value_of(bandwidth_over(assignments, snapshot.preferences.nic_bandwidth))
     return -(bandwidth or 0.0), sorted(sibling_nodes.counts.values(), reverse=True)
 
 
 def _one_by_one(
-    snapshot: Snapshot, members: Sequence[Member], sibling_nodes: _SiblingNodes, link: Link
+    snapshot: Snapshot,
+    members: Sequence[Member],
+    sibling_nodes: _SiblingNodes,
+    options: PlanOptions,
 ) -> Plan | None:
     """Plan each member on the node of the others that is best for it; None if not all fit."""
     group = new_group(members)
@@ -143,7 +150,7 @@ def _one_by_one(
     placed: dict[int, Placement] = {}
     later = snapshot
     for place, member in sorted(enumerate(members), key=lambda pair: -pair[1].gpus):
-        near = _on_sibling_node(later, [member], sibling_nodes, link)
+        near = _on_sibling_node(later, [member], sibling_nodes, options)
         if not isinstance(near, Plan):
             return None
         (placed[place],) = near.placements

@@ -2,78 +2,40 @@
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from operator import lt
-from typing import NamedTuple
 
 from cluster.ledger import Ledger
-from cluster.node import PackingStrategy
 from cluster.node_ledger import Holding, NodeLedger
 from scorer.placement.node_cache import NodeCache, NodesWithoutPods, changed_nodes
-from topology.choice import ChoiceMode
+from scorer.placement.options import Preferences
 from topology.table import Table, table_of
 
-
-class SiblingGPUs(NamedTuple):
-    """Other members of a gang on the only node of a snapshot: new members are planned with them."""
-
-    mask: int = 0
-    """Their GPUs."""
-    multi_node: bool = False
-    """Some of its members are on other nodes."""
-
-
-_NO_SIBLINGS = SiblingGPUs()
+_DEFAULT = Preferences()
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """An immutable view of nodes, their GPU links and holders, and the policy's preferences."""
+    """An immutable view of nodes, their GPU links and holders, under the policy's preferences."""
 
     ledger: Ledger
-    mode: ChoiceMode = ChoiceMode.KEEP
-    """Mode of the choice of GPUs on one node."""
-    placement: PackingStrategy = PackingStrategy.BINPACK
-    """Layout of whole GPUs over nodes of equal bandwidth."""
-    domains: tuple[str, ...] = ()
-    """Node labels whose equal values mean a common network domain, nearest first."""
-    nic_bandwidth: float | None = None
-    """Bandwidth of all NICs of a node together [GB/s]; None where it is unknown."""
+    preferences: Preferences = _DEFAULT
     tables: Mapping[str, Table] = field(default_factory=dict)
     """By node name; nodes without GPUs have none."""
-    reserved: frozenset[str] = frozenset()
-    """Nodes that are reserved for another unit; nothing is planned there."""
-    siblings: SiblingGPUs = _NO_SIBLINGS
-    """The other members of the gang that is planned; only in a snapshot of one node."""
     cache: NodeCache = field(default_factory=NodeCache, repr=False, compare=False)
     """Values of these nodes, shared with the snapshots before and after this one."""
 
-    @cached_property
+    @property
     def nodes(self) -> tuple[NodeLedger, ...]:
-        """Every node by name, so that ties are broken the same way each time."""
-        nodes = self.ledger.nodes
-        # To check the order takes less time than to look up each node.
-        if self._in_order:
-            return tuple(nodes.values())
-        return tuple(nodes[name] for name in sorted(nodes))
-
-    @cached_property
-    def _in_order(self) -> bool:
-        """The ledger has the nodes by name."""
-        names = list(self.ledger.nodes)
-        return all(map(lt, names, names[1:]))
+        """Every node, in the order of names."""
+        return self.ledger.in_order
 
     def hold_all(self, holdings: Iterable[tuple[str, Holding]]) -> "Snapshot":
         """Return the snapshot with more pods, each on the node named beside it."""
-        held = replace(self, ledger=self.ledger.hold_all(holdings))
-        # The names and their order are the same.
-        vars(held)["_in_order"] = self._in_order
-        return held
+        return replace(self, ledger=self.ledger.hold_all(holdings))
 
-    def only(self, node: str, siblings: SiblingGPUs = _NO_SIBLINGS) -> "Snapshot":
-        """Return the same moment with this node alone, and members of the gang there."""
+    def only(self, node: str) -> "Snapshot":
+        """Return the same moment with this node alone."""
         ledger = Ledger({node: self.ledger.nodes[node]})
-        return replace(self, ledger=ledger, siblings=siblings, cache=self.cache.fresh())
+        return replace(self, ledger=ledger, cache=self.cache.fresh())
 
     def fork(self, is_over: Callable[[], bool] | None = None) -> "Snapshot":
         """Return the same moment with a cache of its own, for another thread.
@@ -119,23 +81,26 @@ class Snapshot:
         if known and _are_same(known.before, self.nodes):
             without_pods = replace(known, before=self.nodes)
         else:
-            by_node = {id(node.node): node for node in known.nodes} if known else {}
-            nodes = tuple(by_node.get(id(node.node)) or node.without_pods() for node in self.nodes)
+            by_node = {id(node.node): node for node in known.ledger.in_order} if known else {}
+            nodes = (by_node.get(id(node.node)) or node.without_pods() for node in self.nodes)
             ledger = Ledger({node.node.name: node for node in nodes})
             cache = known.cache if known else self.cache.fresh()
-            without_pods = NodesWithoutPods(self.nodes, nodes, ledger, cache)
+            without_pods = NodesWithoutPods(self.nodes, ledger, cache)
         self.cache.nodes_without_pods = without_pods
-        empty = replace(self, ledger=without_pods.ledger, cache=without_pods.cache)
-        vars(empty).update(nodes=without_pods.nodes, _in_order=True)
-        return empty
+        return replace(self, ledger=without_pods.ledger, cache=without_pods.cache)
 
 
-def snapshot_of(ledger: Ledger, tables: Mapping[str, Table] | None = None) -> Snapshot:
-    """Return a snapshot with default preferences.
+def snapshot_of(
+    ledger: Ledger,
+    tables: Mapping[str, Table] | None = None,
+    preferences: Preferences = _DEFAULT,
+) -> Snapshot:
+    """Return a snapshot with the link tables of its nodes.
 
     Args:
         ledger: The nodes.
         tables: Those that are built already, by node.
+        preferences: Those of the policy.
 
     Cost: the tables of each new class of machine (up to seconds, for 16 GPUs on PCIe).
     """
@@ -148,6 +113,7 @@ def snapshot_of(ledger: Ledger, tables: Mapping[str, Table] | None = None) -> Sn
             for name, machine in machines.items()
             if machine is not None
         },
+        preferences=preferences,
     )
 
 

@@ -14,6 +14,7 @@ from cluster.node_ledger import Holding
 from scorer.gang.plan_record import siblings_of
 from scorer.gang.unit import Unit
 from scorer.placement.node_cache import DeadlineExceeded
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.siblings import plan_with_siblings
@@ -112,12 +113,8 @@ class SchedulingCycle:
     def _plan(self, snapshot: Snapshot, unit: Unit) -> Plan | Refusal:
         for tentative in self._settling:
             snapshot = _with(snapshot, tentative)
-        open_nodes = (
-            replace(snapshot, reserved=self.reserved_nodes) if self.reserved_nodes else snapshot
-        )
-        return plan_with_siblings(
-            open_nodes, unit.members, siblings_of(unit.settled), link=unit.link
-        )
+        options = PlanOptions(unit.link, self.reserved_nodes)
+        return plan_with_siblings(snapshot, unit.members, siblings_of(unit.settled), options)
 
     def _reserve(self, snapshot: Snapshot, unit: Unit, refusal: Refusal) -> Refusal:
         """Reserve the nodes that a refused unit could use; return the refusal with these nodes."""
@@ -133,7 +130,7 @@ def _with(snapshot: Snapshot, plan: Plan) -> Snapshot:
     nodes = plan.gpus.keys() & snapshot.ledger.nodes.keys()
     try:
         return snapshot.hold_all(
-            (placement.node, placement.member.holding(placement.shares))
+            (placement.node, placement.holding)
             for placement in plan.placements
             if placement.node in nodes
         )
@@ -164,8 +161,9 @@ def _could_use(snapshot: Snapshot, unit: Unit) -> frozenset[str]:
     """Return the nodes that a unit could use once running pods end; empty after the deadline."""
     try:
         empty = snapshot.without_gpu_pods()
-        if isinstance(plan(empty, unit.members, link=unit.link), Plan):
-            return feasible_nodes(empty, unit.members, link=unit.link)
+        options = PlanOptions(unit.link)
+        if isinstance(plan(empty, unit.members, options), Plan):
+            return feasible_nodes(empty, unit.members, options)
     except DeadlineExceeded:
         pass
     return frozenset()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from cluster.record import Allocation
+from cluster.gpus import NO_GPUS
 from cluster.request import Family
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
@@ -158,18 +158,13 @@ def _without_pods(succeeded: int, needed: int | None, owner: OwnerState) -> Gang
 
 
 def _reserved(places: Iterable[Place]) -> tuple[NodeGPUs, ...]:
-    return held_nodes(
-        (node, [share.i for share in holding.shares], holding.nvidia) for node, holding in places
-    )
+    return held_nodes((node, holding.gpus) for node, holding in places)
 
 
 def _held(running: Sequence[PodInfo], plan: GangPlan | None, state: ClusterState) -> Held:
     usages = [pod.usage for pod in running if pod.usage and pod.usage.target]
     nodes = held_nodes(
-        (usage.target, [share.i for share in usage.record.gpus], usage.record.count)
-        if isinstance(usage.record, Allocation)
-        else (usage.target, (), 0)
-        for usage in usages
+        (usage.target, usage.allocation.gpus if usage.allocation else NO_GPUS) for usage in usages
     )
     if plan is not None and plan.held.nodes == nodes:
         # The same GPUs; the plan may include the NICs in its bandwidth.

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from cluster.gpus import Counted
 from cluster.node_ledger import NodeLedger
 from scorer.gang.crd import Gang, GangPlan, Phase
 from scorer.gang.unit import Unit
@@ -154,9 +155,9 @@ def _node(ledger: NodeLedger) -> NodeView:
             for i, card in enumerate(node.cards)
         ),
         counted=tuple(
-            CountedView(holding.pod, holding.nvidia)
+            CountedView(holding.pod, holding.gpus.number)
             for holding in ledger.holdings.values()
-            if holding.nvidia
+            if isinstance(holding.gpus, Counted)
         ),
         gpus_free=ledger.gpus_free,
     )
@@ -164,7 +165,7 @@ def _node(ledger: NodeLedger) -> NodeView:
 
 def _holders(ledger: NodeLedger) -> Iterator[tuple[int, HolderView]]:
     for holding in ledger.holdings.values():
-        for share in holding.shares:
+        for share in holding.gpus.shares:
             holder = HolderView(holding.pod, holding.uid, holding.gang, share.mem, share.core)
             yield share.i, holder
 

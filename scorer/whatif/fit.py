@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from cluster.gpus import number_counted
 from cluster.node import NodeMode
 from cluster.node_ledger import NodeLedger
 from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, PodFit
@@ -156,8 +157,10 @@ def _never_fits(unit: SimulatedUnit) -> bool:
 def _pod(name: str, placement: Placement | None) -> PodFit:
     if placement is None:
         return PodFit(name, None, None)
-    gpus = list(placement.gpus) if placement.shares else None
-    return PodFit(name, placement.node, gpus, count=placement.count or None)
+    gpus = placement.gpus
+    return PodFit(
+        name, placement.node, list(gpus.indices) or None, count=number_counted(gpus) or None
+    )
 
 
 def _left_to_others(member: Member) -> Iterable[str]:

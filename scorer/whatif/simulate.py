@@ -21,6 +21,7 @@ from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
 from scorer.placement.member import Member, new_member
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.siblings import plan_with_siblings
 from scorer.placement.snapshot import Snapshot
@@ -220,10 +221,10 @@ def _decide(
     if unit.blocked is not None:
         return Refusal(unit.blocked)
     is_closed = reserved is not None and _waits_after(unit, reserved.priority)
-    here = replace(snapshot, reserved=reserved.nodes) if reserved and is_closed else snapshot
+    options = PlanOptions(unit.link, reserved.nodes if reserved and is_closed else frozenset())
     key = None if unit.is_gang else (is_closed, unit.link, unit.members[0].signature)
     siblings = siblings_of(unit.settled)
-    outcome = refused.get(key) or plan_with_siblings(here, unit.members, siblings, link=unit.link)
+    outcome = refused.get(key) or plan_with_siblings(snapshot, unit.members, siblings, options)
     if key and isinstance(outcome, Refusal):
         refused[key] = outcome
     return outcome

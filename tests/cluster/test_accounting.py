@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster.accounting import ledger_of
+from cluster.gpus import Exact, GPUShare
 from cluster.keys import (
     ALLOCATION,
     ARENA_GPU_GROUP,
@@ -23,12 +24,7 @@ from cluster.keys import (
 from cluster.ledger import Conflict, Ledger
 from cluster.node import Node
 from cluster.pod import Pod
-from cluster.record import (
-    Allocation,
-    GPUShare,
-    Isolation,
-    format_record,
-)
+from cluster.record import Allocation, Isolation, format_record
 from cluster.request import read_request
 
 WHOLE = {GPU_WHOLE: 1}
@@ -52,7 +48,7 @@ def pod(
     if record:
         node, *gpus = record
         raw["metadata"]["annotations"] |= format_record(
-            Allocation(node, tuple(gpus)),
+            Allocation(node, Exact(tuple(gpus))),
             request=read_request(msgspec.convert(raw, Pod))[0],
             term=1,
             isolation=Isolation.NONE,

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from strategies import JSON
 
 from cluster.foreign import read_foreign
+from cluster.gpus import Exact, GPUShare
 from cluster.keys import (
     ARENA_GPU_GROUP,
     GPUSHARE_ALLOCATION,
@@ -15,7 +16,7 @@ from cluster.keys import (
     MEM_IDX,
     MEM_POD,
 )
-from cluster.record import GPUShare, RecordError
+from cluster.record import RecordError
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ from cluster.record import GPUShare, RecordError
     ids=str,
 )
 def test_what_another_scheduler_gave_is_read(annotations, shares):
-    assert read_foreign(annotations) == shares
+    assert read_foreign(annotations) == Exact(shares)
 
 
 @pytest.mark.parametrize(
@@ -105,4 +106,4 @@ def test_message_names_the_invalid_annotation(annotations, message):
 def test_any_annotations_are_read_or_give_a_clear_error(annotations):
     # Any other exception is a failure of this test.
     with suppress(RecordError):
-        assert all(0 <= share.i < 16 for share in read_foreign(annotations))
+        assert all(0 <= share.i < 16 for share in read_foreign(annotations).shares)

@@ -7,17 +7,17 @@ from hypothesis import strategies as st
 
 from cluster.demand import HostPort
 from cluster.gpu_usage import LedgerError
+from cluster.gpus import Counted, Exact, GPUShare
 from cluster.keys import NVIDIA_GPU
 from cluster.ledger import Ledger
 from cluster.node import Node
 from cluster.node_ledger import Holding, NodeLedger
-from cluster.record import GPUShare
 
 FOUR = a_machine(4)
 
 
 def holding(uid: str, *shares: GPUShare, **fields: object) -> Holding:
-    return Holding(f"ns/{uid}", uid, shares, **fields)
+    return Holding(f"ns/{uid}", uid, Exact(shares), **fields)
 
 
 def whole(uid: str, *gpus: int) -> Holding:
@@ -123,7 +123,7 @@ def test_cpu_memory_ports_and_pods_may_be_overdrawn():
 def test_gpus_asked_for_by_count_are_only_counted():
     node = a_node(mode="default")
 
-    ledger = NodeLedger.empty(node).hold(holding("a", nvidia=3))
+    ledger = NodeLedger.empty(node).hold(Holding("ns/a", "a", Counted(NVIDIA_GPU, 3)))
 
     assert (ledger.counted_free(NVIDIA_GPU), ledger.free_mask) == (5, 0b11111111)
 
@@ -239,7 +239,7 @@ def test_whatever_is_held_and_released_the_account_is_right(mode, steps):
             continue
         assert ledger.release(step.uid) == before
 
-    held = [share for one in ledger.holdings.values() for share in one.shares]
+    held = [share for one in ledger.holdings.values() for share in one.gpus.shares]
     for i in range(4):
         here = [share for share in held if share.i == i]
         memory = sum(share.mem or 0 for share in here)
@@ -264,7 +264,7 @@ def test_without_pods_empties_a_node():
     empty = NodeLedger.empty(a_node())
 
     assert empty.without_pods() is empty
-    assert empty.hold(Holding("a/b", "u", (GPUShare(0),))).without_pods() == empty
+    assert empty.hold(Holding("a/b", "u", Exact((GPUShare(0),)))).without_pods() == empty
     assert replace(empty, unaccounted="an unknown pod has GPUs").without_pods() == empty
 
 
@@ -273,8 +273,8 @@ def test_without_gpu_pods_keeps_other_pods():
     ssh = HostPort("", "TCP", 22)
     agent = Holding("kube-system/agent", "agent", cpu=100, memory=1 << 30, ports=frozenset({ssh}))
     lasting = replace(empty.hold(agent), unaccounted="an unknown pod has GPUs")
-    whole = Holding("ns/a", "a", (GPUShare(0),), cpu=8_000, memory=1 << 30)
-    counted = Holding("ns/b", "b", cpu=8_000, nvidia=2)
+    whole = Holding("ns/a", "a", Exact((GPUShare(0),)), cpu=8_000, memory=1 << 30)
+    counted = Holding("ns/b", "b", Counted(NVIDIA_GPU, 2), cpu=8_000)
 
     for kept in (empty, lasting):
         assert kept.without_gpu_pods is kept
@@ -285,9 +285,9 @@ def test_free_gpus_are_counted_in_every_mode():
     node = a_node(machine=a_machine(4))
     empty = NodeLedger.empty(node)
     counted = NodeLedger.empty(a_node(mode="default", machine=a_machine(4)))
-    asked = Holding("ns/a", "a", nvidia=3)
+    asked = Holding("ns/a", "a", Counted(NVIDIA_GPU, 3))
 
     assert empty.gpus_free == 4
-    assert empty.hold(Holding("ns/b", "b", (GPUShare(0),))).gpus_free == 3
+    assert empty.hold(Holding("ns/b", "b", Exact((GPUShare(0),)))).gpus_free == 3
     assert counted.hold(asked).gpus_free == 1
     assert replace(empty, unaccounted="an unknown pod").gpus_free == 0

@@ -133,13 +133,13 @@ def test_gpus_of_mode_topology_are_counted_by_the_resource_of_the_label(label, c
     node = read("topology", {GPU_WHOLE: 8, NVIDIA_GPU: 4}, labels=labels)
 
     assert len(node.cards) == cards
-    assert node.counted == (NVIDIA_GPU if cards == 4 else GPU_WHOLE)
+    assert node.gpu_resource == (NVIDIA_GPU if cards == 4 else GPU_WHOLE)
 
 
 def test_the_label_of_the_resource_has_no_meaning_in_other_modes():
     node = read("core_mem", CORE_MEM_NODE, labels={RESOURCE_NAME: "nvidia.com-gpu"})
 
-    assert node.counted == GPU_COUNT
+    assert node.gpu_resource == GPU_COUNT
     assert len(node.cards) == 4
 
 

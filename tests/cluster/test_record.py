@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from strategies import JSON
 
 from cluster.foreign import read_foreign
+from cluster.gpus import Counted, Exact, GPUShare
 from cluster.keys import (
     ALLOCATION,
     ARENA_GPU_GROUP,
@@ -21,13 +22,13 @@ from cluster.keys import (
     MEM_IDX,
     MEM_POD,
     NVIDIA_CDI_CONTAINER,
+    NVIDIA_GPU,
     TERM,
     VISIBLE_DEVICES,
     VISIBLE_DEVICES_OF,
 )
 from cluster.record import (
     Allocation,
-    GPUShare,
     Isolation,
     RecordError,
     divide_gpus,
@@ -61,7 +62,7 @@ def written(
     isolation: Isolation = Isolation.NONE,
 ) -> dict[str, str]:
     return format_record(
-        Allocation("n1", gpus),
+        Allocation("n1", Exact(gpus)),
         request=request,
         term=7,
         isolation=isolation,
@@ -90,7 +91,7 @@ def allocations(draw: st.DrawFn) -> tuple[Allocation, Request]:
     request = share(n * memory, n * (core or 0), n) if is_share else whole(n, family)
     bandwidth = draw(st.none() | st.floats(0, 1e4))
     optional = st.none() | names
-    return Allocation(draw(names), gpus, draw(optional), bandwidth, draw(optional)), request
+    return Allocation(draw(names), Exact(gpus), draw(optional), bandwidth, draw(optional)), request
 
 
 @given(allocations(), st.integers(0, 2**31), st.sampled_from(Isolation))
@@ -113,20 +114,20 @@ def test_record_is_read_back_as_written(case, term, isolation):
 @given(allocations())
 def test_records_for_other_schedulers_have_the_same_content(case):
     allocation, request = case
-    annotations = written(request, *allocation.gpus)
+    annotations = written(request, *allocation.gpus.shares)
 
     foreign = read_foreign(annotations)
 
     if request.family is Family.REPLICA:
-        assert foreign == ()
+        assert not foreign
     else:
-        plain = [GPUShare(gpu.i, None, gpu.mem, gpu.core) for gpu in allocation.gpus]
-        assert sorted(foreign, key=lambda gpu: gpu.i) == sorted(plain, key=lambda gpu: gpu.i)
+        plain = [GPUShare(gpu.i, None, gpu.mem, gpu.core) for gpu in allocation.gpus.shares]
+        assert sorted(foreign.shares, key=lambda gpu: gpu.i) == sorted(plain, key=lambda gpu: gpu.i)
 
 
 def test_the_record_reads_as_the_protocol_shows_it():
     allocation = Allocation(
-        "n1", (GPUShare(0, "GPU-a", 4, 30), GPUShare(3, None, 4, 30)), "8xV100", 55.2, "p-1"
+        "n1", Exact((GPUShare(0, "GPU-a", 4, 30), GPUShare(3, None, 4, 30))), "8xV100", 55.2, "p-1"
     )
 
     annotations = format_record(
@@ -348,7 +349,7 @@ def test_a_malformed_record_is_an_error_that_says_what_and_where(text, message):
 def test_fields_of_a_later_version_are_passed_by():
     text = '{"v":1,"node":"n","gpus":[{"i":0,"rail":2}],"future":true}'
 
-    assert parse_record({ALLOCATION: text}) == Allocation("n", (GPUShare(0),))
+    assert parse_record({ALLOCATION: text}) == Allocation("n", Exact((GPUShare(0),)))
 
 
 @given(st.text(max_size=30) | JSON.map(json.dumps))
@@ -362,7 +363,7 @@ def test_any_text_is_a_record_or_a_clear_error(text):
 
 def counted(count: int = 2) -> dict[str, str]:
     return format_record(
-        Allocation("n1", (), "mesh", 137.0, "7-1", count),
+        Allocation("n1", Counted(NVIDIA_GPU, count), "mesh", 137.0, "7-1"),
         request=whole(count),
         term=7,
         isolation=Isolation.NONE,
@@ -388,7 +389,8 @@ def test_record_of_a_counted_node_names_no_devices():
 
 
 def test_record_of_a_counted_node_is_read_as_written():
-    assert parse_record(counted(8)) == Allocation("n1", (), "mesh", 137.0, "7-1", 8)
+    gpus = Counted(NVIDIA_GPU, 8)
+    assert parse_record(counted(8)) == Allocation("n1", gpus, "mesh", 137.0, "7-1")
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_nvidia_gpus_that_linkwise_places_are_whole_gpus(pod):
 
     assert findings == ()
     assert (request.family, request.places) == (Family.WHOLE, True)
-    assert (request.gpus, request.counted) == (3, NVIDIA_GPU)
+    assert (request.gpus, request.resource) == (3, NVIDIA_GPU)
 
 
 def test_nvidia_gpus_of_a_pod_tied_to_another_mode_are_left_to_the_plugin():

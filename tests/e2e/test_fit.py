@@ -42,7 +42,7 @@ def created(plane, namespace, *pods):
         found = (convert(pod, Pod) for pod in plane.api.get(path)["items"])
         records = {pod.metadata.name: parse_record(pod.annotations) for pod in found}
         return {
-            name: (record.node, sorted(share.i for share in record.gpus))
+            name: (record.node, list(record.gpus.indices))
             for name, record in records.items()
             if record
         }

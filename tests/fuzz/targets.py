@@ -43,9 +43,10 @@ from certs.snapshot import Snapshot, Stored
 from cluster.accounting import ledger_of
 from cluster.capacity import Capacity
 from cluster.foreign import read_foreign
+from cluster.gpus import GPUShare
 from cluster.keys import GPU_WHOLE
 from cluster.pod import Pod
-from cluster.record import GPUShare, RecordError, parse_record
+from cluster.record import RecordError, parse_record
 from cluster.topology_configmap import read_published
 from manifest.value import InputError
 from policy.active_config import POLICY, PROFILES, ConfigSource

@@ -191,7 +191,7 @@ def _notes(view: SimulatedNode) -> Iterator[str]:
     if view.ledger.unaccounted:
         yield f"it is unknown which GPUs are allocated: {view.ledger.unaccounted}"
     if view.counted:
-        pods = ", ".join(f"{holding.pod} ({holding.nvidia})" for holding in view.counted)
+        pods = ", ".join(f"{holding.pod} ({len(holding.gpus)})" for holding in view.counted)
         yield f"NVIDIA's device plugin chooses the GPUs of {pods}"
     if node.mode is NodeMode.MIG or node.mode is NodeMode.DISABLED:
         yield "Linkwise leaves this node alone"

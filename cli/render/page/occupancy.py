@@ -6,9 +6,9 @@ from enum import StrEnum
 
 from cli.analysis.simulation import Simulation, UnitResult
 from cli.output.words import amount_text
+from cluster.gpus import Counted, GPUShare
 from cluster.node import Card, Node
 from cluster.node_ledger import Holding, NodeLedger
-from cluster.record import GPUShare
 from topology.table import table_of
 
 COLOURS = 6
@@ -167,7 +167,7 @@ def _view(ledger: NodeLedger, placed: PlacedPods) -> SimulatedNode:
     return SimulatedNode(
         ledger,
         tuple(_gpu(ledger, i, placed) for i in range(len(ledger.node.cards))),
-        tuple(holding for holding in ledger.holdings.values() if holding.nvidia),
+        tuple(held for held in ledger.holdings.values() if isinstance(held.gpus, Counted)),
         len(here),
         tuple({unit.letters: unit for unit in here}.values()),
     )
@@ -186,7 +186,9 @@ def _gpu(ledger: NodeLedger, i: int, placed: PlacedPods) -> GPU:
 def _parts(ledger: NodeLedger, i: int, placed: PlacedPods) -> Iterator[Part]:
     for uid, holding in ledger.holdings.items():
         unit, tag = placed.get(uid, (None, ""))
-        yield from (Part(holding, share, unit, tag) for share in holding.shares if share.i == i)
+        yield from (
+            Part(holding, share, unit, tag) for share in holding.gpus.shares if share.i == i
+        )
 
 
 def _state(ledger: NodeLedger, card: Card, parts: tuple[Part, ...], capacity: int) -> State:
@@ -198,7 +200,7 @@ def _state(ledger: NodeLedger, card: Card, parts: tuple[Part, ...], capacity: in
         return State.CORDONED
     if ledger.unaccounted:
         return State.UNSURE
-    if any(holding.nvidia for holding in ledger.holdings.values()):
+    if ledger.has_counted_pods:
         return State.COUNTED
     return State.SHARED if capacity else State.FREE
 

@@ -7,6 +7,7 @@ from cli.output.words import plural
 from cli.render.page.bandwidth import bandwidth
 from cli.render.page.markup import Markup, element, folded, name, together
 from cli.render.page.occupancy import Unit
+from cluster.gpus import Counted, GPUs
 from cluster.request import Family, Request
 from scorer.placement.explain import PlanExplanation, explain_plan
 from scorer.placement.result import Placement, Plan
@@ -171,14 +172,21 @@ def _placed(unit: Unit, plan: Plan) -> Markup:
 
 
 def _node(plan: Plan, node: str) -> Markup:
-    gpus = _gpus(plan.gpus[node], plan.counts.get(node, 0))
+    count = plan.counts.get(node)
+    gpus = _counted(count) if count else _named(plan.gpus[node])
     return element("li", element("b", name(node)), element("span", gpus, class_="where"))
 
 
-def _gpus(gpus: Sequence[int], count: int = 0) -> str:
-    if count:
-        return f"{count} {plural('GPU', count)}, chosen by NVIDIA's plugin"
-    return f"{plural('GPU', len(gpus))} {' '.join(map(str, gpus))}"
+def _gpus(gpus: GPUs) -> str:
+    return _counted(gpus.number) if isinstance(gpus, Counted) else _named(gpus.indices)
+
+
+def _counted(number: int) -> str:
+    return f"{number} {plural('GPU', number)}, chosen by NVIDIA's plugin"
+
+
+def _named(indices: Sequence[int]) -> str:
+    return f"{plural('GPU', len(indices))} {' '.join(map(str, indices))}"
 
 
 def _reasons(seen: Snapshot, explanation: PlanExplanation) -> Markup:
@@ -195,7 +203,7 @@ def _reasons(seen: Snapshot, explanation: PlanExplanation) -> Markup:
 
 
 def _explained(node: str, choice: Explanation) -> Markup:
-    left = _gpus(choice.left.gpus) if choice.left else "none"
+    left = _named(choice.left.gpus) if choice.left else "none"
     reason = f": {sentence(choice.reason)} It leaves {left} free."
     return element("p", name(node), reason, class_="quiet")
 
@@ -220,7 +228,7 @@ def _member(unit: Unit, number: int, placement: Placement) -> Markup:
 def _gets(placement: Placement) -> str:
     share = placement.member.request.family is Family.SHARE
     amount = f"{request_text(placement.member.request)} of " if share else ""
-    return f"{amount}{_gpus(placement.gpus, placement.count)}"
+    return f"{amount}{_gpus(placement.gpus)}"
 
 
 def _pods(group: Sequence[Unit]) -> Markup:
@@ -228,7 +236,7 @@ def _pods(group: Sequence[Unit]) -> Markup:
     result = unit.result
     facts = [request_text(result.members[0].request), " · namespace ", name(result.namespace)]
     for placement in result.plan.placements if result.plan else ():
-        where = (name(placement.node), f", {_gpus(placement.gpus, placement.count)}")
+        where = (name(placement.node), f", {_gpus(placement.gpus)}")
         facts = [element("span", where, class_="ink"), " · ", *facts]
     reason = element("p", sentence(result.reason), class_="small") if result.reason else None
     others = [(" ", name(other.result.name)) for other in rest]

@@ -12,9 +12,9 @@ from strategies import JSON
 from agent.binding.container_gpus import conflicts, container_gpus
 from agent.binding.container_spec import Binding
 from agent.binding.errors import BindError
+from cluster.gpus import GPUShare
 from cluster.keys import ALLOCATION
 from cluster.pod import Pod
-from cluster.record import GPUShare
 
 WHOLE, SHARE, REPLICA = "aliyun.com/gpu", "aliyun.com/gpu-mem", "nvidia.com/gpu.shared"
 NVIDIA = "nvidia.com/gpu"

@@ -9,9 +9,9 @@ from agent.mps.limits import (
     daemon_limits,
     limit_commands,
 )
+from cluster.gpus import GPUShare
 from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_PIPES, ENV_MPS_THREADS, GPU_MEM
 from cluster.mps import PIPES
-from cluster.record import GPUShare
 from cluster.request import ContainerRequest
 
 HERE = Directories("/run/linkwise/mps/pipe", "/run/linkwise/mps/shm")

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from cli.analysis.fleet import fleet_of, nodes_by_free_gpus, usage_of
 from cluster import keys
+from cluster.gpus import Counted, Exact, GPUShare
+from cluster.keys import NVIDIA_GPU
 from cluster.node_ledger import Holding, NodeLedger
-from cluster.record import GPUShare
 from topology.catalogue import entry
 
 DGX = entry("dgx1-v100").machine
@@ -16,7 +17,7 @@ T4 = entry("t4x4").machine
 
 
 def whole(pod: str, *gpus: int) -> Holding:
-    return Holding(pod, pod, tuple(GPUShare(i) for i in gpus))
+    return Holding(pod, pod, Exact(tuple(GPUShare(i) for i in gpus)))
 
 
 def only_node(node, *holdings: Holding, new: frozenset[str] = frozenset(), **change):
@@ -61,8 +62,8 @@ def test_shares_are_shown_as_ninths():
     node = a_node("n", T4, "core_mem", card_memory=15)
     shown = only_node(
         node,
-        Holding("a/p", "p", (GPUShare(0, mem=1, core=5),)),
-        Holding("a/q", "q", (GPUShare(1, mem=15, core=100),)),
+        Holding("a/p", "p", Exact((GPUShare(0, mem=1, core=5),))),
+        Holding("a/q", "q", Exact((GPUShare(1, mem=15, core=100),))),
     )
 
     assert shown.states == "1900"
@@ -73,7 +74,7 @@ def test_shares_are_shown_as_ninths():
 def test_gpus_of_nvidias_plugin_are_counted():
     shown = only_node(
         a_node("n", T4, "default", resources={keys.NVIDIA_GPU: 4}),
-        Holding("a/p", "p", nvidia=3),
+        Holding("a/p", "p", Counted(NVIDIA_GPU, 3)),
     )
 
     assert shown.states == ".ccc"
@@ -113,7 +114,7 @@ def test_counts_count_every_node_with_free_gpus_once(taken):
 def test_usage_sums_what_each_namespace_holds_the_most_first():
     dgx = NodeLedger.empty(a_node("n", DGX)).hold(whole("b/p", 0)).hold(whole("a/q", 1, 2))
     share = NodeLedger.empty(a_node("s", T4, "core_mem", card_memory=15))
-    share = share.hold(Holding("a/r", "r", (GPUShare(0, mem=3, core=5),)))
+    share = share.hold(Holding("a/r", "r", Exact((GPUShare(0, mem=3, core=5),))))
 
     shown = usage_of([dgx, share])
 

@@ -13,9 +13,9 @@ from cli.live.snapshot import snapshot_text
 from cli.render.explain_text import show
 from cluster import keys
 from cluster.gang import GangKey, Link
+from cluster.gpus import GPUShare
 from cluster.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
 from cluster.ledger import Ledger
-from cluster.record import GPUShare
 from cluster.topology_configmap import PublishedTopology
 from manifest.objects import objects_in
 from scorer.cache.reserved_gpus import ReservedGPUs

@@ -5,8 +5,9 @@ from builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
 
 from cli.live.snapshot import snapshot_text
 from cluster import keys
+from cluster.gpus import GPUShare
 from cluster.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
-from cluster.record import GPUShare, Isolation
+from cluster.record import Isolation
 from cluster.topology_configmap import PublishedTopology
 from policy.active_config import POLICY, PROFILES
 

@@ -19,9 +19,9 @@ from cli.render.page.fleet import SCRIPT
 from cli.render.page.simulation import simulation_page as render_page
 from cluster import keys
 from cluster.finding import Code, Finding, Severity
+from cluster.gpus import Counted, GPUShare
 from cluster.node import MachineSource, Node
 from cluster.pod import Pod
-from cluster.record import GPUShare
 from cluster.request import read_request
 from policy.profile import Trace
 from topology.catalogue import entry
@@ -222,9 +222,9 @@ def test_every_gpu_and_every_holder_stands_on_the_map(case):
         assert len(node[4]) == len(ledger.node.cards)
         held = {f"{shown['namespaces'][one[0]]}/{one[1]}": one[3] for one in node[11]}
         assert held == {
-            holding.pod: sorted({share.i for share in holding.shares})
+            holding.pod: sorted({share.i for share in holding.gpus.shares})
             for holding in ledger.holdings.values()
-            if holding.has_gpus
+            if holding.gpus
         }
 
 
@@ -242,9 +242,9 @@ def test_drawn_nodes_name_the_holder_of_each_gpu(case):
             f"GPU{i}" for i in range(len(ledger.node.cards))
         ]
         for holding in ledger.holdings.values():
-            for share in holding.shares:
+            for share in holding.gpus.shares:
                 assert holding.pod in rows[share.i].text
-            if holding.nvidia:
+            if isinstance(holding.gpus, Counted):
                 assert holding.pod in node.text
 
 
@@ -425,7 +425,7 @@ def test_shares_show_how_much_of_each_card_is_given_out():
 
     titles = [title.text for title in share.all("title")]
     assert titles[0].startswith("GPU0: ")
-    amount = sum(share.mem for pod in simulation.pods for share in pod.shares if share.mem)
+    amount = sum(share.mem for pod in simulation.pods for share in pod.gpus.shares if share.mem)
     assert amount == 6
     words = [word.text for word in share.all("text", "word")]
     assert sum(int(word.partition("/")[0]) for word in words if "/" in word) == amount + 3

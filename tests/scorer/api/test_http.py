@@ -9,8 +9,8 @@ from builders import a_held_pod, a_pod, placed_pod
 from waiting import until, until_true
 
 from cluster import keys
+from cluster.gpus import GPUShare
 from cluster.pod import Pod
-from cluster.record import GPUShare
 from cluster.scorer_lease import LEASE
 from cluster.whatif_api import MAX_PODS, FitRequest, FitResponse, FitTemplate
 from scorer import __main__ as process

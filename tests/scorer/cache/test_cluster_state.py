@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cluster.accounting import ledger_of
+from cluster.gpus import Exact, GPUShare
 from cluster.keys import GANG, GPU_WHOLE
 from cluster.pod import Pod
-from cluster.record import Allocation, GPUShare, Isolation, format_record
+from cluster.record import Allocation, Isolation, format_record
 from cluster.request import read_request
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.pod_info import pod_info
@@ -28,7 +29,7 @@ def recorded(name, uid, node="", gpus=(), phase="Pending"):
     raw["metadata"]["uid"] = uid
     raw["status"] = {"phase": phase}
     if gpus:
-        given = Allocation(node or "a", tuple(GPUShare(i) for i in gpus))
+        given = Allocation(node or "a", Exact(tuple(GPUShare(i) for i in gpus)))
         raw["metadata"]["annotations"] = format_record(
             given,
             request=read_request(msgspec.convert(raw, Pod))[0],
@@ -43,7 +44,7 @@ def recorded(name, uid, node="", gpus=(), phase="Pending"):
 
 
 def allocation(node, *gpus):
-    return Allocation(node, tuple(GPUShare(i) for i in gpus))
+    return Allocation(node, Exact(tuple(GPUShare(i) for i in gpus)))
 
 
 class Writing(RuleBasedStateMachine):

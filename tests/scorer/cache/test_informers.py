@@ -56,8 +56,11 @@ async def test_an_invalid_policy_leaves_the_last_valid_one_in_use(cluster):
         )
         await until(lambda: informers.policy.policy.gangs.ageing_minutes == 3)
         snapshot = informers.state.snapshot()
-        assert (snapshot.domains, snapshot.placement) == (("rack",), "spread")
-        assert snapshot.nic_bandwidth == 25
+        assert (snapshot.preferences.domains, snapshot.preferences.placement) == (
+            ("rack",),
+            "spread",
+        )
+        assert snapshot.preferences.nic_bandwidth == 25
         assert node_in(informers).machine_known
         generation = informers.policy.generation
 

@@ -33,7 +33,9 @@ def test_a_pod_with_one_invalid_field_still_uses_its_node():
 
     usage = found.usage
     assert (usage.uid, usage.node, usage.places) == ("runs", "gpu-0", True)
-    assert "its object cannot be read: Expected `array | null`, got `str`" in usage.unreadable
+    assert (
+        "its object cannot be read: Expected `array | null`, got `str`" in usage.unreadable.reason
+    )
     assert found.settled
     assert [one["pod"] for one in logs] == ["team/runs"]
 
@@ -82,7 +84,7 @@ def test_an_unbound_unreadable_pod_keeps_the_gpus_of_its_record():
 
     usage = read_pod(raw(pod)).usage
 
-    assert (usage.target, [gpu.i for gpu in usage.record.gpus]) == ("gpu-0", [3])
+    assert (usage.target, list(usage.record.gpus.indices)) == ("gpu-0", [3])
 
 
 @pytest.mark.parametrize("levels", [*range(890, 1000, 2), 9980])

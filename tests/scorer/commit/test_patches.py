@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from strategies import pods
 
 from cluster import keys
+from cluster.gpus import Counted, Exact, GPUShare
+from cluster.keys import NVIDIA_GPU
 from cluster.node import MachineSource
 from cluster.node_ledger import NodeLedger
 from cluster.pod import Pod
-from cluster.record import Allocation, GPUShare, parse_record
+from cluster.record import Allocation, parse_record
 from policy.document import Containers
 from scorer.commit.patches import allocation_annotations, allocation_of, allocation_patch, unpinned
 from scorer.placement.member import new_member
@@ -65,8 +67,8 @@ NODE = a_node("gpu-1", card_memory=80)
 
 def steps_for(raw, shares=WHOLE, node=NODE):
     member = new_member(msgspec.convert(raw, Pod), "team")
-    placement = Placement(member, "gpu-1", shares)
-    allocation = Allocation("gpu-1", shares, plan="7-1")
+    placement = Placement(member, "gpu-1", Exact(shares))
+    allocation = Allocation("gpu-1", Exact(shares), plan="7-1")
     record = allocation_annotations(
         placement, allocation, node, Containers(), term=7, now_ns=NOW_NS
     )
@@ -101,7 +103,7 @@ def test_the_patch_adds_the_record_and_the_node_and_removes_only_our_gate(raw):
     after = written(raw)
 
     annotations = after["metadata"]["annotations"]
-    assert parse_record(annotations) == Allocation("gpu-1", WHOLE, plan="7-1")
+    assert parse_record(annotations) == Allocation("gpu-1", Exact(WHOLE), plan="7-1")
     assert annotations[keys.TERM] == "7"
     assert {**annotations, **before}.keys() == annotations.keys()
     assert all(annotations[key] == before[key] for key in before.keys() - keys.RECORD)
@@ -188,9 +190,9 @@ def test_a_record_has_the_bandwidth_of_its_gpus(gpus, table, bandwidth):
     member = new_member(msgspec.convert(a_held_pod(len(gpus)), Pod), "team")
 
     node = NodeLedger.empty(a_node("gpu-1"))
-    record = allocation_of(Placement(member, "gpu-1", shares), node, known, "7-1")
+    record = allocation_of(Placement(member, "gpu-1", Exact(shares)), node, known, "7-1")
 
-    assert (record.node, record.gpus, record.plan) == ("gpu-1", shares, "7-1")
+    assert (record.node, record.gpus, record.plan) == ("gpu-1", Exact(shares), "7-1")
     assert record.machine_class == (known.key if known else None)
     assert record.bandwidth == bandwidth
 
@@ -206,11 +208,11 @@ def test_a_record_has_the_bandwidth_of_its_gpus(gpus, table, bandwidth):
 )
 def test_a_record_of_a_counted_node_has_a_bandwidth_only_of_the_whole_node(gpus, source, known):
     node = NodeLedger.empty(a_counted_node("gpu-1", machine_source=source))
-    placement = Placement(a_gated_member(gpus), "gpu-1", ())
+    placement = Placement(a_gated_member(gpus), "gpu-1", Counted(NVIDIA_GPU, gpus))
 
     record = allocation_of(placement, node, table_of(a_node().machine), "7-1")
 
-    assert (record.gpus, record.count) == ((), gpus)
+    assert record.gpus == Counted(NVIDIA_GPU, gpus)
     assert (record.bandwidth is not None) is known
 
 

@@ -337,7 +337,7 @@ async def test_a_pod_bound_by_an_earlier_write_keeps_its_gpus(cluster):
         assert free(leader) == 8
         assert await bound(leader, "train") == ""
         [(_, kept)] = leader.context.informers.state._assumed.values()
-        assert [gpu["i"] for gpu in cluster.record("train")["gpus"]] == [g.i for g in kept.gpus]
+        assert [gpu["i"] for gpu in cluster.record("train")["gpus"]] == list(kept.gpus.indices)
         assert kept.plan == "7-s1"
 
 

@@ -5,8 +5,8 @@ import pytest
 from builders import a_container, a_machine, a_node, a_pod, placed_pod
 
 from cluster import keys
+from cluster.gpus import GPUShare
 from cluster.pod import Pod
-from cluster.record import GPUShare
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.filter import Filter, request_of
 from scorer.extender.gpu_choice import choose_gpus
@@ -53,7 +53,7 @@ def cards(state, node, asking):
     """Return the cards that a pod gets of a node; none where it gets nothing."""
     ledger, request = state.ledger(node), request_of(asking)
     chosen = choose_gpus(ledger, state.table(node), request, state.preferences.mode)
-    return [] if isinstance(chosen, Reason) else [share.i for share in chosen]
+    return [] if isinstance(chosen, Reason) else list(chosen.indices)
 
 
 # ---- The examples of gpushare's own design.

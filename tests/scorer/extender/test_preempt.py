@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster import keys
+from cluster.gpus import GPUShare
 from cluster.pod import Pod
-from cluster.record import GPUShare
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.filter import Filter
 from scorer.extender.preempt import preemption

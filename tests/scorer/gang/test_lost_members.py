@@ -4,8 +4,8 @@ from builders import a_node, placed_pod
 
 from cluster import keys
 from cluster.gang import GangKey
+from cluster.gpus import Exact, GPUShare
 from cluster.pod import Pod
-from cluster.record import GPUShare
 from scorer.gang.crd import GangPlan, PlannedPod
 from scorer.gang.lost_members import lost_members, reserved_holding, running_member
 from scorer.gang.pod_info import pod_info
@@ -62,7 +62,7 @@ def test_a_share_is_reserved_in_the_amounts_of_another_member():
     sibling = pod_info(msgspec.convert(raw, Pod)).usage
     node = a_node("n", mode="share", card_memory=16)
     holding = reserved_holding(PLAN.members[1], KEY, node, sibling)
-    assert holding.shares == (GPUShare(1, node.cards[1].uuid, 4, None),)
+    assert holding.gpus == Exact((GPUShare(1, node.cards[1].uuid, 4, None),))
     assert (holding.pod, holding.uid, holding.gang) == ("team/w-1", "w-1", "team/bert")
 
 

@@ -1,10 +1,9 @@
 import msgspec
 import pytest
-from builders import a_member, a_node, a_snapshot
+from builders import a_member, a_node, a_snapshot, exact
 
 from cluster import keys
 from cluster.gang import GangKey, Link
-from cluster.record import GPUShare
 from scorer.gang.crd import GangPlan, PlannedPod, read_gang
 from scorer.gang.crd_patch import new_gang
 from scorer.gang.plan_record import placement_of, plan_of, recorded_bandwidths, with_baselines
@@ -44,12 +43,12 @@ def test_read_plan_gives_each_pod_its_placement(node, member):
 
 
 def test_plan_states_bandwidths_in_tenths():
-    placement = Placement(a_member(), "gpu-0", (GPUShare(3), GPUShare(0)))
+    placement = Placement(a_member(), "gpu-0", exact(3, 0))
     plan = Plan((placement,), JobBandwidth(40.04, 1), exact=False, domain="rack=a")
     written_plan = with_baselines(plan_of(plan, "p1"), JobBandwidth(55.16, 1), None)
 
     (member,) = written_plan.members
-    assert (member.pod, member.node, member.gpus) == ("worker-0", "gpu-0", (0, 3))
+    assert (member.pod, member.node, member.indices) == ("worker-0", "gpu-0", (0, 3))
     assert (written_plan.bandwidth, written_plan.best_possible) == (40, 55.2)
     assert (written_plan.index_order, written_plan.exact) == (None, False)
     assert written_plan.domain == "rack=a"
@@ -62,7 +61,7 @@ def a_plan_on(*nodes, **given):
 
 
 def test_plan_over_nodes_records_what_its_bandwidths_count():
-    placements = tuple(Placement(a_member(), node, (GPUShare(0), GPUShare(1))) for node in "ab")
+    placements = tuple(Placement(a_member(), node, exact(0, 1)) for node in "ab")
     plan = Plan(placements, JobBandwidth(26.666667, 2, nic_unknown=True))
     best, order = JobBandwidth(55.2, 1), JobBandwidth(40, 3, nic_unknown=True)
 

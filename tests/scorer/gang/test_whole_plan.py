@@ -2,7 +2,8 @@ import pytest
 from builders import a_counted_node, a_node, a_seen, a_snapshot
 
 from cluster import keys
-from cluster.record import Allocation, GPUShare
+from cluster.gpus import Exact, GPUShare
+from cluster.record import Allocation
 from scorer.gang.crd import GangPlan, PlannedPod
 from scorer.gang.unit import Owners, units_of
 from scorer.gang.whole_plan import all_members, whole_plan, without_siblings
@@ -13,7 +14,7 @@ MARK = {keys.GANG: "bert", keys.GANG_SIZE: "3"}
 def a_unit(*settled, waiting=("bert-1",), gpus=1):
     there = [
         a_seen(len(taken), name, annotations=MARK).with_allocation(
-            Allocation(node, tuple(map(GPUShare, taken)), plan="1-1")
+            Allocation(node, Exact(tuple(map(GPUShare, taken))), plan="1-1")
         )
         for name, node, taken in settled
     ]
@@ -34,7 +35,7 @@ def test_members_are_in_the_order_of_the_last_plan():
 
     whole = whole_plan(plan, unit, a_snapshot(a_node("a")), before)
 
-    assert [(member.pod, member.gpus) for member in whole.members] == [
+    assert [(member.pod, member.indices) for member in whole.members] == [
         ("bert-2", (5,)),
         ("bert-1", (0,)),
         ("bert-9", (7,)),

@@ -9,6 +9,7 @@ from strategies import clusters, gangs
 from cluster.gang import Link
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder, best_possible, index_order, never_fits
+from scorer.placement.options import Preferences
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from topology.catalogue import NAMES, entry
@@ -21,7 +22,7 @@ def test_index_order_fills_nodes_by_name_with_the_lowest_indices():
     bandwidth = JobBandwidth(3.6, nodes=2, nic_unknown=True)
     gpus = {"a": (1, 6, 7), "b": (0, 2, 3)}
     assert index_order(snapshot, workers(6)) == IndexOrder(gpus, bandwidth)
-    with_nics = replace(snapshot, nic_bandwidth=100.0)
+    with_nics = replace(snapshot, preferences=Preferences(nic_bandwidth=100.0))
     assert index_order(with_nics, workers(6)).bandwidth == JobBandwidth(3.6, nodes=2)
 
 

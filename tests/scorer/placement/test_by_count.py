@@ -17,11 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.gang import Link
+from cluster.gpus import Counted
 from cluster.keys import GANG, NVIDIA_GPU
 from cluster.node import MachineSource, Node
 from cluster.node_ledger import Holding, NodeLedger
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.explain import why_these
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.siblings import Sibling, plan_with_siblings
@@ -38,7 +40,7 @@ def counted_cluster(free: Mapping[str, int], **fields: object) -> Snapshot:
 
 def with_used(snapshot: Snapshot, free: Mapping[str, int]) -> Snapshot:
     return snapshot.hold_all(
-        (name, Holding("other/pod", f"{name}-other", nvidia=8 - number))
+        (name, Holding("other/pod", f"{name}-other", Counted(NVIDIA_GPU, 8 - number)))
         for name, number in free.items()
         if number < 8
     )
@@ -115,7 +117,7 @@ def test_plan_by_count_takes_the_fastest_machines_before_the_tightest_fit():
 def test_plan_by_count_stays_in_the_nearest_network_domain():
     racks = {"a": "1", "b": "2", "c": "2"}
     nodes = [a_counted_node(name, labels={RACK: rack}) for name, rack in racks.items()]
-    snapshot = replace(with_used(a_snapshot(*nodes), {"a": 5}), domains=(RACK,))
+    snapshot = with_used(a_snapshot(*nodes, domains=(RACK,)), {"a": 5})
 
     planned = plan(snapshot, gated_workers(13))
 
@@ -144,7 +146,7 @@ def test_nearest_of_several_network_domains_is_taken(
         a_counted_node(name, labels={RAIL: near, RACK: far[name]}) for name, near in places.split()
     ]
     numbers = {node.name: number for node, number in zip(nodes, free, strict=True)}
-    snapshot = replace(with_used(a_snapshot(*nodes), numbers), domains=(RAIL, RACK))
+    snapshot = with_used(a_snapshot(*nodes, domains=(RAIL, RACK)), numbers)
 
     assert workers_on(plan(snapshot, gated_workers(13))) == expected
 
@@ -156,7 +158,7 @@ def test_domain_is_nearer_than_a_faster_machine():
         for name, rack, machine in zip("abc", "122", fast, strict=True)
     ]
 
-    planned = plan(replace(a_snapshot(*nodes), domains=(RACK,)), gated_workers(16))
+    planned = plan(a_snapshot(*nodes, domains=(RACK,)), gated_workers(16))
 
     assert workers_on(planned) == {"b": 8, "c": 8}
 
@@ -183,7 +185,7 @@ def test_members_follow_one_another_on_each_node():
 
     assert isinstance(planned, Plan)
     assert [placement.node for placement in planned.placements] == ["a"] * 4 + ["b"] * 8
-    assert {placement.count for placement in planned.placements} == {1}
+    assert {placement.gpus for placement in planned.placements} == {Counted(NVIDIA_GPU, 1)}
 
 
 def mixed_cluster(exact: int, counted: int) -> Snapshot:
@@ -279,7 +281,7 @@ def test_nearer_network_domain_is_better_than_known_sets(racks: tuple[str, str],
         *(a_counted_node(f"counted-{i}", labels={RACK: "3"}) for i in range(2)),
     ]
 
-    planned = plan(replace(a_snapshot(*nodes), domains=(RACK,)), gated_workers(16))
+    planned = plan(a_snapshot(*nodes, domains=(RACK,)), gated_workers(16))
 
     assert workers_on(planned) == {f"{expected}-{i}": 8 for i in range(2)}
 
@@ -314,18 +316,17 @@ def test_members_of_unequal_sizes_are_placed_on_nodes_of_both_kinds():
 def test_unequal_members_that_stay_together_fit_a_counted_node():
     members = [a_gated_member(6, "big"), a_gated_member(2, "small")]
 
-    planned = plan(counted_cluster({"a": 7, "b": 8}), members, link=Link.ONE_NODE)
+    planned = plan(counted_cluster({"a": 7, "b": 8}), members, PlanOptions(Link.ONE_NODE))
 
     assert workers_on(planned) == {"b": 2}
 
 
 def test_gang_that_requires_nvlink_is_counted_only_where_any_set_is_connected():
     switched = a_counted_node("switched", machine=an_nvswitch_machine(8, 18))
+    members, options = gated_workers(2, gpus=2), PlanOptions(Link.NVLINK)
 
-    on_mesh = plan(counted_cluster({"a": 8}), gated_workers(2, gpus=2), link=Link.NVLINK)
-    on_switch = plan(
-        a_snapshot(a_counted_node("mesh"), switched), gated_workers(2, gpus=2), link=Link.NVLINK
-    )
+    on_mesh = plan(counted_cluster({"a": 8}), members, options)
+    on_switch = plan(a_snapshot(a_counted_node("mesh"), switched), members, options)
 
     assert isinstance(on_mesh, Refusal)
     assert "no free set connected by NVLink alone (1)" in on_mesh.reason
@@ -354,7 +355,7 @@ def test_nothing_is_planned_on_an_unaccounted_counted_node():
 
 def test_replacement_returns_to_the_counted_node_of_its_gang():
     planned = plan_with_siblings(
-        counted_cluster({"a": 2, "b": 1}), gated_workers(1), [Sibling("a")]
+        counted_cluster({"a": 2, "b": 1}), gated_workers(1), [Sibling("a", Counted(NVIDIA_GPU, 1))]
     )
 
     assert workers_on(planned) == {"a": 1}
@@ -423,4 +424,4 @@ def test_plan_is_whole_on_the_fewest_nodes_and_never_exceeds_what_is_free(
             ledger = after[f"n{i}"]
             assert left >= 0
             assert ledger.gpus_free == left
-            assert all(bool(p.shares) == is_exact[i] for p in here)
+            assert all(bool(p.gpus.shares) == is_exact[i] for p in here)

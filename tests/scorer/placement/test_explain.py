@@ -7,6 +7,7 @@ from cluster.gang import Link
 from cluster.keys import GPU_MEM
 from cluster.node import MachineSource, uniform_machine
 from scorer.placement.explain import MAX_EXPLAINED, PlanExplanation, explain_plan
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
@@ -108,4 +109,4 @@ def test_unknown_facts_are_named():
     assert explained(a_snapshot(*unknown), workers(16)).notes == (
         "the GPU links of a, b, c and others are unknown: all GPUs count as equal",
     )
-    assert explained(a_snapshot(a_node()), workers(2), link=Link.NVLINK).notes == ()
+    assert explained(a_snapshot(a_node()), workers(2), options=PlanOptions(Link.NVLINK)).notes == ()

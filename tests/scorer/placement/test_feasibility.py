@@ -4,12 +4,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import TIED, a_member, a_node, a_snapshot, an_exact_node, workers
+from builders import (
+    TIED,
+    a_gated_member,
+    a_member,
+    a_node,
+    a_snapshot,
+    an_exact_node,
+    exact,
+    workers,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from strategies import RACK, clusters, gangs
 
+from cluster.gpus import GPUShare
 from cluster.keys import (
     GPU_CORE,
     GPU_MEM,
@@ -21,7 +31,6 @@ from cluster.keys import (
 from cluster.ledger import Ledger
 from cluster.node import Taint
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from scorer.placement.feasibility import (
     Feasibility,
     excluded,
@@ -141,7 +150,7 @@ def test_members_are_counted_as_the_most_demanding_of_them():
 
 def test_a_host_port_is_taken_once():
     node = a_ledger()
-    taken = node.hold(opening(22).holding((GPUShare(0),)))
+    taken = node.hold(opening(22).holding(exact(0)))
 
     assert room(node, new_group([opening(22)])) == 8
     assert room(taken, new_group([opening(22)])) is Reason.PORTS
@@ -235,7 +244,7 @@ def test_cached_results_of_nodes_never_change_an_answer(snapshot, offered, data)
         hidden = frozenset(data.draw(st.lists(st.sampled_from(names), max_size=2)))
         for seen in (snapshot, snapshot.without(hidden), snapshot.without_pods()):
             # The same ledgers, and nothing that was found of them before.
-            fresh = replace(snapshot_of(seen.ledger), **_preferences(seen))
+            fresh = snapshot_of(seen.ledger, preferences=seen.preferences)
             for look in (feasibility_of, feasibility_of_all):
                 group = new_group(members)
                 if group.gpus or look is feasibility_of:
@@ -247,15 +256,6 @@ def test_cached_results_of_nodes_never_change_an_answer(snapshot, offered, data)
         if isinstance(found, Plan):
             pods = [replace(p, member=_renamed(p.member, number)) for p in found.placements]
             snapshot = replace(found, placements=tuple(pods)).applied_to(snapshot)
-
-
-def _preferences(snapshot):
-    return {
-        "mode": snapshot.mode,
-        "placement": snapshot.placement,
-        "domains": snapshot.domains,
-        "nic_bandwidth": snapshot.nic_bandwidth,
-    }
 
 
 def _renamed(member: Member, number: int) -> Member:
@@ -286,7 +286,10 @@ _tolerations = st.lists(
 @given(
     st.lists(
         st.tuples(
-            _selectors, st.sampled_from(((), (Taint("a", "", "NoSchedule"),))), st.booleans()
+            _selectors,
+            st.sampled_from(((), (Taint("a", "", "NoSchedule"),))),
+            st.booleans(),
+            st.sampled_from(({}, {"mode": "default"}, {"mode": "default", "resources": {}})),
         ),
         min_size=1,
         max_size=5,
@@ -298,16 +301,24 @@ def test_equal_nodes_are_filtered_once_with_the_result_of_each(
 ) -> None:
     snapshot = a_snapshot(
         *(
-            a_node(f"node-{i}", labels=labels, taints=taints, unschedulable=shut)
-            for i, (labels, taints, shut) in enumerate(nodes)
+            a_node(f"node-{i}", labels=labels, taints=taints, unschedulable=shut, **kind)
+            for i, (labels, taints, shut, kind) in enumerate(nodes)
         )
     )
     for selector, terms, tolerations in pods:
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         affinity = {"nodeAffinity": required} if terms else None
-        member = a_member(1, "w", nodeSelector=selector, affinity=affinity, tolerations=tolerations)
+        spec = {"nodeSelector": selector, "affinity": affinity, "tolerations": tolerations}
+        for member in (a_member(1, "w", **spec), a_gated_member(1, "w", **spec)):
+            found = excluded(snapshot, new_group([member]))
 
-        found = excluded(snapshot, new_group([member]))
+            expected = [filter_node(node, member) is not None for node in snapshot.nodes]
+            assert found.tolist() == expected
 
-        expected = [filter_node(node, member) is not None for node in snapshot.nodes]
-        assert found.tolist() == expected
+
+def test_only_nodes_that_offer_gpus_are_counted() -> None:
+    nodes = a_node("a", mode="default"), a_node("b", mode="default", resources={})
+
+    found = excluded(a_snapshot(*nodes), new_group([a_gated_member()]))
+
+    assert found.tolist() == [False, True]

@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 from builders import a_machine, a_member, a_node, a_snapshot, an_exact_node
 
+from cluster.gpus import GPUShare
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NODE_MODE, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.node import Taint
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from scorer.placement.filters import filter_node, gpu_capacity, mode_serves
 from scorer.placement.reasons import Reason
 
@@ -104,6 +104,6 @@ def test_replicas_of_nvidias_plugin_are_counted_apart_from_whole_gpus():
 
     assert mode_serves(node.node, replica.request)
     assert gpu_capacity(node, replica.request) == 4
-    taken = node.hold(replica.holding(()))
+    taken = node.hold(replica.holding(replica.counted_gpus))
     assert gpu_capacity(taken, replica.request) == 3
     assert gpu_capacity(taken, a_member(0, limits={NVIDIA_GPU: 1}).request) is Reason.GPUS

@@ -1,9 +1,9 @@
 import pytest
-from builders import a_member
+from builders import a_member, exact
 
+from cluster.gpus import NO_GPUS, Counted
 from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
 from cluster.node_ledger import Holding
-from cluster.record import GPUShare
 from scorer.placement.member import new_member
 
 
@@ -15,13 +15,13 @@ def test_whole_gpus_are_counted_and_others_are_not():
 
 def test_a_member_holds_its_shares_and_its_demand():
     member = a_member(1, "w", limits={"cpu": 2, "memory": "1Ki"})
-    shares = (GPUShare(3),)
+    gpus = exact(3)
 
-    assert member.holding(shares) == Holding("default/w", "default/w", shares, 2000, 1024)
+    assert member.holding(gpus) == Holding("default/w", "default/w", gpus, 2000, 1024)
 
 
 def test_counted_gpus_are_held_by_number():
-    assert a_member(0, "w", limits={NVIDIA_GPU: 3}).holding(()).nvidia == 3
+    assert a_member(0, "w", limits={NVIDIA_GPU: 3}).counted_gpus == Counted(NVIDIA_GPU, 3)
 
 
 def test_the_namespace_is_taken_where_the_pod_names_none():
@@ -29,7 +29,7 @@ def test_the_namespace_is_taken_where_the_pod_names_none():
 
     assert new_member(pod, "ignored").name == "default/w"
     assert new_member(type(pod)(spec=pod.spec), "team-a", "team-a/job").name == "team-a/"
-    assert new_member(pod, "default", "default/job").holding(()).gang == "default/job"
+    assert new_member(pod, "default", "default/job").holding(NO_GPUS).gang == "default/job"
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ def seated(
         [min(node.free_mask.bit_count() // each, workers - 1) for node in snapshot.nodes]
     )
     able = np.flatnonzero(rooms)
-    options = {"options": OPTIONS, "labels": snapshot.domains, **fields}
-    return best_assignment(CandidateNodes(snapshot, able, rooms[able]), workers, each, **options)
+    nodes = CandidateNodes(snapshot, able, rooms[able])
+    return best_assignment(nodes, workers, each, **{"options": OPTIONS, **fields})
 
 
 def by_name(found: MultiNodeAssignment | None) -> dict[str, int]:
@@ -66,7 +66,7 @@ def judged(snapshot: Snapshot, found: dict[str, int], each: int) -> tuple[object
     tables = {name: snapshot.tables[name] for name in found}
     common = [
         len({node.node.labels.get(label, node.node.name) for node in nodes.values()}) == 1
-        for label in snapshot.domains
+        for label in snapshot.preferences.domains
     ]
     masks = {
         name: choose(

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
-from builders import a_member, a_node, a_snapshot
+from builders import a_member, a_node, a_snapshot, exact
 
-from cluster.record import GPUShare
 from scorer.placement import node_cache
 from scorer.placement.node_cache import DeadlineExceeded, NodeCache, changed_nodes
 from scorer.placement.result import Plan
@@ -25,7 +24,7 @@ class Asking:
 
 
 def held(node):
-    return node.hold(a_member().holding((GPUShare(0),)))
+    return node.hold(a_member().holding(exact(0)))
 
 
 A, B, C, D = nodes_of("a", "b", "c", "d")

@@ -3,11 +3,13 @@ from builders import a_machine, a_member, a_node, a_snapshot, workers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cluster.gang import Link
+from cluster.gpus import GPUShare
 from cluster.keys import GPU_MEM, NVIDIA_GPU
 from cluster.node import PackingStrategy
-from cluster.record import GPUShare
 from scorer.placement.group import new_group
 from scorer.placement.node_cache import DeadlineExceeded
+from scorer.placement.options import PlanOptions
 from scorer.placement.pod_by_pod import place_each, place_together
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.shares import has_enough
@@ -26,7 +28,7 @@ def test_members_keep_their_order_although_the_largest_is_placed_first():
     found = place_each(a_snapshot(node, shares=shares), new_group(members))
 
     assert found.placements[0].member.name == "default/small" if isinstance(found, Plan) else False
-    assert [p.gpus for p in found.placements] == [(1,), (0,)]
+    assert [p.gpus.indices for p in found.placements] == [(1,), (0,)]
 
 
 def test_unequal_members_stay_on_the_nodes_in_use_where_they_fit():
@@ -53,7 +55,7 @@ def test_nodes_without_a_linked_set_are_counted_once():
     nodes = [a_node("a", a_machine(4)), a_node("b", a_machine(4)), a_node("c", None, "default")]
     members = [a_member(2, "w0"), a_member(3, "w1")]
 
-    found = place_each(a_snapshot(*nodes), new_group(members), linked=True)
+    found = place_each(a_snapshot(*nodes), new_group(members, PlanOptions(Link.NVLINK)))
 
     assert found == Refusal(
         "needs 3 GPUs on one node; 0 of 2 members would fit; of 3 nodes: "

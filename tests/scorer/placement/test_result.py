@@ -2,19 +2,19 @@ import pytest
 from builders import a_member, a_node, a_snapshot
 
 from cluster.gpu_usage import LedgerError
-from cluster.record import GPUShare
+from cluster.gpus import Exact, GPUShare
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.result import Placement, Plan
 
 
 def placed(name: str, node: str, *gpus: int) -> Placement:
-    return Placement(a_member(len(gpus), name), node, tuple(GPUShare(i) for i in gpus))
+    return Placement(a_member(len(gpus), name), node, Exact(tuple(GPUShare(i) for i in gpus)))
 
 
 def test_plan_lists_the_gpus_of_each_node_in_rank_order():
     plan = Plan((placed("w0", "b", 5, 3), placed("w1", "a", 0), placed("w2", "b", 1)))
 
-    assert plan.placements[0].gpus == (3, 5)
+    assert plan.placements[0].gpus.indices == (3, 5)
     assert list(plan.gpus.items()) == [("b", (1, 3, 5)), ("a", (0,))]
 
 

@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from strategies import RACK, clusters, gangs
 
 from cluster.gang import Link
+from cluster.gpus import GPUShare
 from cluster.keys import COMPUTE_CLASS, GPU_MEM, MODEL_SERIES, NVIDIA_GPU
 from cluster.ledger import Ledger
 from cluster.node import MachineSource, PackingStrategy, uniform_machine
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from cluster.selector import node_matches, tolerates
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.member import Member
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import plan
 from scorer.placement.snapshot import Snapshot
@@ -34,13 +35,13 @@ links = st.sampled_from(Link)
 
 
 def planned(snapshot: Snapshot, members: list[Member], link: Link = Link.BEST) -> Plan:
-    found = plan(snapshot, members, link=link)
+    found = plan(snapshot, members, PlanOptions(link))
     assert isinstance(found, Plan), found
     return found
 
 
 def refused(snapshot: Snapshot, members: list[Member], link: Link = Link.BEST) -> str:
-    found = plan(snapshot, members, link=link)
+    found = plan(snapshot, members, PlanOptions(link))
     assert isinstance(found, Refusal), found
     return found.reason
 
@@ -70,7 +71,7 @@ def fits_together(node: NodeLedger, members: list[Member]) -> bool:
 @quick
 @given(clusters(), gangs(), links)
 def test_a_plan_takes_exactly_its_gpus_and_nothing_twice(snapshot, members, link):
-    found = plan(snapshot, members, link=link)
+    found = plan(snapshot, members, PlanOptions(link))
     if isinstance(found, Refusal):
         assert found.reason
         return
@@ -82,7 +83,9 @@ def test_a_plan_takes_exactly_its_gpus_and_nothing_twice(snapshot, members, link
     for name, node in after.ledger.nodes.items():
         here = [p for p in found.placements if p.node == name]
         before = snapshot.ledger.nodes[name]
-        assert before.free_mask & ~node.free_mask == mask_of([i for p in here for i in p.gpus])
+        assert before.free_mask & ~node.free_mask == mask_of(
+            [i for p in here for i in p.gpus.indices]
+        )
         assert all(may_use(before, p.member) for p in here)
         assert not here or min(node.cpu_free, node.memory_free_bytes, node.pods_free) >= 0
         assert sum(len(p.member.demand.ports) for p in here) <= 1
@@ -94,9 +97,9 @@ def test_a_plan_is_the_same_again_and_in_any_order_of_nodes(snapshot, members, l
     nodes = list(snapshot.ledger.nodes.items())
     random.shuffle(nodes)
 
-    again = plan(replace(snapshot, ledger=Ledger(dict(nodes))), members, link=link)
+    again = plan(replace(snapshot, ledger=Ledger(dict(nodes))), members, PlanOptions(link))
 
-    assert again == plan(snapshot, members, link=link)
+    assert again == plan(snapshot, members, PlanOptions(link))
 
 
 @quick
@@ -139,11 +142,11 @@ def test_a_gang_is_refused_only_when_its_members_fit_nowhere_together(snapshot, 
 @quick
 @given(clusters(), gangs())
 def test_with_nvlink_demanded_every_set_is_connected_by_it_alone(snapshot, members):
-    found = plan(snapshot, members, link=Link.NVLINK)
+    found = plan(snapshot, members, PlanOptions(Link.NVLINK))
     if isinstance(found, Refusal):
         return
     for placement in found.placements:
-        assert snapshot.tables[placement.node].linked[mask_of(placement.gpus)]
+        assert snapshot.tables[placement.node].linked[mask_of(placement.gpus.indices)]
     if len(found.gpus) == 1:
         ((node, gpus),) = found.gpus.items()
         assert snapshot.tables[node].linked[mask_of(gpus)]
@@ -152,7 +155,7 @@ def test_with_nvlink_demanded_every_set_is_connected_by_it_alone(snapshot, membe
 @quick
 @given(clusters(), gangs())
 def test_with_one_node_demanded_one_node_takes_all(snapshot, members):
-    found = plan(snapshot, members, link=Link.ONE_NODE)
+    found = plan(snapshot, members, PlanOptions(Link.ONE_NODE))
 
     assert isinstance(found, Refusal) or len(found.gpus) == 1
 
@@ -160,7 +163,7 @@ def test_with_one_node_demanded_one_node_takes_all(snapshot, members):
 def test_two_workers_of_four_get_a_half_of_a_dgx_1_each():
     found = planned(a_snapshot(a_node()), workers(2, 4))
 
-    assert [p.gpus for p in found.placements] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert [p.gpus.indices for p in found.placements] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert found.exact
 
 
@@ -213,7 +216,7 @@ def test_unequal_members_that_nvlink_must_join_find_a_split_if_there_is_one():
     found = planned(snapshot, [a_member(2, "w-0"), a_member(3, "w-1")], Link.NVLINK)
 
     assert found.gpus == {"node-0": (0, 1, 2, 3, 6)}
-    assert [p.gpus for p in found.placements] == [(2, 6), (0, 1, 3)]
+    assert [p.gpus.indices for p in found.placements] == [(2, 6), (0, 1, 3)]
 
 
 def test_unequal_members_that_only_the_host_joins_on_one_node_wait_for_nvlink():
@@ -428,7 +431,7 @@ def test_gpus_by_count_are_only_counted():
 
     found = planned(a_snapshot(*nodes), workers(3, 0, limits={NVIDIA_GPU: 4}))
 
-    assert [(p.node, p.shares) for p in found.placements] == [("a", ()), ("a", ()), ("b", ())]
+    assert [(p.node, p.gpus.shares) for p in found.placements] == [("a", ()), ("a", ()), ("b", ())]
     after = found.applied_to(a_snapshot(*nodes))
     assert [node.counted_free(NVIDIA_GPU) for node in after.nodes] == [0, 4]
 

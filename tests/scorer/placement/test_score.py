@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import clusters
 
+from cluster.gpus import GPUShare
 from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
 from cluster.node import PackingStrategy
-from cluster.record import GPUShare
 from scorer.placement.node_assignment import Candidate, SelectionOptions, select_gpus
 from scorer.placement.score import node_value, scores
 from scorer.placement.single_node import best_node
@@ -16,7 +16,7 @@ from scorer.placement.single_node import best_node
 
 def rank_nodes(snapshot, names, request_):
     nodes, tables = snapshot.ledger.nodes, snapshot.tables
-    mode, strategy = snapshot.mode, snapshot.placement
+    mode, strategy = snapshot.preferences.mode, snapshot.preferences.placement
     values = [
         node_value(nodes[name], tables.get(name), request_, mode, strategy)
         if name in nodes
@@ -32,13 +32,13 @@ whole = st.integers(1, 8).map(lambda gpus: a_member(gpus).request)
 @settings(max_examples=80)
 @given(clusters(), whole)
 def test_scores_are_whole_numbers_from_0_to_10_and_the_best_node_has_10(snapshot, request_):
-    options = SelectionOptions(snapshot.mode)
+    options = SelectionOptions(snapshot.preferences.mode)
     able = [
         Candidate(node, snapshot.tables[node.node.name], 1)
         for node in snapshot.nodes
         if node.free_mask.bit_count() >= request_.gpus
     ]
-    best = best_node(able, (request_.gpus,), options, snapshot.placement)
+    best = best_node(able, (request_.gpus,), options, snapshot.preferences.placement)
 
     scores = rank_nodes(snapshot, snapshot.ledger.nodes, request_)
 
@@ -51,7 +51,7 @@ def test_scores_are_whole_numbers_from_0_to_10_and_the_best_node_has_10(snapshot
         assignments = {
             c.name: select_gpus(c.table, c.node.free_mask, (request_.gpus,), options) for c in able
         }
-        sign = 1 if snapshot.placement is PackingStrategy.BINPACK else -1
+        sign = 1 if snapshot.preferences.placement is PackingStrategy.BINPACK else -1
         goodness = {
             name: (assignment.bandwidth < best.bandwidth * 0.99, sign * assignment.left)
             for name, assignment in assignments.items()

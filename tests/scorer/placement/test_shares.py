@@ -6,10 +6,10 @@ from builders import a_machine, a_member, a_node, a_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster.gpus import Exact, GPUShare
 from cluster.keys import GPU_CORE, GPU_COUNT, GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.node import PackingStrategy
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
 from cluster.request import Request
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
@@ -136,7 +136,7 @@ def test_pods_in_sequence_each_get_the_best_card_for_them(sizes, pods, placement
         assert [share.i for share in shares] == sorted(g for _, _, g in expected[:cards])
         assert {(share.mem, share.core) for share in shares} == {(memory, core or None)}
         member = a_member(0, f"p{i}", limits={GPU_MEM: memory})
-        node = node.hold(member.holding(shares))
+        node = node.hold(member.holding(Exact(shares)))
 
 
 def test_replicas_go_to_the_gpus_with_the_most_left_and_to_different_ones():
@@ -177,7 +177,7 @@ def test_replicas_are_spread_as_evenly_as_those_before_let_them(asked, cordoned)
             assert len(set(gpus)) == min(number, len(left))
             others = left.keys() - set(gpus)
             assert all(left[gpu] >= left[other] for gpu in gpus for other in others)
-        node = node.hold(a_member(0, f"p{i}").holding(shares))
+        node = node.hold(a_member(0, f"p{i}").holding(Exact(shares)))
 
 
 # ---- Which node: by way of a plan of one pod after another.

@@ -1,11 +1,13 @@
 from itertools import combinations
 
 import pytest
-from builders import a_member, a_node, a_snapshot, an_nvswitch_machine, workers
+from builders import a_member, a_node, a_snapshot, an_nvswitch_machine, exact, workers
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cluster.gang import Link
+from cluster.gpus import NO_GPUS
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.siblings import EACH_MAX, Sibling, plan_with_siblings
 from topology import catalogue
@@ -18,9 +20,9 @@ gpus = st.sets(st.integers(0, 7), min_size=1, max_size=7)
 
 
 def placed(snapshot, members, *siblings, link=Link.BEST):
-    found = plan_with_siblings(snapshot, members, siblings, link=link)
+    found = plan_with_siblings(snapshot, members, siblings, PlanOptions(link))
     assert isinstance(found, Plan), found
-    return [(placement.node, placement.gpus) for placement in found.placements]
+    return [(placement.node, placement.gpus.indices) for placement in found.placements]
 
 
 def cluster(*nodes, **taken):
@@ -32,7 +34,7 @@ def test_replacements_make_the_whole_gang_fastest(held, others, count):
     others -= held
     free = set(range(8)) - held - others
     assume(len(free) >= count)
-    siblings = [Sibling("a", (i,)) for i in held]
+    siblings = [Sibling("a", exact(i)) for i in held]
 
     found = placed(cluster("a", "b", a=[*held, *others]), workers(count), *siblings)
 
@@ -47,12 +49,14 @@ def test_a_replacement_gets_the_gpu_of_the_deleted_member(deleted):
     left = [i for i in range(4) if i != deleted]
     snapshot = a_snapshot(a_node("a"), taken={"a": [*left, 5]})
 
-    assert placed(snapshot, workers(1), *(Sibling("a", (i,)) for i in left)) == [("a", (deleted,))]
+    assert placed(snapshot, workers(1), *(Sibling("a", exact(i)) for i in left)) == [
+        ("a", (deleted,))
+    ]
 
 
 def test_of_equally_fast_nodes_the_one_with_fewer_members_is_filled():
     switched = an_nvswitch_machine(8, 6)
-    siblings = [Sibling("b", (0, 1)), Sibling("b", (2, 3)), Sibling("a", (0, 1))]
+    siblings = [Sibling("b", exact(0, 1)), Sibling("b", exact(2, 3)), Sibling("a", exact(0, 1))]
     snapshot = a_snapshot(
         a_node("a", switched), a_node("b", switched), taken={"a": (0, 1), "b": (0, 1, 2, 3)}
     )
@@ -61,7 +65,7 @@ def test_of_equally_fast_nodes_the_one_with_fewer_members_is_filled():
 
 
 def test_replacements_return_to_several_nodes():
-    siblings = [Sibling("a", (0, 1, 2)), Sibling("b", (0, 1, 2))]
+    siblings = [Sibling("a", exact(0, 1, 2)), Sibling("b", exact(0, 1, 2))]
     snapshot = cluster("a", "b", "c", a=(0, 1, 2, 4, 5, 6, 7), b=(0, 1, 2, 4, 5, 6, 7))
 
     assert sorted(placed(snapshot, workers(2), *siblings)) == [("a", (3,)), ("b", (3,))]
@@ -70,7 +74,7 @@ def test_replacements_return_to_several_nodes():
 def test_members_that_do_not_fit_beside_the_others_go_elsewhere_together():
     snapshot = cluster("a", "b", a=range(7))
 
-    found = placed(snapshot, workers(2), Sibling("a", (0,)))
+    found = placed(snapshot, workers(2), Sibling("a", exact(0)))
 
     assert {node for node, _ in found} == {"b"}
 
@@ -78,7 +82,9 @@ def test_members_that_do_not_fit_beside_the_others_go_elsewhere_together():
 def test_a_gang_of_one_node_waits_for_that_node():
     snapshot = cluster("a", "b", a=range(8))
 
-    found = plan_with_siblings(snapshot, workers(1), [Sibling("a", (0,))], link=Link.ONE_NODE)
+    found = plan_with_siblings(
+        snapshot, workers(1), [Sibling("a", exact(0))], PlanOptions(Link.ONE_NODE)
+    )
 
     assert isinstance(found, Refusal)
     assert found.reason.startswith("its gang stays on node a: ")
@@ -86,7 +92,7 @@ def test_a_gang_of_one_node_waits_for_that_node():
 
 def test_a_replacement_that_needs_nvlink_is_linked_to_the_others():
     snapshot = cluster("a", a=(0, 1, 2))
-    siblings = [Sibling("a", (i,)) for i in range(3)]
+    siblings = [Sibling("a", exact(i)) for i in range(3)]
 
     ((_, indices),) = placed(snapshot, workers(1), *siblings, link=Link.NVLINK)
 
@@ -94,7 +100,7 @@ def test_a_replacement_that_needs_nvlink_is_linked_to_the_others():
 
 
 def test_nodes_and_gpus_that_are_gone_do_not_count():
-    siblings = [Sibling("gone", (0,)), Sibling("a", (12,)), Sibling("a")]
+    siblings = [Sibling("gone", exact(0)), Sibling("a", exact(12)), Sibling("a", NO_GPUS)]
 
     assert placed(cluster("a"), workers(1), *siblings)[0][0] == "a"
 
@@ -105,7 +111,7 @@ def test_without_others_it_is_a_plan_of_its_own():
 
 def test_members_are_not_tried_one_by_one_on_too_many_nodes():
     nodes = [f"n{i}" for i in range(EACH_MAX // 64 + 1)]
-    siblings = [Sibling(node, (0,)) for node in nodes]
+    siblings = [Sibling(node, exact(0)) for node in nodes]
     snapshot = cluster(*nodes)
 
     found = plan_with_siblings(snapshot, workers(64), siblings)

@@ -32,17 +32,17 @@ def best(snapshot: Snapshot, gpus: int, **fields: Any) -> NodeAssignment | None:
         candidates(snapshot, gpus),
         (gpus,),
         SelectionOptions(ChoiceMode.KEEP, **fields),
-        snapshot.placement,
+        snapshot.preferences.placement,
     )
 
 
 @settings(max_examples=50)
 @given(clusters(), st.integers(1, 8))
 def test_the_node_is_the_first_by_bandwidth_room_damage_and_name(snapshot, gpus):
-    options = SelectionOptions(snapshot.mode)
+    options = SelectionOptions(snapshot.preferences.mode)
     able = candidates(snapshot, gpus)
     assignments = [(c.name, select_gpus(c.table, c.node.free_mask, (gpus,), options)) for c in able]
-    found = best_node(candidates(snapshot, gpus), (gpus,), options, snapshot.placement)
+    found = best_node(candidates(snapshot, gpus), (gpus,), options, snapshot.preferences.placement)
 
     if not assignments:
         assert found is None
@@ -50,7 +50,7 @@ def test_the_node_is_the_first_by_bandwidth_room_damage_and_name(snapshot, gpus)
     fastest = max(given.bandwidth for _, given in assignments)
     fast = [assignment for assignment in assignments if assignment[1].bandwidth >= fastest * 0.99]
     left = [given.left for _, given in fast]
-    wanted = min(left) if snapshot.placement is PackingStrategy.BINPACK else max(left)
+    wanted = min(left) if snapshot.preferences.placement is PackingStrategy.BINPACK else max(left)
     as_full = [assignment for assignment in fast if assignment[1].left == wanted]
     least = min(given.damage for _, given in as_full)
     name, given = min(assignment for assignment in as_full if assignment[1].damage == least)
@@ -105,7 +105,7 @@ def test_no_linked_set_is_none():
 def test_for_one_worker_all_nodes_at_once_give_what_one_after_another_does(
     snapshot, gpus, linked, placement
 ):
-    options = SelectionOptions(snapshot.mode, linked=linked, multi_node=True)
+    options = SelectionOptions(snapshot.preferences.mode, linked=linked, multi_node=True)
     rows = [row for row, node in enumerate(snapshot.nodes) if node.node.name in snapshot.tables]
     candidates = [candidate(snapshot, row) for row in rows]
 

@@ -1,10 +1,10 @@
 from dataclasses import replace
 
-from builders import a_machine, a_member, a_node, a_snapshot
+from builders import a_machine, a_member, a_node, a_snapshot, exact
 
 from cluster.ledger import Ledger
 from cluster.node_ledger import NodeLedger
-from cluster.record import GPUShare
+from scorer.placement.options import Preferences
 from scorer.placement.snapshot import snapshot_of
 
 
@@ -20,7 +20,7 @@ def test_emptied_cluster_keeps_faulty_gpus_and_no_pods():
     empty = snapshot.without_pods()
 
     assert empty.nodes[0].free_mask == 0b11111110
-    assert empty.domains == ("rack",)
+    assert empty.preferences.domains == ("rack",)
 
 
 def test_only_one_node_of_the_same_moment():
@@ -30,7 +30,7 @@ def test_only_one_node_of_the_same_moment():
 
     assert [node.node.name for node in alone.nodes] == ["b"]
     assert alone.nodes[0].free_mask == 0b11111110
-    assert alone.nic_bandwidth == 3.0
+    assert alone.preferences.nic_bandwidth == 3.0
 
 
 def test_tables_are_shared_by_nodes_alike_and_taken_over_where_known():
@@ -47,7 +47,7 @@ def test_tables_are_shared_by_nodes_alike_and_taken_over_where_known():
 
 def test_emptied_nodes_are_computed_once_for_the_same_nodes():
     snapshot = a_snapshot(a_node("a"), a_node("b"), taken={"a": (1, 2)})
-    later = snapshot.hold_all([("b", a_member().holding((GPUShare(0),)))])
+    later = snapshot.hold_all([("b", a_member().holding(exact(0)))])
 
     assert later.without_pods().nodes is snapshot.without_pods().nodes
     assert later.without_pods().cache is snapshot.without_pods().cache
@@ -62,9 +62,10 @@ def test_the_emptied_cluster_follows_its_nodes_and_preferences():
     other = replace(
         snapshot, ledger=Ledger({**snapshot.ledger.nodes, "a": cordoned})
     ).without_pods()
-    preferring = replace(snapshot, nic_bandwidth=3.0).without_pods()
+    preferences = Preferences(nic_bandwidth=3.0)
+    preferring = replace(snapshot, preferences=preferences).without_pods()
 
     assert [node.free_mask for node in other.nodes] == [254, 255]
     assert other.nodes[1] is empty.nodes[1]
-    assert preferring.nic_bandwidth == 3.0
+    assert preferring.preferences == preferences
     assert len(snapshot.without({"b"}).without_pods().nodes) == 1

@@ -3,7 +3,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from builders import a_machine, a_node, a_pcie_machine, a_seen, a_snapshot, dgx1_v100
+from builders import a_machine, a_node, a_pcie_machine, a_seen, a_snapshot, dgx1_v100, exact
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import clusters
@@ -11,7 +11,7 @@ from strategies import clusters
 from cluster import keys
 from cluster.gang import GangKey
 from cluster.node_ledger import Holding
-from cluster.record import Allocation, GPUShare
+from cluster.record import Allocation
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.snapshot import Snapshot
@@ -147,7 +147,7 @@ def test_nodes_that_a_starving_unit_can_never_use_stay_open():
 
 @pytest.mark.parametrize(("stays", "kept"), [(True, False), (False, True)])
 def test_a_node_that_never_becomes_free_stays_open(stays, kept):
-    holding = Holding("team/agent", "agent", (GPUShare(0),), stays=stays)
+    holding = Holding("team/agent", "agent", exact(0), stays=stays)
     snapshot = a_snapshot(a_node()).hold_all([("node-0", holding)])
 
     decisions = cycle(snapshot, a_unit("large", 1, 8, age=9), a_unit("small"), starving={"large"})
@@ -289,7 +289,7 @@ def test_a_reservation_holds_while_its_refusal_is_cached():
 
 def test_a_replacement_is_placed_next_to_its_gang_if_it_fits():
     labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "2"}
-    there = a_seen(1, "g-0", labels=labels).with_allocation(Allocation("node-1", (GPUShare(0),)))
+    there = a_seen(1, "g-0", labels=labels).with_allocation(Allocation("node-1", exact(0)))
     (unit,) = units_of([there, a_seen(1, "g-1", labels=labels)], NO_OWNERS)
     snapshot = a_snapshot(a_node("node-0"), a_node("node-1"))
     full = a_snapshot(a_node("node-0"), a_node("node-1"), taken={"node-1": range(8)})
@@ -352,14 +352,14 @@ def test_no_gpu_is_allocated_twice_no_gang_is_partial_and_arrival_order_does_not
         (node.node.name, share.i)
         for node in snapshot.nodes
         for holding in node.holdings.values()
-        for share in holding.shares
+        for share in holding.gpus.shares
     )
     for decision in decisions:
         if isinstance(decision.outcome, Plan):
             placements = decision.outcome.placements
             assert [placement.member for placement in placements] == list(decision.unit.members)
-            assert all(len(p.shares) == p.member.gpus for p in placements)
-            taken.update((p.node, share.i) for p in placements for share in p.shares)
+            assert all(len(p.gpus) == p.member.gpus for p in placements)
+            taken.update((p.node, share.i) for p in placements for share in p.gpus.shares)
     assert set(taken.values()) <= {1}
     assert {
         (node.node.name, i)

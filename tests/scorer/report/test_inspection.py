@@ -2,9 +2,10 @@ import msgspec
 from builders import a_counted_node, a_node, a_snapshot, workers
 
 from cluster.gang import GangKey, Link
+from cluster.gpus import Counted, Exact, GPUShare
+from cluster.keys import NVIDIA_GPU
 from cluster.ledger import Ledger
 from cluster.node_ledger import Holding, NodeLedger
-from cluster.record import GPUShare
 from scorer.gang.crd import Gang, GangMetadata, GangPlan, GangSpec, GangStatus, Phase, PlannedPod
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Unit
@@ -41,7 +42,7 @@ def a_gang(namespace, plan=None, **status):
 def test_a_gpu_has_its_holders():
     node = a_node("gpu-0", mode="core_mem", card_memory=16, uuids=True, cordoned=(7,))
     shares = (GPUShare(0, mem=4, core=20), GPUShare(3, mem=4, core=20))
-    ledger = NodeLedger.empty(node).hold(Holding("team/a", "u1", shares, gang="team/bert"))
+    ledger = NodeLedger.empty(node).hold(Holding("team/a", "u1", Exact(shares), gang="team/bert"))
 
     view = shown(view_nodes(snapshot_of(Ledger({"gpu-0": ledger})), 3))
 
@@ -56,7 +57,8 @@ def test_a_gpu_has_its_holders():
 
 
 def test_pods_whose_gpus_nvidias_plugin_chooses_are_counted():
-    ledger = NodeLedger.empty(a_counted_node("node-0")).hold(Holding("team/a", "u1", nvidia=2))
+    held = Holding("team/a", "u1", Counted(NVIDIA_GPU, 2))
+    ledger = NodeLedger.empty(a_counted_node("node-0")).hold(held)
 
     (found,) = shown(view_nodes(snapshot_of(Ledger({"node-0": ledger})), 1))["nodes"]
 

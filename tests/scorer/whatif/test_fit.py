@@ -3,9 +3,9 @@ import pytest
 from builders import a_counted_node, a_node, a_pcie_machine, a_pod, a_seen, a_snapshot
 
 from cluster import keys
+from cluster.gpus import GPUShare
 from cluster.node import MachineSource
 from cluster.pod import Pod
-from cluster.record import GPUShare
 from cluster.whatif_api import FitRequest, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
 from scorer.placement.reasons import Reason
