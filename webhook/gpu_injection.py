@@ -4,7 +4,7 @@ By the agent nothing is added here. For NVIDIA's NRI plugin the scorer writes an
 container, whose name must fit into the key. For NVIDIA's runtime the pod gets its RuntimeClass.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from cluster.container_request import container_path
 from cluster.finding import Code, Finding, Severity
@@ -24,8 +24,6 @@ _KEY_MAX = 63
 """Longest name of an annotation after its prefix [characters]."""
 _NAME_MAX = _KEY_MAX - len(NVIDIA_CDI_CONTAINER.rpartition("/")[2])
 _CDI_PREFIXES = (CDI_ANNOTATION_PREFIX, f"{NVIDIA_CDI_DOMAIN}/")
-_CDI = CDI_ANNOTATION_PREFIX.removesuffix("/")
-"""Part of every annotation that names CDI devices."""
 _SET_RUNTIME_CLASS = add("/spec/runtimeClassName", _RUNTIME_CLASS, "containers.gpuInjection")
 
 
@@ -39,17 +37,8 @@ def set_runtime_class(parsed: ParsedPod, rules: Policy) -> tuple[Operation, ...]
     return () if parsed.pod.spec.runtime_class_name else (_SET_RUNTIME_CLASS,)
 
 
-def injection_findings(parsed: ParsedPod, rules: Policy) -> Iterable[Finding]:
-    """Return what keeps GPUs out of containers, and annotations that give them others."""
-    annotations = parsed.pod.metadata.annotations
-    if rules.containers.gpu_injection == "agent" and (
-        not annotations or _CDI not in "\n".join(annotations)
-    ):
-        return ()  # Fast path: nearly every pod.
-    return _injection_findings(parsed, rules)
-
-
-def _injection_findings(parsed: ParsedPod, rules: Policy) -> Iterator[Finding]:
+def injection_findings(parsed: ParsedPod, rules: Policy) -> Iterator[Finding]:
+    """Yield what keeps GPUs out of containers, and annotations that give them others."""
     if not (parsed.request.places or (parsed.mark and parsed.request.family is None)):
         return
     for key, value in parsed.pod.annotations.items():

@@ -18,8 +18,6 @@ from webhook.unrequested_devices import remove_devices
 
 def record_keys(annotations: Iterable[str]) -> list[str]:
     """Return the annotations that belong to the record of an allocation."""
-    if RECORD.isdisjoint(annotations) and VISIBLE_DEVICES_OF not in "\n".join(annotations):
-        return []  # Fast path: nearly every pod.
     return [key for key in annotations if key in RECORD or key.startswith(VISIBLE_DEVICES_OF)]
 
 

@@ -74,8 +74,6 @@ def offering(sharing: NodeSharing, request: Request) -> NodeSharing:
 
 def replicas(sharing: NodeSharing) -> int:
     """Return the replicas of each GPU; 0 where nodes differ, or do not share."""
-    if not sharing:
-        return 0  # Fast path: nearly every pod.
     numbers = {shared.replicas if shared else 0 for shared in sharing}
     return numbers.pop() if len(numbers) == 1 else 0
 

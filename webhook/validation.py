@@ -97,10 +97,7 @@ def _names_model(pod: NewPod) -> bool:
     spec, labels = pod.spec, pod.metadata.labels
     if labels and not labels.keys().isdisjoint(CLASS_LABELS):
         return True
-    # Fast path: few pods have node requirements.
-    return bool(spec.node_selector or spec.affinity) and (
-        names_label(spec, MODEL_SERIES) or names_label(spec, DRIVER_VERSION)
-    )
+    return names_label(spec, MODEL_SERIES) or names_label(spec, DRIVER_VERSION)
 
 
 def _unplanned_gang(pod: NewPod, mark: Mark, request: Request, policy: Policy) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Whatever is lost, late or deleted meanwhile: no card gives more than it has, and none is lost."""
+"""Lost, late and deleted objects: no card gives more than it has, and no GPU is lost."""
 
 import asyncio
 from collections import deque

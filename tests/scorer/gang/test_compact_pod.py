@@ -1,4 +1,4 @@
-"""Of a pod that waits only what planning reads is kept, and planning does the same with it."""
+"""A waiting pod is kept in compact form, with all that planning reads."""
 
 import msgspec
 import pytest
