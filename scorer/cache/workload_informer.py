@@ -11,9 +11,10 @@ from runtime.kube.client import Kube
 from runtime.kube.reflector import Key, Reflector
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.workloads import Job, StatefulSet, read_job, read_stateful_set
-from scorer.gang.owners import ExpectedPods, OwnerState
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
+from workloads.kind import OwnerState
+from workloads.members import ExpectedPods
 
 
 class WorkloadInformer:

@@ -23,20 +23,13 @@ from runtime.kube.errors import UNDECODABLE
 from runtime.process.backoff import Backoff
 from runtime.process.clock import loop_time
 from scorer.cache.informers import Informers
-from scorer.gang.declaration import Declaration
-from scorer.gang.owners import (
-    ExpectedPods,
-    OwnerState,
-    PodGroup,
-    expected_pods,
-    group_paths,
-    members_of,
-    owner_state,
-    path_of,
-)
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
+from workloads.kinds import kind_of
+from workloads.members import Declared, declared
+from workloads.paths import path_of
+from workloads.pod_group import PodGroup, group_paths
 
 _CONCURRENT_READS = 8
 _RETRY_MAX = 300.0
@@ -46,7 +39,6 @@ _PAUSE = 20.0
 
 T = TypeVar("T")
 
-_declarations = Decoder(Declaration)
 _groups = Decoder(PodGroup)
 _log = structlog.get_logger()
 
@@ -62,14 +54,6 @@ class _OwnerPath(NamedTuple):
 _Source: TypeAlias = _OwnerPath | GangKey
 _Owner: TypeAlias = tuple[str, str]
 """Namespace of its pods, and uid, which users can write."""
-
-
-class _Read(NamedTuple):
-    """What is read of an owner."""
-
-    state: OwnerState
-    members: int
-    expected: ExpectedPods
 
 
 class GangSizeResolver:
@@ -202,13 +186,9 @@ class GangSizeResolver:
         return True
 
 
-def _owner(owner: Owner, raw: Raw) -> _Read:
-    declaration = decode(raw, _declarations)
-    return _Read(
-        owner_state(declaration, owner.uid),
-        members_of(declaration, owner.uid),
-        expected_pods(declaration, owner),
-    )
+def _owner(owner: Owner, raw: Raw) -> Declared | None:
+    kind = kind_of(owner.api_version, owner.kind)
+    return declared(kind, decode(raw, kind.decoder), owner.uid) if kind else None
 
 
 def _group(raw: Raw) -> PodGroup:
