@@ -1,6 +1,6 @@
 """Pod templates of workloads in files, and the pods that controllers create from them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import NAMESPACE_OID, uuid5
 
 from cluster.pod import Owner, Pod
@@ -31,6 +31,11 @@ class PodTemplate:
     """The kind of the workload is not known here, so its spec may not be that of a pod."""
 
     @property
+    def is_written(self) -> bool:
+        """It is in the workload itself; else in another object, or made by the controller."""
+        return self.pods.made_template is None and not self.pods.is_of_base
+
+    @property
     def role(self) -> str | None:
         """`worker`, `launcher`, `master`; None where the workload has one template."""
         return self.pods.role
@@ -54,7 +59,7 @@ class PodTemplate:
         marks, pods = self.stamp(index), self.pods
         spec = without_nulls(self.value.need("spec").mapping())
         if pods.change:
-            spec["containers"] = _first_changed(spec.get("containers"), pods.change)
+            spec["containers"] = _changed(spec.get("containers"), pods.change)
         if pods.scheduler:
             spec = {"schedulerName": pods.scheduler, **spec}
         made: dict[str, object] = {"apiVersion": "v1", "kind": "Pod"}
@@ -110,13 +115,23 @@ class Head:
         )
         return cls(document, home.text() if home else namespace, owner)
 
-    def template(self, pods: PodSet, workload: GangOwner) -> PodTemplate:
+    def template(self, pods: PodSet, workload: GangOwner, base: Value | None = None) -> PodTemplate:
         """Return the template of pods that this workload owns, or one of its objects.
+
+        Args:
+            pods: The pods.
+            workload: The fields of the workload that admission reads.
+            base: The other object that has templates of the workload.
 
         Raises:
             InputError: The template is missing.
         """
-        value = self.document.follow(pods.path)
+        document = base if base and pods.is_of_base else self.document
+        if pods.made_template is None:
+            value = document.follow(pods.path)
+        else:
+            path = (*document.path, *pods.path)
+            value = replace(document, plain=pods.made_template, path=path)
         value.need("spec").mapping()
         return PodTemplate(
             value=value,
@@ -135,11 +150,10 @@ class Head:
         return Owner(api_version=api_version, kind=kind, name=name, uid=uid, controller=True)
 
 
-def _first_changed(containers: object, change: Change) -> object:
-    if not isinstance(containers, list) or not containers:
+def _changed(containers: object, change: Change) -> object:
+    if not isinstance(containers, list) or not all(isinstance(one, dict) for one in containers):
         return containers
-    first, *others = containers
-    return [change(first) if isinstance(first, dict) else first, *others]
+    return change(containers) if containers else containers
 
 
 def _reference(owner: Owner) -> dict[str, object]:

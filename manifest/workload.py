@@ -1,6 +1,6 @@
 """Expand workloads into the pod templates of their controllers."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -16,13 +16,21 @@ from manifest.typed import read_as
 from manifest.unknown_fields import unknown_fields
 from manifest.value import InputError, Value
 from workloads.gang_owner import GangOwner
-from workloads.kind import Kind, PodSet, Workload
+from workloads.kind import Kind, Path, PodSet, Workload
 from workloads.kinds import kind_of
 from workloads.members import members_of, ordered_start
 
 NO_PODS = "no pods are described in these files; name Pods or workloads."
 """The warning if no object has a pod template."""
-_COUNTS = ("replicas", "minReplicas", "numOfHosts", "parallelism", "completions", "size")
+_COUNTS = (
+    "replicas",
+    "minReplicas",
+    "numOfHosts",
+    "parallelism",
+    "completions",
+    "size",
+    "numNodes",
+)
 """Fields that have a number of pods, in all kinds."""
 
 
@@ -55,20 +63,22 @@ class Expansion(NamedTuple):
     """Why the API of Kubernetes would reject the rest: a line for each object."""
 
 
-def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
+def expanded(objects: Sequence[Value], namespace: str, others: Sequence[Value] = ()) -> Expansion:
     """Return the pod templates of objects, the objects of unknown kinds, and invalid objects.
 
     Args:
         objects: Kubernetes objects.
         namespace: The namespace of objects that name none.
+        others: Other objects, which may have pod templates of these.
     """
+    bases = [one for one in (*objects, *others) if _is_base(one)]
     templates: list[PodTemplate] = []
     unjudged: list[Unjudged] = []
     invalid: list[str] = []
     without_effect: list[str] = []
     for value in objects:
         try:
-            made, left_out = _templates_or_guesses(value, namespace)
+            made, left_out = _templates_or_guesses(value, namespace, bases)
             for template in made:
                 template.read(template.pod())
         except InputError as error:
@@ -77,8 +87,9 @@ def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
             templates += made
             unjudged += left_out
             for one in made:
-                without_effect += misplaced(value, one)
-                if not one.is_guessed:
+                if one.is_written:
+                    without_effect += misplaced(value, one)
+                if not one.is_guessed and one.pods.made_template is None:
                     without_effect += unknown_fields(one.value.need("spec"))
     warnings = [f"{one.value.source}: {one.note}." for one in templates if one.note]
     warnings += dict.fromkeys(without_effect)
@@ -86,10 +97,10 @@ def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
 
 
 def _templates_or_guesses(
-    value: Value, namespace: str
+    value: Value, namespace: str, bases: Sequence[Value]
 ) -> tuple[tuple[PodTemplate, ...], tuple[Unjudged, ...]]:
     """Return the pod templates of one object; and itself, as far as it is not judged."""
-    made = templates_of(value, namespace)
+    made = templates_of(value, namespace, bases)
     if made is not None:
         return made, ()
     if not may_make_pods(value):
@@ -110,25 +121,33 @@ def _unjudged(value: Value, reason: str) -> Unjudged:
     return Unjudged(value.source, version, kind, str(name or ""), reason)
 
 
-def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | None:
+def templates_of(
+    document: Value, namespace: str, bases: Iterable[Value] = ()
+) -> tuple[PodTemplate, ...] | None:
     """Return the pod templates of a document; None if its kind is unknown here.
 
     Args:
         document: A Kubernetes object.
         namespace: Its namespace if it names none.
+        bases: Objects that may have pod templates of it.
 
     Raises:
         InputError: The API of the workload would reject it.
     """
-    api_version, name = document.need("apiVersion").text(), document.need("kind").text()
-    kind = kind_of(api_version, name)
-    if kind is None or not kind.knows(api_version):
+    kind = _kind(document)
+    if kind is None:
         return None
+    if kind.is_base:
+        return ()
     head = Head.of(document, namespace)
     document.need("spec").mapping()
-    workload = read_as(kind.shape, without_nulls(document.mapping()), document)
+    workload = _read(kind, document)
     for path in workload.required:
         document.follow(path)
+    base, found = None, _base_of(workload, head.namespace, bases)
+    if found is not None:
+        kind_of_base, base = found
+        workload = workload.on(_read(kind_of_base, base))
     sets = workload.pod_sets()
     owner = GangOwner(
         head.owner.kind,
@@ -136,19 +155,57 @@ def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | N
         members_of(workload) if kind.sized else None,
         fails_when_evicted=workload.fails_when_evicted,
     )
-    templates = tuple(head.template(pods, owner) for pods in sets)
-    _check_numbers(document, sets)
+    templates = tuple(head.template(pods, owner, base) for pods in sets)
+    for pods in sets:
+        _check_numbers(base if base and pods.is_of_base else document, pods.path)
     return _ordered(templates, kind, workload) if workload.starts_in_order else templates
 
 
-def _check_numbers(document: Value, sets: Iterable[PodSet]) -> None:
-    """Raise an error for a number of pods that is negative, which an API rejects."""
-    for pods in sets:
-        parents = (pods.path[:length] for length in range(len(pods.path)))
-        for value in map(document.follow, parents):
-            for key in _COUNTS if isinstance(value.plain, dict) else ():
-                if count := value.child(key):
-                    count.whole()
+def _read(kind: Kind, document: Value) -> Workload:
+    return read_as(kind.shape, without_nulls(document.mapping()), document)
+
+
+def _kind(document: Value) -> Kind | None:
+    api_version, name = document.need("apiVersion").text(), document.need("kind").text()
+    kind = kind_of(api_version, name)
+    return kind if kind and kind.knows(api_version) else None
+
+
+def _is_base(document: Value) -> bool:
+    """Return whether workloads may take their pod templates from a document."""
+    plain = document.plain if isinstance(document.plain, dict) else {}
+    kind = kind_of(str(plain.get("apiVersion")), str(plain.get("kind")))
+    return kind is not None and kind.is_base
+
+
+def _base_of(
+    workload: Workload, namespace: str, bases: Iterable[Value]
+) -> tuple[Kind, Value] | None:
+    """Return the object that has pod templates of a workload in a namespace, and its kind."""
+    sought = workload.base
+    if sought is None:
+        return None
+    for one in bases:
+        head, kind = Head.of(one, namespace), _kind(one)
+        is_near = not sought.is_namespaced or head.namespace == namespace
+        if kind and (kind.group, kind.name, head.owner.name) == sought[:3] and is_near:
+            return kind, one
+    return None
+
+
+def _check_numbers(document: Value, path: Path) -> None:
+    """Raise an error for a number of pods on a path that is negative, which an API rejects."""
+    value: Value | None = document
+    for step in (*path, ""):
+        if value is None or not isinstance(value.plain, dict | list):
+            return
+        if isinstance(step, int):
+            value = value.item(step)
+            continue
+        for key in _COUNTS:
+            if count := value.child(key):
+                count.whole()
+        value = value.child(step)
 
 
 def _ordered(

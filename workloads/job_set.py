@@ -9,13 +9,20 @@ from msgspec import field
 
 from cluster import keys
 from cluster.finding import Code
-from cluster.kube_object import KubeObject
+from cluster.kube_object import KubeObject, Labels
 from workloads.batch_job import JobSpec
 from workloads.kind import Kind, Made, Marks, OrderedStart, PodSet, Stamp, Through, Workload, number
 from workloads.stamps import batch_labels
 
 
-class _JobTemplate(KubeObject, frozen=True):
+class _JobMetadata(KubeObject, frozen=True):
+    labels: Labels | None = None
+
+
+class JobTemplate(KubeObject, frozen=True):
+    """The template of Jobs."""
+
+    metadata: _JobMetadata = _JobMetadata()
     spec: JobSpec = JobSpec()
 
 
@@ -24,7 +31,7 @@ class ReplicatedJob(KubeObject, frozen=True):
 
     name: str
     replicas: int | None = None
-    template: _JobTemplate = _JobTemplate()
+    template: JobTemplate = JobTemplate()
     depends_on: list[object] = field(default_factory=list)
     """Only the presence is read."""
 
@@ -82,14 +89,21 @@ def _pods(job_set: str, index: int, job: ReplicatedJob, first: int) -> PodSet:
         ("spec", "replicatedJobs", index, "template", "spec", "template"),
         inner.pod_spec,
         number(job.replicas) * inner.parallel,
-        _stamp(job_set, job.name, first, max(inner.parallel, 1)),
+        job_stamp(job_set, job.name, first, max(inner.parallel, 1)),
         job.name,
         made=made,
     )
 
 
-def _stamp(job_set: str, name: str, first: int, pods: int) -> Stamp:
-    """Return the stamp of a replicated Job's pods; each Job has the same number of pods."""
+def job_stamp(job_set: str, name: str, first: int, pods: int) -> Stamp:
+    """Return the stamp of a replicated Job's pods.
+
+    Args:
+        job_set: Name of the JobSet.
+        name: Of the replicated Job.
+        first: Number of Jobs of the replicated Jobs before it.
+        pods: Number of pods of each Job.
+    """
 
     def stamp(index: int) -> Marks:
         job, completion = divmod(index, pods)

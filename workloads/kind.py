@@ -28,8 +28,9 @@ class Marks(NamedTuple):
 Stamp: TypeAlias = Callable[[int], Marks]
 """Returns the metadata of the i-th pod."""
 
-Change: TypeAlias = Callable[[dict[str, object]], dict[str, object]]
-"""Returns a container as the controller changes it."""
+Container: TypeAlias = dict[str, object]
+Change: TypeAlias = Callable[[list[Container]], list[Container]]
+"""Returns the containers of a pod as the controller changes them."""
 
 
 class Made(NamedTuple):
@@ -45,7 +46,8 @@ class PodSet:
     """The pods of one template."""
 
     path: Path
-    """Of the template in the object; empty where the object is the pod itself."""
+    """Of the template in the object, or of the field of which the controller makes it; empty where
+    the object is the pod itself."""
     spec: PodSpec
     """Of the template, with the fields that placement reads."""
     count: int
@@ -60,7 +62,7 @@ class PodSet:
     made: tuple[Made, ...] = ()
     """Objects between the pods and the workload, nearest first."""
     change: Change | None = None
-    """Change that the controller applies to the first container."""
+    """Change that the controller applies to the containers."""
     scheduler: str | None = None
     """The scheduler that the controller writes if the template names none."""
     is_late: bool = False
@@ -68,6 +70,10 @@ class PodSet:
     in the same way, and for no more."""
     note: str | None = None
     """A note to users: how these pods differ from those in a cluster."""
+    is_of_base: bool = False
+    """The template is in the object that `Workload.base` names."""
+    made_template: dict[str, object] | None = None
+    """The template that the controller makes, where nobody wrote it."""
 
     @property
     def total(self) -> int:
@@ -130,6 +136,16 @@ class Status(KubeObject, frozen=True):
         return [one.type for one in self.conditions or () if one.status == "True"]
 
 
+class Base(NamedTuple):
+    """The name of an object that has pod templates of a workload."""
+
+    group: str
+    kind: str
+    name: str
+    is_namespaced: bool
+    """It is in the namespace of the workload; else in none."""
+
+
 class Workload(KubeObject, frozen=True):
     """An object whose controller creates pods. Each kind has a type below this one."""
 
@@ -152,8 +168,17 @@ class Workload(KubeObject, frozen=True):
         """Fields without which the API rejects the object, beside those of its templates."""
         return ()
 
+    @property
+    def base(self) -> Base | None:
+        """The object that has pod templates of it; None: it has all itself."""
+        return None
+
+    def on(self, _base: "Workload", /) -> "Workload":
+        """Return the workload with the pod templates of its base."""
+        return self
+
     def pod_sets(self) -> tuple[PodSet, ...]:
-        """Return its pods."""
+        """Return its pods, without those of a base that is not known."""
         return ()
 
     @property
@@ -228,6 +253,8 @@ class Kind:
     through: tuple[Through, ...] = ()
     """Controllers of its pods other than itself."""
     ordered: OrderedStart | None = None
+    is_base: bool = False
+    """It makes no pods; workloads take their pod templates from it."""
 
     def knows(self, api_version: str) -> bool:
         """Return whether the pods of this version are known here."""

@@ -11,7 +11,18 @@ from msgspec import field
 from cluster import keys
 from cluster.kube_object import KubeObject
 from cluster.pod import PodSpec
-from workloads.kind import Kind, Made, Path, PodSet, Status, Template, Through, Workload, number
+from workloads.kind import (
+    Container,
+    Kind,
+    Made,
+    Path,
+    PodSet,
+    Status,
+    Template,
+    Through,
+    Workload,
+    number,
+)
 from workloads.kubeflow import Replicas, RunPolicy, is_suspended
 from workloads.stamps import batch_labels, numbered, ordinal, single
 
@@ -148,15 +159,19 @@ class MPIJob(Workload, frozen=True):
         )
 
 
-def _clear_resources(container: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in container.items() if key != "resources"}
+def _clear_resources(containers: list[Container]) -> list[Container]:
+    """Return the containers, the first one without resources."""
+    first, *others = containers
+    return [{key: value for key, value in first.items() if key != "resources"}, *others]
 
 
-def _hide_gpus(container: dict[str, object]) -> dict[str, object]:
-    env = container.get("env", [])
+def _hide_gpus(containers: list[Container]) -> list[Container]:
+    """Return the containers, the first one with variables that hide the GPUs."""
+    first, *others = containers
+    env = first.get("env", [])
     names = (keys.ENV_VISIBLE_DEVICES, keys.ENV_DRIVER_CAPABILITIES)
     hidden = [{"name": name, "value": ""} for name in names]
-    return {**container, "env": [*env, *hidden] if isinstance(env, list) else env}
+    return [{**first, "env": [*env, *hidden] if isinstance(env, list) else env}, *others]
 
 
 MPI_JOB = Kind(
