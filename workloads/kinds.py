@@ -11,6 +11,7 @@ from workloads.leader_worker_set import LEADER_WORKER_SET
 from workloads.mpi_job import MPI_JOB
 from workloads.ray import RAY
 from workloads.stateful_set import STATEFUL_SET
+from workloads.train_job import TRAIN_JOB
 from workloads.volcano_job import VOLCANO_JOB
 
 KINDS = (
@@ -18,6 +19,7 @@ KINDS = (
     PYTORCH_JOB,
     TF_JOB,
     JOB_SET,
+    *TRAIN_JOB,
     LEADER_WORKER_SET,
     *RAY,
     VOLCANO_JOB,
