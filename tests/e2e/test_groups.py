@@ -127,6 +127,6 @@ def test_a_job_set_in_order_says_why_its_gang_waits_for_ever(pods, machines):
     a_job(pods, above, 0, 2)
 
     wait_for_phase(
-        pods, "train", "Assembling", "create it again without startupPolicyOrder: InOrder"
+        pods, "train", "Assembling", "create it again with startupPolicyOrder: AnyOrder"
     )
     assert where(pods, "train") == {}
