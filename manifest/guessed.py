@@ -13,7 +13,7 @@ from cluster.quantity import QuantityError, whole
 from manifest.template import Head, PodTemplate
 from manifest.value import Value
 from workloads.gang_owner import GangOwner
-from workloads.kind import PodSet
+from workloads.pod_set import PodSet
 from workloads.stamps import numbered
 
 TEMPLATES_MAX = 64

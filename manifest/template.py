@@ -8,7 +8,7 @@ from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
 from workloads.gang_owner import GangOwner
-from workloads.kind import Change, Made, Marks, PodSet, Stamp
+from workloads.pod_set import Change, Made, Marks, PodSet, Stamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ from manifest.typed import read_as
 from manifest.unknown_fields import unknown_fields
 from manifest.value import InputError, Value
 from workloads.gang_owner import GangOwner
-from workloads.kind import Kind, Path, PodSet, Workload
+from workloads.kind import Kind, Workload
 from workloads.kinds import kind_of
 from workloads.members import members_of, ordered_start
+from workloads.pod_set import Path, PodSet
 
 NO_PODS = "no pods are described in these files; name Pods or workloads."
 """The warning if no object has a pod template."""

@@ -1,6 +1,6 @@
 """Kinds of workloads: the objects whose controllers create pods. Pure.
 
-One module per kind. Its data types are in `kind`:
+One module per kind. Its data types are in `kind`, `pod_set` and `state`:
 
 * `Workload` is an object of some kind, decoded from the API server or from a file. It says what
   its kind says: its `pod_sets`, whether it is suspended, finished, or failed (`state`), whether it

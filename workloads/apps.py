@@ -5,7 +5,8 @@ Their pods are independent of each other, so they are no gang unless marks say s
 
 from cluster.kube_object import KubeObject
 from cluster.pod import PodSpec
-from workloads.kind import Kind, Made, PodSet, Template, Workload, number
+from workloads.kind import Kind, Workload
+from workloads.pod_set import Made, PodSet, Template, number
 from workloads.stamps import numbered, single
 
 

@@ -6,7 +6,8 @@ Source: kubernetes/api `batch/v1`.
 from cluster.keys import JOB_COMPLETION_INDEX
 from cluster.kube_object import KubeObject
 from cluster.pod import PodSpec
-from workloads.kind import Kind, Made, Marks, PodSet, Template, Workload, number
+from workloads.kind import Kind, Workload
+from workloads.pod_set import Made, Marks, PodSet, Template, number
 from workloads.stamps import batch_labels, numbered
 
 

@@ -11,7 +11,8 @@ from cluster import keys
 from cluster.finding import Code
 from cluster.kube_object import KubeObject, Labels
 from workloads.batch_job import JobSpec
-from workloads.kind import Kind, Made, Marks, OrderedStart, PodSet, Stamp, Through, Workload, number
+from workloads.kind import Kind, OrderedStart, Through, Workload
+from workloads.pod_set import Made, Marks, PodSet, Stamp, number
 from workloads.stamps import batch_labels
 
 

@@ -1,116 +1,16 @@
-"""The data types of a kind of workload, of its objects and of their pods."""
+"""The data types of a kind of workload, and of its objects."""
 
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from msgspec.json import Decoder
 
 from cluster.finding import Code
 from cluster.kube_object import KubeObject
-from cluster.pod import Owner, Pod, PodSpec
-from cluster.request import Request, read_request
-
-Path: TypeAlias = tuple[str | int, ...]
-"""Keys and indices from an object to a field."""
-
-
-class Marks(NamedTuple):
-    """The metadata that a controller sets on one of its pods."""
-
-    name: str
-    labels: Mapping[str, str] = {}
-    annotations: Mapping[str, str] = {}
-
-
-Stamp: TypeAlias = Callable[[int], Marks]
-"""Returns the metadata of the i-th pod."""
-
-Container: TypeAlias = dict[str, object]
-Change: TypeAlias = Callable[[list[Container]], list[Container]]
-"""Returns the containers of a pod as the controller changes them."""
-
-
-class Made(NamedTuple):
-    """An object that a controller creates between a workload and its pods."""
-
-    kind: str
-    api_version: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class PodSet:
-    """The pods of one template."""
-
-    path: Path
-    """Of the template in the object, or of the field of which the controller makes it; empty where
-    the object is the pod itself."""
-    spec: PodSpec
-    """Of the template, with the fields that placement reads."""
-    count: int
-    """Pods of one group; a suspended workload counts as if it were running."""
-    stamp: Stamp
-    role: str | None = None
-    """`worker`, `launcher`, `master`; None where the workload has one template."""
-    prefix: str | None = None
-    """Name of its pods before `-0` and the following numbers; None: it is unknown."""
-    groups: int = 1
-    """Number of groups, each of which is a gang."""
-    made: tuple[Made, ...] = ()
-    """Objects between the pods and the workload, nearest first."""
-    change: Change | None = None
-    """Change that the controller applies to the containers."""
-    scheduler: str | None = None
-    """The scheduler that the controller writes if the template names none."""
-    is_late: bool = False
-    """The pods are made once the others are ready. They are planned with these if they ask for GPUs
-    in the same way, and for no more."""
-    note: str | None = None
-    """A note to users: how these pods differ from those in a cluster."""
-    is_of_base: bool = False
-    """The template is in the object that `Workload.base` names."""
-    made_template: dict[str, object] | None = None
-    """The template that the controller makes, where nobody wrote it."""
-
-    @property
-    def total(self) -> int:
-        """Number of pods of all groups."""
-        return self.count * self.groups
-
-    @property
-    def request(self) -> Request | None:
-        """The GPU request of each pod; None where Linkwise may choose no GPUs for it."""
-        # Only admission decides about resources under NVIDIA's names.
-        request, _ = read_request(Pod(spec=self.spec))
-        return request if request.family is not None else None
-
-
-class OwnerState(Enum):
-    """Whether an owner makes pods."""
-
-    ACTIVE = "active"
-    SUSPENDED = "suspended"
-    """It makes none for now."""
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-
-    @property
-    def is_final(self) -> bool:
-        """It never makes pods again."""
-        return self in {OwnerState.SUCCEEDED, OwnerState.FAILED}
-
-
-_OUTCOMES = {
-    "Succeeded": OwnerState.SUCCEEDED,
-    "Complete": OwnerState.SUCCEEDED,
-    "Completed": OwnerState.SUCCEEDED,
-    "Failed": OwnerState.FAILED,
-}
-"""By text in the status: `Complete` of a batch Job, `Completed` of a JobSet or a Volcano Job; the
-others are Kubeflow's, and `Failed` is of all."""
+from cluster.pod import Owner
+from workloads.pod_set import Path, PodSet
+from workloads.state import OwnerState, Status
 
 
 class _Metadata(KubeObject, frozen=True):
@@ -118,22 +18,6 @@ class _Metadata(KubeObject, frozen=True):
     generate_name: str = ""
     uid: str = ""
     owner_references: list[Owner] | None = None
-
-
-class _Condition(KubeObject, frozen=True):
-    type: str = ""
-    status: str = ""
-
-
-class Status(KubeObject, frozen=True):
-    """The status of most kinds."""
-
-    conditions: list[_Condition] | None = None
-
-    @property
-    def reached(self) -> Iterable[str]:
-        """The conditions that hold, and the states."""
-        return [one.type for one in self.conditions or () if one.status == "True"]
 
 
 class Base(NamedTuple):
@@ -204,9 +88,8 @@ class Workload(KubeObject, frozen=True):
     @property
     def state(self) -> OwnerState:
         """Whether it makes pods."""
-        for reached in self.status.reached:
-            if outcome := _OUTCOMES.get(reached):
-                return outcome
+        if outcome := self.status.outcome:
+            return outcome
         return OwnerState.SUSPENDED if self.is_suspended else OwnerState.ACTIVE
 
 
@@ -264,14 +147,3 @@ class Kind:
     def decoder(self) -> Decoder[Workload]:
         """Decodes objects of the kind from JSON."""
         return Decoder(self.shape)
-
-
-class Template(KubeObject, frozen=True):
-    """A pod template."""
-
-    spec: PodSpec = PodSpec()
-
-
-def number(written: int | None, default: int = 1) -> int:
-    """Return a number of pods: the default where it is absent, 0 where it is negative."""
-    return default if written is None else max(written, 0)

@@ -6,19 +6,8 @@ Source: kubernetes-sigs/lws `api/leaderworkerset/v1` and `pkg` at v0.6.
 from cluster import keys
 from cluster.finding import Code
 from cluster.kube_object import KubeObject
-from workloads.kind import (
-    Kind,
-    Made,
-    Marks,
-    OrderedStart,
-    Path,
-    PodSet,
-    Stamp,
-    Template,
-    Through,
-    Workload,
-    number,
-)
+from workloads.kind import Kind, OrderedStart, Through, Workload
+from workloads.pod_set import Made, Marks, Path, PodSet, Stamp, Template, number
 
 
 class _Group(KubeObject, frozen=True):

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from cluster.demand import Demand, demand_of
 from cluster.pod import Pod
-from workloads.kind import Kind, OrderedStart, OwnerState, PodSet, Workload
+from workloads.kind import Kind, OrderedStart, Workload
+from workloads.pod_set import PodSet
+from workloads.state import OwnerState
 
 
 class LateLauncher(NamedTuple):

@@ -11,20 +11,11 @@ from msgspec import field
 from cluster import keys
 from cluster.kube_object import KubeObject
 from cluster.pod import PodSpec
-from workloads.kind import (
-    Container,
-    Kind,
-    Made,
-    Path,
-    PodSet,
-    Status,
-    Template,
-    Through,
-    Workload,
-    number,
-)
+from workloads.kind import Kind, Through, Workload
 from workloads.kubeflow import Replicas, RunPolicy, is_suspended
+from workloads.pod_set import Container, Made, Path, PodSet, Template, number
 from workloads.stamps import batch_labels, numbered, ordinal, single
+from workloads.state import Status
 
 _ROLES: Path = ("spec", "mpiReplicaSpecs")
 _LAUNCHER, _WORKER = "Launcher", "Worker"

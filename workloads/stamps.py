@@ -8,7 +8,7 @@ from cluster.keys import (
     STATEFULSET_POD_INDEX,
     STATEFULSET_POD_NAME,
 )
-from workloads.kind import Marks, Stamp
+from workloads.pod_set import Marks, Stamp
 
 
 def numbered(

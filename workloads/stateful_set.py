@@ -2,7 +2,8 @@
 
 from cluster.finding import Code
 from cluster.kube_object import KubeObject
-from workloads.kind import Kind, OrderedStart, PodSet, Template, Workload, number
+from workloads.kind import Kind, OrderedStart, Workload
+from workloads.pod_set import PodSet, Template, number
 from workloads.stamps import ordinal
 
 

@@ -7,8 +7,10 @@ from msgspec import field
 
 from cluster.finding import Code
 from cluster.kube_object import KubeObject
-from workloads.kind import Kind, OrderedStart, PodSet, Status, Template, Workload, number
+from workloads.kind import Kind, OrderedStart, Workload
+from workloads.pod_set import PodSet, Template, number
 from workloads.stamps import numbered
+from workloads.state import Status
 
 _SCHEDULER = "volcano"
 

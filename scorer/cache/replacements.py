@@ -24,7 +24,7 @@ from scorer.cache.workload_informer import WorkloadInformer
 from scorer.gang.crd import PLACED, Gang, GangPlan, object_key
 from scorer.gang.lost_members import lost_members, reserved_holding, running_member
 from scorer.gang.pod_info import PodInfo
-from workloads.kind import OwnerState
+from workloads.state import OwnerState
 
 _DEBT_MAX = 60.0
 """With so much debt nothing more is reserved for a namespace [s]."""

@@ -13,8 +13,8 @@ from scorer.cache.cluster_state import ClusterState
 from scorer.cache.workloads import Job, StatefulSet, read_job, read_stateful_set
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
-from workloads.kind import OwnerState
 from workloads.members import ExpectedPods
+from workloads.state import OwnerState
 
 
 class WorkloadInformer:

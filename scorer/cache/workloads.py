@@ -9,10 +9,10 @@ from cluster.pod import Owner
 from runtime.kube.decode import decode
 from scorer.gang.pod_info import controller_of
 from workloads.batch_job import WatchedJob
-from workloads.kind import OwnerState
 from workloads.kinds import kind_of
 from workloads.leader_worker_set import LEADER_WORKER_SET
 from workloads.mpi_job import MPI_JOB
+from workloads.state import OwnerState
 from workloads.stateful_set import WatchedSet
 
 _stateful_set_decoder = msgspec.json.Decoder(WatchedSet)

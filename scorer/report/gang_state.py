@@ -16,8 +16,8 @@ from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.whole_plan import gang_bandwidth
 from scorer.placement.bandwidth import value_of
-from workloads.kind import OwnerState
 from workloads.paths import path_of
+from workloads.state import OwnerState
 
 
 @dataclass(frozen=True, slots=True)

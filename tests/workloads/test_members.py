@@ -15,12 +15,12 @@ from builders import a_pod
 from cluster import keys
 from cluster.pod import Owner, Pod
 from workloads import stateful_set
-from workloads.kind import OwnerState
 from workloads.kinds import kind_of
 from workloads.members import Declared, ExpectedPods
 from workloads.members import declared as declared_by
 from workloads.paths import path_of
 from workloads.pod_group import PodGroup, group_paths
+from workloads.state import OwnerState
 
 MPI_V1 = """
 apiVersion: kubeflow.org/v1

@@ -6,8 +6,8 @@ from waiting import until
 from cluster import keys
 from cluster.gang import GangKey
 from cluster.pod import Owner
-from workloads.kind import OwnerState
 from workloads.members import ExpectedPods
+from workloads.state import OwnerState
 
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
 STATEFUL_SETS = "/apis/apps/v1/namespaces/team/statefulsets"
