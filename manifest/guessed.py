@@ -13,8 +13,8 @@ from cluster.quantity import QuantityError, whole
 from manifest.template import Head, PodTemplate
 from manifest.value import Value
 from workloads.gang_owner import GangOwner
+from workloads.kinds.stamps import numbered
 from workloads.pod_set import PodSet
-from workloads.stamps import numbered
 
 TEMPLATES_MAX = 64
 """Templates that are looked at; an operator has a few."""

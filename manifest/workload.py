@@ -17,9 +17,9 @@ from manifest.unknown_fields import unknown_fields
 from manifest.value import InputError, Value
 from workloads.gang_owner import GangOwner
 from workloads.kind import Kind, Workload
-from workloads.kinds import kind_of
 from workloads.members import members_of, ordered_start
 from workloads.pod_set import Path, PodSet
+from workloads.registry import kind_of
 
 NO_PODS = "no pods are described in these files; name Pods or workloads."
 """The warning if no object has a pod template."""

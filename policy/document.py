@@ -12,7 +12,7 @@ from policy.catalogue_section import CatalogueSection, slips
 from policy.problem import PolicyError, Problem, check_length, outer
 from policy.sharing import PluginConfig, Sharing
 from policy.wire import LabelKey, Labels, LabelValue, NonEmpty, Wire, overlong, read_value
-from workloads.kinds import GangKind
+from workloads.registry import GangKind
 
 __all__ = ["Policy", "PolicyError", "parse_policy"]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cluster.keys import GANG, GANG_KIND
 from cluster.pod import NewOwner, NewPod
-from workloads.kinds import KINDS, kind_of
+from workloads.registry import KINDS, kind_of
 
 OWNER_PATH = "metadata.ownerReferences"
 """The field by which a pod without a mark is a member of a gang."""

@@ -3,7 +3,7 @@
 import re
 
 from cluster.pod import Owner
-from workloads.kinds import kind_of
+from workloads.registry import kind_of
 
 _PART = re.compile(r"[a-z0-9][-.a-z0-9]*")
 

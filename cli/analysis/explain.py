@@ -25,7 +25,7 @@ from scorer.placement.baselines import best_possible, index_order, never_fits
 from scorer.placement.member import new_member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
-from workloads.kinds import GANG_KINDS
+from workloads.registry import GANG_KINDS
 
 _STATES_WITHOUT_PODS = {
     Phase.SUSPENDED: UnitState.SUSPENDED,

@@ -29,10 +29,10 @@ from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import SchedulingCycle, in_order
 from scorer.queue.starvation import assembled_since
 from scorer.timings import Timings
-from workloads.kinds import kind_of
+from workloads.kinds.stateful_set import STATEFUL_SET
 from workloads.members import ExpectedPods, declared
 from workloads.pod_group import PodGroup, group_paths
-from workloads.stateful_set import STATEFUL_SET
+from workloads.registry import kind_of
 
 
 class Decision(NamedTuple):

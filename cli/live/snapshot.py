@@ -20,8 +20,8 @@ from cluster import keys
 from cluster.node_resources import NodeObject
 from cluster.pod import Metadata, Pod
 from workloads.kind import Workload
-from workloads.kinds import kind_of
 from workloads.pod_group import PodGroup
+from workloads.registry import kind_of
 
 _ANNOTATIONS = keys.RECORD | {
     keys.GANG_SIZE,

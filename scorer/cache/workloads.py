@@ -8,12 +8,12 @@ from msgspec import Raw
 from cluster.pod import Owner
 from runtime.kube.decode import decode
 from scorer.gang.pod_info import controller_of
-from workloads.batch_job import WatchedJob
-from workloads.kinds import kind_of
-from workloads.leader_worker_set import LEADER_WORKER_SET
-from workloads.mpi_job import MPI_JOB
+from workloads.kinds.batch_job import WatchedJob
+from workloads.kinds.leader_worker_set import LEADER_WORKER_SET
+from workloads.kinds.mpi_job import MPI_JOB
+from workloads.kinds.stateful_set import WatchedSet
+from workloads.registry import kind_of
 from workloads.state import OwnerState
-from workloads.stateful_set import WatchedSet
 
 _stateful_set_decoder = msgspec.json.Decoder(WatchedSet)
 _job_decoder = msgspec.json.Decoder(WatchedJob)

@@ -26,10 +26,10 @@ from scorer.cache.informers import Informers
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from workloads.kinds import kind_of
 from workloads.members import Declared, declared
 from workloads.paths import path_of
 from workloads.pod_group import PodGroup, group_paths
+from workloads.registry import kind_of
 
 _CONCURRENT_READS = 8
 _RETRY_MAX = 300.0

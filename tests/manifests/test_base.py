@@ -27,7 +27,7 @@ from scorer.settings import read_settings as scorer_settings
 from topology.machine import MAX_GPUS
 from webhook.device_variables import NO_GPU
 from webhook.settings import Settings
-from workloads.kinds import KINDS
+from workloads.registry import KINDS
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 BASE = MANIFESTS / "base"

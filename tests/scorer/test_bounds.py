@@ -36,7 +36,7 @@ from scorer.placement.result import Refusal
 from scorer.queue.cycle import SchedulingCycle
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.queue.pending import PendingUnits
-from workloads.kubeflow import TF_JOB
+from workloads.kinds.kubeflow import TF_JOB
 from workloads.members import declared
 from workloads.pod_group import PodGroup
 

@@ -19,7 +19,7 @@ from builders import a_pod
 from cluster import keys
 from cluster.finding import Code, Severity
 from workloads.gang_owner import GangOwner
-from workloads.stateful_set import STATEFUL_SET
+from workloads.kinds.stateful_set import STATEFUL_SET
 
 
 def test_gang_worker_is_gated_and_requires_nodes_of_mode_topology():

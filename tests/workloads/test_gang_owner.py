@@ -5,10 +5,10 @@ from cluster.finding import Code, Severity
 from cluster.gang import gang_mark
 from cluster.pod import Container, Metadata, Owner, Pod, PodSpec, Resources
 from workloads.gang_owner import GangOwner, gang_findings
-from workloads.job_set import JOB_SET
-from workloads.leader_worker_set import LEADER_WORKER_SET
-from workloads.stateful_set import STATEFUL_SET
-from workloads.volcano_job import VOLCANO_JOB
+from workloads.kinds.job_set import JOB_SET
+from workloads.kinds.leader_worker_set import LEADER_WORKER_SET
+from workloads.kinds.stateful_set import STATEFUL_SET
+from workloads.kinds.volcano_job import VOLCANO_JOB
 
 SIZED = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "4"}
 NAMED = {keys.POD_GROUP_NAME: "g"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workloads.kinds import GANG_KINDS, KINDS, kind_of
+from workloads.registry import GANG_KINDS, KINDS, kind_of
 
 ROOT = Path(__file__).parents[2]
 READ = [kind for kind in KINDS if kind.plural]

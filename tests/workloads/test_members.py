@@ -14,12 +14,12 @@ from builders import a_pod
 
 from cluster import keys
 from cluster.pod import Owner, Pod
-from workloads import stateful_set
-from workloads.kinds import kind_of
+from workloads.kinds import stateful_set
 from workloads.members import Declared, ExpectedPods
 from workloads.members import declared as declared_by
 from workloads.paths import path_of
 from workloads.pod_group import PodGroup, group_paths
+from workloads.registry import kind_of
 from workloads.state import OwnerState
 
 MPI_V1 = """

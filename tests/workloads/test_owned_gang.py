@@ -2,8 +2,8 @@ import pytest
 
 from cluster import keys
 from cluster.pod import NewMetadata, NewOwner, NewPod, NewPodSpec
-from workloads.kinds import GANG_KINDS as ALL
 from workloads.owned_gang import owned_gang
+from workloads.registry import GANG_KINDS as ALL
 
 
 def a_pod(api_version, kind, name="owner", labels=None, *, controller=True):

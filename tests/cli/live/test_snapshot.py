@@ -15,8 +15,8 @@ from cluster.pod import Pod
 from cluster.record import Isolation, parse_record
 from cluster.request import read_request
 from cluster.topology_configmap import PublishedTopology, read_published
+from workloads.kinds.mpi_job import MPIJob
 from workloads.members import members_of
-from workloads.mpi_job import MPIJob
 
 SECRET = "hunter2"  # noqa: S105 - what must not be found.
 RECORD = '{"v":1,"node":"n","gpus":[{"i":3}]}'

@@ -9,10 +9,10 @@ from cluster.gang import GangKey, Link
 from cluster.pod import Owner, Pod
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners, units_of
-from workloads.job_set import JOB_SET
-from workloads.leader_worker_set import LEADER_WORKER_SET
+from workloads.kinds.job_set import JOB_SET
+from workloads.kinds.leader_worker_set import LEADER_WORKER_SET
+from workloads.kinds.stateful_set import STATEFUL_SET
 from workloads.members import ExpectedPods
-from workloads.stateful_set import STATEFUL_SET
 
 JOB = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "bert", "uid": "job"}
 NO_OWNERS = Owners({}, {})

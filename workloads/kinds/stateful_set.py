@@ -3,8 +3,8 @@
 from cluster.finding import Code
 from cluster.kube_object import KubeObject
 from workloads.kind import Kind, OrderedStart, Workload
+from workloads.kinds.stamps import ordinal
 from workloads.pod_set import PodSet, Template, number
-from workloads.stamps import ordinal
 
 
 class _Scale(KubeObject, frozen=True):

@@ -8,8 +8,8 @@ from msgspec import field
 from cluster.finding import Code
 from cluster.kube_object import KubeObject
 from workloads.kind import Kind, OrderedStart, Workload
+from workloads.kinds.stamps import numbered
 from workloads.pod_set import PodSet, Template, number
-from workloads.stamps import numbered
 from workloads.state import Status
 
 _SCHEDULER = "volcano"

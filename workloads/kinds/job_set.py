@@ -10,10 +10,10 @@ from msgspec import field
 from cluster import keys
 from cluster.finding import Code
 from cluster.kube_object import KubeObject, Labels
-from workloads.batch_job import JobSpec
 from workloads.kind import Kind, OrderedStart, Through, Workload
+from workloads.kinds.batch_job import JobSpec
+from workloads.kinds.stamps import batch_labels
 from workloads.pod_set import Made, Marks, PodSet, Stamp, number
-from workloads.stamps import batch_labels
 
 
 class _JobMetadata(KubeObject, frozen=True):

@@ -10,8 +10,8 @@ from msgspec import field
 from cluster import keys
 from cluster.kube_object import KubeObject
 from workloads.kind import Kind, Workload
+from workloads.kinds.stamps import batch_labels, numbered, single
 from workloads.pod_set import Made, Path, PodSet, Template, number
-from workloads.stamps import batch_labels, numbered, single
 
 
 class _Head(KubeObject, frozen=True):

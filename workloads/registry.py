@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from workloads.apps import APPS
-from workloads.batch_job import BATCH_JOB, CRON_JOB
-from workloads.job_set import JOB_SET
 from workloads.kind import Kind
-from workloads.kubeflow import PYTORCH_JOB, TF_JOB
-from workloads.leader_worker_set import LEADER_WORKER_SET
-from workloads.mpi_job import MPI_JOB
-from workloads.ray import RAY
-from workloads.stateful_set import STATEFUL_SET
-from workloads.train_job import TRAIN_JOB
-from workloads.volcano_job import VOLCANO_JOB
+from workloads.kinds.apps import APPS
+from workloads.kinds.batch_job import BATCH_JOB, CRON_JOB
+from workloads.kinds.job_set import JOB_SET
+from workloads.kinds.kubeflow import PYTORCH_JOB, TF_JOB
+from workloads.kinds.leader_worker_set import LEADER_WORKER_SET
+from workloads.kinds.mpi_job import MPI_JOB
+from workloads.kinds.ray import RAY
+from workloads.kinds.stateful_set import STATEFUL_SET
+from workloads.kinds.train_job import TRAIN_JOB
+from workloads.kinds.volcano_job import VOLCANO_JOB
 
 KINDS = (
     MPI_JOB,

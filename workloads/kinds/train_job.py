@@ -13,8 +13,15 @@ from cluster.keys import TRAIN_JOB_STEP
 from cluster.kube_object import KubeObject
 from cluster.pod import Container as PodContainer
 from cluster.pod import PodSpec, Resources
-from workloads.job_set import JOB_SET, JobSet, JobSetSpec, JobTemplate, ReplicatedJob, job_stamp
 from workloads.kind import Base, Kind, Workload
+from workloads.kinds.job_set import (
+    JOB_SET,
+    JobSet,
+    JobSetSpec,
+    JobTemplate,
+    ReplicatedJob,
+    job_stamp,
+)
 from workloads.pod_set import Container, Made, PodSet, Template, number
 
 _GROUP = "trainer.kubeflow.org"

@@ -7,8 +7,8 @@ from cluster.keys import JOB_COMPLETION_INDEX
 from cluster.kube_object import KubeObject
 from cluster.pod import PodSpec
 from workloads.kind import Kind, Workload
+from workloads.kinds.stamps import batch_labels, numbered
 from workloads.pod_set import Made, Marks, PodSet, Template, number
-from workloads.stamps import batch_labels, numbered
 
 
 class _Condition(KubeObject, frozen=True):

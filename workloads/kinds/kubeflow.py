@@ -8,8 +8,8 @@ from msgspec import field
 from cluster import keys
 from cluster.kube_object import KubeObject
 from workloads.kind import Kind, Workload
+from workloads.kinds.stamps import numbered
 from workloads.pod_set import Path, PodSet, Template, number
-from workloads.stamps import numbered
 
 
 class Replicas(KubeObject, frozen=True):

@@ -12,9 +12,9 @@ from cluster import keys
 from cluster.kube_object import KubeObject
 from cluster.pod import PodSpec
 from workloads.kind import Kind, Through, Workload
-from workloads.kubeflow import Replicas, RunPolicy, is_suspended
+from workloads.kinds.kubeflow import Replicas, RunPolicy, is_suspended
+from workloads.kinds.stamps import batch_labels, numbered, ordinal, single
 from workloads.pod_set import Container, Made, Path, PodSet, Template, number
-from workloads.stamps import batch_labels, numbered, ordinal, single
 from workloads.state import Status
 
 _ROLES: Path = ("spec", "mpiReplicaSpecs")

@@ -6,8 +6,8 @@ Their pods are independent of each other, so they are no gang unless marks say s
 from cluster.kube_object import KubeObject
 from cluster.pod import PodSpec
 from workloads.kind import Kind, Workload
+from workloads.kinds.stamps import numbered, single
 from workloads.pod_set import Made, PodSet, Template, number
-from workloads.stamps import numbered, single
 
 
 class Pod(Workload, frozen=True):
