@@ -166,6 +166,15 @@ def test_the_runtime_is_found_by_its_reference(ref, runtime, is_found):
     assert len(found.templates) == 1
 
 
+@pytest.mark.parametrize("field", ["runtimePatches", "podTemplateOverrides"])
+def test_a_warning_names_patches_that_are_not_applied(field):
+    job = f"{a_job()}  {field}: [{{}}]\n"
+
+    (warning,) = read(job, a_runtime(NODE)).warnings
+
+    assert "patches of TrainJob bert may change these pods" in warning
+
+
 def test_a_runtime_makes_no_pods():
     assert read(a_runtime(NODE)) == ((), (), (), ())
 

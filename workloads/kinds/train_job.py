@@ -7,7 +7,7 @@ Source: kubeflow/trainer `pkg/apis/trainer/v1alpha1` and `pkg/runtime` at v2.2.
 
 from dataclasses import replace
 
-from msgspec import structs
+from msgspec import field, structs
 
 from cluster.keys import TRAIN_JOB_STEP
 from cluster.kube_object import KubeObject
@@ -45,6 +45,9 @@ class _Spec(KubeObject, frozen=True):
     suspend: bool | None = None
     runtime_ref: _RuntimeRef = _RuntimeRef()
     trainer: _Trainer = _Trainer()
+    runtime_patches: list[object] = field(default_factory=list)
+    """Only the presence is read, and that of the next one, which versions before 2.2 had."""
+    pod_template_overrides: list[object] = field(default_factory=list)
 
 
 class TrainJob(Workload, frozen=True):
@@ -143,9 +146,12 @@ class _OnRuntime(TrainJob, frozen=True, kw_only=True):
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         """Return the pods of the JobSet."""
+        is_patched = self.spec.runtime_patches or self.spec.pod_template_overrides
+        note = f"patches of TrainJob {self.name} may change these pods; they are not applied here"
         return tuple(
             replace(
                 pods,
+                note=note if is_patched else None,
                 path=("spec", "template", *pods.path),
                 is_of_base=True,
                 made=self._made(pods.role or ""),
