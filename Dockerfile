@@ -12,6 +12,7 @@ RUN python -m pip install --no-cache-dir --no-compile --no-deps --only-binary=:a
     --require-hashes --target=/opt/linkwise --requirement=/build/image.txt
 COPY topology /opt/linkwise/topology
 COPY cluster /opt/linkwise/cluster
+COPY workloads /opt/linkwise/workloads
 COPY manifest /opt/linkwise/manifest
 COPY policy /opt/linkwise/policy
 COPY runtime /opt/linkwise/runtime

@@ -8,9 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
+from cluster.pod import PodSpec
 from cluster.quantity import QuantityError, whole
-from manifest.template import Head, PodTemplate, numbered
+from manifest.template import Head, PodTemplate
 from manifest.value import Value
+from workloads.gang_owner import GangOwner
+from workloads.kinds.stamps import numbered
+from workloads.pod_set import PodSet
 
 TEMPLATES_MAX = 64
 """Templates that are looked at; an operator has a few."""
@@ -43,11 +47,13 @@ def guessed_templates(document: Value, namespace: str) -> tuple[PodTemplate, ...
 def _guessed(job: Head, template: Value, parent: Value | None) -> PodTemplate:
     words = [step for step in template.path if step not in _MEANINGLESS]
     role = "-".join(map(str, words)).lower() or None
-    stem = f"{job.name}-{role}" if role else job.name
-    made = job.template(template, role, _count(parent), numbered(stem, {}))
+    stem = f"{job.owner.name}-{role}" if role else job.owner.name
     kind = job.owner.kind
     note = f"{kind} is not known: the pods of {template.words} are guessed by their shape"
-    return replace(made, note=note, is_guessed=True)
+    # The spec may not be that of a pod.
+    path = template.path[len(job.document.path) :]
+    pods = PodSet(path, PodSpec(), _count(parent), numbered(stem), role, note=note)
+    return replace(job.template(pods, GangOwner(kind, job.owner.name)), is_guessed=True)
 
 
 def _templates(document: Value) -> Iterator[tuple[Value, Value | None]]:

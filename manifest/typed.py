@@ -10,6 +10,11 @@ from manifest.value import Value, path_of
 T = TypeVar("T", bound=Struct)
 
 _AT = re.compile(r"(.*) - at `\$\.?(.*)`")
+_WANTED = {
+    "Expected `int | null`": "a whole number",
+    "Expected `bool | null`": "true or false",
+}
+"""By type in messages of msgspec: what people write."""
 _SOME_KEY = "[...]"
 """Name of the value of a map in messages of msgspec."""
 
@@ -32,6 +37,8 @@ def read_as(kind: type[T], plain: object, value: Value) -> T:
         what, words = match.groups() if match else (str(error), "")
         if words.endswith(_SOME_KEY):
             words = _with_key(words.removesuffix(_SOME_KEY), what, plain)
+        if wanted := _WANTED.get(what.partition(", got")[0]):
+            raise value.at(words).error(f"{words} must be {wanted}.") from None
         raise value.at(words).error(
             f"{words}: {what[:1].lower()}{what[1:]}; Kubernetes refuses such an object."
         ) from None

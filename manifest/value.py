@@ -72,6 +72,19 @@ class Value:
             raise self.error(f"{words_of((*self.path, key))} is missing; add it.")
         return child
 
+    def follow(self, path: Path) -> "Value":
+        """Return the value at a path below; each step of it is required."""
+        value = self
+        for step in path:
+            value = value.need(step) if isinstance(step, str) else value.item(step)
+        return value
+
+    def item(self, index: int) -> "Value":
+        """Return an item of this list, which must be as long."""
+        if not isinstance(self.plain, list) or index >= len(self.plain):
+            raise self.error(f"{self.words} must be a list of more than {index} items.")
+        return self._below(index, self.plain[index])
+
     def items(self) -> tuple["Value", ...]:
         """Return the items of this list."""
         if not isinstance(self.plain, list):

@@ -1,30 +1,38 @@
 """Expand workloads into the pod templates of their controllers."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from cluster import keys
-from manifest import groups, kubeflow, ray, volcano
+from cluster.gang import gang_mark
 from manifest.guessed import TEMPLATES_MAX, guessed_templates
+from manifest.lines import without_nulls
 from manifest.misplaced import misplaced
-from manifest.template import (
-    Head,
-    Marks,
-    PodTemplate,
-    batch_labels,
-    number_of,
-    numbered,
-    ordinal,
-    placed_request,
-)
+from manifest.template import Head, PodTemplate
+from manifest.typed import read_as
 from manifest.unknown_fields import unknown_fields
 from manifest.value import InputError, Value
+from workloads.gang_owner import GangOwner
+from workloads.kind import Kind, Workload
+from workloads.members import members_of, ordered_start
+from workloads.pod_set import Path, PodSet
+from workloads.registry import kind_of
 
 NO_PODS = "no pods are described in these files; name Pods or workloads."
 """The warning if no object has a pod template."""
+_COUNTS = (
+    "replicas",
+    "minReplicas",
+    "numOfHosts",
+    "parallelism",
+    "completions",
+    "size",
+    "numNodes",
+)
+"""Fields that have a number of pods, in all kinds."""
 
 
 class Unjudged(Struct, frozen=True, rename={"api_version": "apiVersion"}):
@@ -56,20 +64,22 @@ class Expansion(NamedTuple):
     """Why the API of Kubernetes would reject the rest: a line for each object."""
 
 
-def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
+def expanded(objects: Sequence[Value], namespace: str, others: Sequence[Value] = ()) -> Expansion:
     """Return the pod templates of objects, the objects of unknown kinds, and invalid objects.
 
     Args:
         objects: Kubernetes objects.
         namespace: The namespace of objects that name none.
+        others: Other objects, which may have pod templates of these.
     """
+    bases = [one for one in (*objects, *others) if _is_base(one)]
     templates: list[PodTemplate] = []
     unjudged: list[Unjudged] = []
     invalid: list[str] = []
     without_effect: list[str] = []
     for value in objects:
         try:
-            made, left_out = _templates_or_guesses(value, namespace)
+            made, left_out = _templates_or_guesses(value, namespace, bases)
             for template in made:
                 template.read(template.pod())
         except InputError as error:
@@ -78,19 +88,20 @@ def expanded(objects: Iterable[Value], namespace: str) -> Expansion:
             templates += made
             unjudged += left_out
             for one in made:
-                without_effect += misplaced(value, one)
-                if not one.is_guessed:
-                    without_effect += unknown_fields(value, one)
+                if one.is_written:
+                    without_effect += misplaced(value, one)
+                    if not one.is_guessed:
+                        without_effect += unknown_fields(value, one)
     warnings = [f"{one.value.source}: {one.note}." for one in templates if one.note]
     warnings += dict.fromkeys(without_effect)
     return Expansion(tuple(templates), tuple(unjudged), tuple(warnings), tuple(invalid))
 
 
 def _templates_or_guesses(
-    value: Value, namespace: str
+    value: Value, namespace: str, bases: Sequence[Value]
 ) -> tuple[tuple[PodTemplate, ...], tuple[Unjudged, ...]]:
     """Return the pod templates of one object; and itself, as far as it is not judged."""
-    made = templates_of(value, namespace)
+    made = templates_of(value, namespace, bases)
     if made is not None:
         return made, ()
     if not may_make_pods(value):
@@ -111,23 +122,114 @@ def _unjudged(value: Value, reason: str) -> Unjudged:
     return Unjudged(value.source, version, kind, str(name or ""), reason)
 
 
-def templates_of(document: Value, namespace: str) -> tuple[PodTemplate, ...] | None:
+def templates_of(
+    document: Value, namespace: str, bases: Iterable[Value] = ()
+) -> tuple[PodTemplate, ...] | None:
     """Return the pod templates of a document; None if its kind is unknown here.
 
     Args:
         document: A Kubernetes object.
         namespace: Its namespace if it names none.
+        bases: Objects that may have pod templates of it.
 
     Raises:
         InputError: The API of the workload would reject it.
     """
-    api_version, kind = document.need("apiVersion").text(), document.need("kind").text()
-    group = api_version.rpartition("/")[0]
-    expand = _EXPANSIONS.get((group, kind)) or _EXPANSIONS.get((api_version, kind))
-    if expand is None:
+    kind = _kind(document)
+    if kind is None:
         return None
-    templates = expand(Head.of(document, namespace))
-    return _with_members(templates) if kind in _SIZED else templates
+    if kind.is_base:
+        return ()
+    head = Head.of(document, namespace)
+    document.need("spec").mapping()
+    workload = _read(kind, document)
+    for path in workload.required:
+        document.follow(path)
+    base, found = None, _base_of(workload, head.namespace, bases)
+    if found is not None:
+        kind_of_base, base = found
+        workload = workload.on(_read(kind_of_base, base))
+    sets = workload.pod_sets()
+    owner = GangOwner(
+        head.owner.kind,
+        head.owner.name,
+        members_of(workload) if kind.sized else None,
+        fails_when_evicted=workload.fails_when_evicted,
+    )
+    templates = tuple(head.template(pods, owner, base) for pods in sets)
+    for pods in sets:
+        _check_numbers(base if base and pods.is_of_base else document, pods.path)
+    return _ordered(templates, kind, workload) if workload.starts_in_order else templates
+
+
+def _read(kind: Kind, document: Value) -> Workload:
+    return read_as(kind.shape, without_nulls(document.mapping()), document)
+
+
+def _kind(document: Value) -> Kind | None:
+    api_version, name = document.need("apiVersion").text(), document.need("kind").text()
+    kind = kind_of(api_version, name)
+    return kind if kind and kind.knows(api_version) else None
+
+
+def _is_base(document: Value) -> bool:
+    """Return whether workloads may take their pod templates from a document."""
+    plain = document.plain if isinstance(document.plain, dict) else {}
+    kind = kind_of(str(plain.get("apiVersion")), str(plain.get("kind")))
+    return kind is not None and kind.is_base
+
+
+def _base_of(
+    workload: Workload, namespace: str, bases: Iterable[Value]
+) -> tuple[Kind, Value] | None:
+    """Return the object that has pod templates of a workload in a namespace, and its kind."""
+    sought = workload.base
+    if sought is None:
+        return None
+    for one in bases:
+        head, kind = Head.of(one, namespace), _kind(one)
+        is_near = not sought.is_namespaced or head.namespace == namespace
+        if kind and (kind.group, kind.name, head.owner.name) == sought[:3] and is_near:
+            return kind, one
+    return None
+
+
+def _check_numbers(document: Value, path: Path) -> None:
+    """Raise an error for a number of pods on a path that is negative, which an API rejects."""
+    value: Value | None = document
+    for step in (*path, ""):
+        if value is None or not isinstance(value.plain, dict | list):
+            return
+        if isinstance(step, int):
+            value = value.item(step)
+            continue
+        for key in _COUNTS:
+            if count := value.child(key):
+                count.whole()
+        value = value.child(step)
+
+
+def _ordered(
+    templates: tuple[PodTemplate, ...], kind: Kind, workload: Workload
+) -> tuple[PodTemplate, ...]:
+    """Return templates of which those of each gang know whether they wait for each other."""
+    gangs: dict[str, list[PodSet]] = {}
+    for one in templates:
+        if one.replicas and one.pods.request:
+            gangs.setdefault(_gang(one), []).append(one.pods)
+    starts = {
+        id(pods): ordered_start(kind, workload, sets) for sets in gangs.values() for pods in sets
+    }
+    return tuple(
+        replace(one, workload=replace(one.workload, ordered=starts.get(id(one.pods))))
+        for one in templates
+    )
+
+
+def _gang(template: PodTemplate) -> str:
+    """Return the gang of the first pod of a template; empty without a mark."""
+    mark, _ = gang_mark(template.read(template.pod()))
+    return mark.name if mark else ""
 
 
 def may_make_pods(document: Value) -> bool:
@@ -138,135 +240,3 @@ def may_make_pods(document: Value) -> bool:
     group = document.need("apiVersion").text().rpartition("/")[0]
     is_kubernetes = "." not in group or (group.endswith(".k8s.io") and ".x-k8s." not in group)
     return not is_kubernetes and group != keys.API_VERSION.partition("/")[0]
-
-
-def _with_members(templates: tuple[PodTemplate, ...]) -> tuple[PodTemplate, ...]:
-    """Return templates with the number of GPU pods that their workload declares."""
-    if any(template.workload.members is not None for template in templates):
-        return templates
-    placed = [(each, request) for each in templates if (request := placed_request(each))]
-    asked = [request for template, request in placed if not template.is_late]
-    members = sum(
-        template.replicas
-        for template, request in placed
-        if not template.is_late or any(map(request.is_part_of, asked))
-    )
-    return tuple(
-        replace(template, workload=replace(template.workload, members=members))
-        for template in templates
-    )
-
-
-def _pod(job: Head) -> tuple[PodTemplate, ...]:
-    template = job.template(job.document, None, 1, lambda _: Marks(job.name))
-    return (replace(template, owners=()),)
-
-
-def _deployment(job: Head) -> tuple[PodTemplate, ...]:
-    (template,) = _replica_set(job)
-    made = job.made("ReplicaSet", "apps/v1", job.name)
-    return (replace(template, owners=(made, job.owner)),)
-
-
-def _replica_set(job: Head) -> tuple[PodTemplate, ...]:
-    replicas = number_of(job.spec, "replicas", 1)
-    return (job.template(job.spec.need("template"), None, replicas, numbered(job.name, {})),)
-
-
-def _stateful_set(job: Head) -> tuple[PodTemplate, ...]:
-    replicas = number_of(job.spec, "replicas", 1)
-    template = job.template(job.spec.need("template"), None, replicas, ordinal(job.name, {}))
-    management = job.spec.child("podManagementPolicy")
-    ordered = management is None or management.text() != "Parallel"
-    return (replace(template, workload=replace(template.workload, ordered=ordered)),)
-
-
-def _daemon_set(job: Head) -> tuple[PodTemplate, ...]:
-    template = job.template(job.spec.need("template"), None, 1, numbered(job.name, {}))
-    note = "a DaemonSet makes one pod a node; one stands here for all"
-    return (replace(template, note=note),)
-
-
-def _batch_job(job: Head) -> tuple[PodTemplate, ...]:
-    return _run(job, job.spec, job.name)
-
-
-def _cron_job(job: Head) -> tuple[PodTemplate, ...]:
-    name = f"{job.name}-xxxxx"
-    (template,) = _run(job, job.spec.need("jobTemplate").need("spec"), name)
-    note = "a CronJob makes these pods at each time of its schedule; one run stands here for all"
-    return (replace(template, owners=(job.made("Job", "batch/v1", name), job.owner), note=note),)
-
-
-def _run(job: Head, spec: Value, name: str) -> tuple[PodTemplate, ...]:
-    """Return the template of a batch Job.
-
-    Args:
-        job: The Job, or the object that makes it.
-        spec: The Job's spec.
-        name: The Job's name.
-    """
-    parallelism = number_of(spec, "parallelism", 1)
-    completions = number_of(spec, "completions", parallelism)
-    mode = spec.child("completionMode")
-    labels = batch_labels(name)
-
-    def indexed(index: int) -> Marks:
-        own = {keys.JOB_COMPLETION_INDEX: str(index)}
-        return Marks(f"{name}-{index}", {**labels, **own}, own)
-
-    stamp = indexed if mode and mode.text() == "Indexed" else numbered(name, labels)
-    replicas = min(parallelism, completions)
-    template = job.template(spec.need("template"), None, replicas, stamp)
-    fails = not _ignores_disruption(spec)
-    return (replace(template, workload=replace(template.workload, fails_when_evicted=fails)),)
-
-
-def _ignores_disruption(spec: Value) -> bool:
-    """Return whether the podFailurePolicy of the Job ignores evicted pods."""
-    policy = spec.child("podFailurePolicy")
-    for rule in policy.listed("rules") if policy else ():
-        action = rule.child("action")
-        if action is None or action.plain != "Ignore":
-            continue
-        for condition in rule.listed("onPodConditions"):
-            kind = condition.child("type")
-            if kind is not None and kind.plain == "DisruptionTarget":
-                return True
-    return False
-
-
-_SIZED = {
-    "CronJob",
-    "Job",
-    "JobSet",
-    "MPIJob",
-    "PyTorchJob",
-    "RayCluster",
-    "RayJob",
-    "RayService",
-    "TFJob",
-}
-"""Workloads whose templates together are one gang, if any."""
-
-_EXPANSIONS: Mapping[tuple[str, str], Callable[[Head], tuple[PodTemplate, ...]]] = {
-    ("", "Pod"): _pod,
-    ("apps", "Deployment"): _deployment,
-    ("apps", "ReplicaSet"): _replica_set,
-    ("apps", "StatefulSet"): _stateful_set,
-    ("apps", "DaemonSet"): _daemon_set,
-    ("", "ReplicationController"): _replica_set,
-    ("batch", "Job"): _batch_job,
-    ("batch", "CronJob"): _cron_job,
-    ("jobset.x-k8s.io", "JobSet"): groups.job_set,
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): groups.leader_worker_set,
-    ("batch.volcano.sh", "Job"): volcano.volcano_job,
-    ("ray.io", "RayCluster"): ray.ray_cluster,
-    ("ray.io", "RayJob"): ray.ray_job,
-    ("ray.io", "RayService"): ray.ray_service,
-    ("kubeflow.org", "PyTorchJob"): kubeflow.pytorch_job,
-    ("kubeflow.org", "TFJob"): kubeflow.tf_job,
-    ("kubeflow.org/v1", "MPIJob"): kubeflow.mpi_job_v1,
-    ("kubeflow.org/v2beta1", "MPIJob"): kubeflow.mpi_job_v2,
-    ("kubeflow.org/v1alpha1", "MPIJob"): kubeflow.mpi_job_v1alpha1,
-}

@@ -5,7 +5,6 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from cluster import keys
-from cluster.gang_kind import OwnerKind
 from cluster.mode import PackingStrategy
 from manifest.lines import WHOLE, Document, Embedded, read_documents, without_nulls
 from manifest.place import SourceError, field
@@ -13,6 +12,7 @@ from policy.catalogue_section import CatalogueSection, slips
 from policy.problem import PolicyError, Problem, check_length, outer
 from policy.sharing import PluginConfig, Sharing
 from policy.wire import LabelKey, Labels, LabelValue, NonEmpty, Wire, overlong, read_value
+from workloads.registry import GangKind
 
 __all__ = ["Policy", "PolicyError", "parse_policy"]
 
@@ -99,7 +99,7 @@ def _one_step(classes: dict[str, str]) -> dict[str, str]:
 class Gangs(Wire):
     """Planning of gangs."""
 
-    kinds: tuple[OwnerKind, ...] = ("MPIJob",)
+    kinds: tuple[GangKind, ...] = ("MPIJob",)
     """Kinds of owners whose pods with GPUs are a gang without a mark."""
     commit_deadline_seconds: Annotated[int, Field(gt=0)] = 60
     """Deadline for binding all members; afterwards the gang is planned again."""

@@ -7,7 +7,10 @@ import pytest
 from cluster import keys
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("topology", "cluster", "policy", "webhook", "scorer", "certs", "agent", "cli")
+PACKAGES = (
+    *("topology", "cluster", "workloads", "manifest", "policy"),
+    *("webhook", "scorer", "certs", "agent", "cli"),
+)
 HOME = "cluster/keys.py"
 
 WORDS = frozenset(

@@ -11,7 +11,6 @@ from cluster.capacity import Capacity
 from cluster.container_request import all_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import gang_mark
-from cluster.gang_owner import Workload
 from cluster.keys import ACS_PREFIX, GPU_COUNT, RESOURCES
 from cluster.misspelled import misspelled_names
 from cluster.pod import NewContainer, NewPod
@@ -35,6 +34,7 @@ from webhook.requirement import node_requirements
 from webhook.unrequested_devices import chooses_gpus
 from webhook.validation import namespace_findings, validate_pod
 from webhook.work_limits import patch_finding, size_finding
+from workloads.gang_owner import GangOwner
 
 _RESOURCES = frozenset(RESOURCES)
 _FIELD_MARK = " - at `$.request.object."
@@ -48,7 +48,7 @@ def admit(
     namespace_labels: Mapping[str, str] | None,
     policy: PolicySnapshot,
     capacity: Capacity,
-    workload: Workload | None = None,
+    workload: GangOwner | None = None,
 ) -> Outcome:
     """Return the admission outcome for a pod that is being created.
 

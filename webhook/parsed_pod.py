@@ -7,7 +7,6 @@ from cluster.capacity import Capacity
 from cluster.container_request import all_containers
 from cluster.finding import Finding
 from cluster.gang import Mark, gang_mark, is_member, may_be_member
-from cluster.gang_kind import OWNER_PATH, OwnedGang, owned_gang
 from cluster.keys import DEFAULT_SCHEDULER, HAMI_RESOURCES, NODE_MODE, NVIDIA_GPU
 from cluster.mode import NodeMode
 from cluster.pod import NewPod, NewPodSpec
@@ -24,6 +23,7 @@ from webhook.sharing import (
     sharing_findings,
     sharing_on_nodes,
 )
+from workloads.owned_gang import OWNER_PATH, OwnedGang, owned_gang
 
 
 class ParsedPod(Struct, frozen=True, gc=False):

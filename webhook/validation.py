@@ -4,7 +4,6 @@ from cluster.capacity import Capacity, Excess
 from cluster.container_request import container_path, indexed_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark
-from cluster.gang_owner import Workload, gang_findings
 from cluster.keys import DEFAULT_SCHEDULER, DRIVER_VERSION, GPU_WHOLE, MODEL_SERIES, NVIDIA_GPU
 from cluster.misspelled import misspelled
 from cluster.node_terms import node_terms_finding
@@ -17,10 +16,11 @@ from policy.snapshot import PolicySnapshot
 from webhook.exclusive_cpus import cpu_findings
 from webhook.gpu_injection import injection_findings
 from webhook.parsed_pod import ParsedPod
+from workloads.gang_owner import GangOwner, gang_findings
 
 
 def validate_pod(
-    parsed: ParsedPod, policy: PolicySnapshot, capacity: Capacity, workload: Workload | None
+    parsed: ParsedPod, policy: PolicySnapshot, capacity: Capacity, workload: GangOwner | None
 ) -> list[Finding]:
     """Return the findings about a pod.
 

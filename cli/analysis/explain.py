@@ -14,7 +14,6 @@ from cli.analysis.unit_explanation import (
     pod_placement,
 )
 from cluster.gang import GangKey, Link, rank_order
-from cluster.gang_kind import OWNER_KINDS
 from cluster.keys import ALLOCATION, GANG, GANG_KIND
 from cluster.other_systems import gpus_of_others
 from cluster.request import Family
@@ -25,6 +24,7 @@ from scorer.placement.baselines import best_possible, index_order, never_fits
 from scorer.placement.member import new_member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
+from workloads.registry import GANG_KINDS
 
 _STATES_WITHOUT_PODS = {
     Phase.SUSPENDED: UnitState.SUSPENDED,
@@ -73,7 +73,7 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
         pod for pod in view.pod_infos if pod.gang is not None and view.owners.key(pod) == key
     ]
     kinds = (view.pods[pod.key].annotations.get(GANG_KIND) for pod in members)
-    kind = next((kind for kind in kinds if kind in OWNER_KINDS), None)
+    kind = next((kind for kind in kinds if kind in GANG_KINDS), None)
     explanation, gang = _explain_members(view, key, members), view.gang_object(key)
     status = gang.status if gang else GangStatus()
     return replace(

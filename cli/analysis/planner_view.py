@@ -21,16 +21,7 @@ from manifest.value import Value
 from scorer.cache.reserved_gpus import Place, ReservedGPUs
 from scorer.cache.workloads import above_set
 from scorer.gang.crd import Gang, object_key
-from scorer.gang.declaration import Declaration
 from scorer.gang.lost_members import lost_members, reserved_holding, running_member
-from scorer.gang.owners import (
-    ExpectedPods,
-    PodGroup,
-    expected_pods,
-    group_paths,
-    members_of,
-    path_of,
-)
 from scorer.gang.pod_info import PodInfo, controller_of, pod_info
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.result import Plan, Refusal
@@ -38,6 +29,10 @@ from scorer.placement.snapshot import Snapshot
 from scorer.queue.cycle import SchedulingCycle, in_order
 from scorer.queue.starvation import assembled_since
 from scorer.timings import Timings
+from workloads.kinds.stateful_set import STATEFUL_SET
+from workloads.members import ExpectedPods, declared
+from workloads.pod_group import PodGroup, group_paths
+from workloads.registry import kind_of
 
 
 class Decision(NamedTuple):
@@ -149,22 +144,19 @@ def _owners(objects: Sequence[Value], pods: Iterable[PodInfo]) -> Owners:
     controllers: dict[str, Owner | None] = {
         pod.uid: pod.controller for pod in pods if pod.is_group_leader
     }
-    declared: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     expected: dict[str, ExpectedPods] = {}
     for value in objects:
-        plain = without_nulls(value.mapping())
-        metadata = read_as(AnyObject, plain, value).metadata
-        kind, version = value.need("kind").text(), value.need("apiVersion").text()
-        owner = Owner(api_version=version, kind=kind, name=metadata.name, uid=metadata.uid)
-        if path_of(owner, "") is None:
+        kind = kind_of(value.need("apiVersion").text(), value.need("kind").text())
+        if kind is None or kind.plural is None:
             continue
-        controller = controller_of(metadata.owner_references or ())
-        controllers[metadata.uid] = above_set(controller) if kind == "StatefulSet" else controller
-        declaration = read_as(Declaration, plain, value)
-        if members := members_of(declaration, metadata.uid):
-            declared[metadata.uid] = members
-            expected[metadata.uid] = expected_pods(declaration, owner)
-    return Owners(controllers, declared, expected)
+        workload = read_as(kind.shape, without_nulls(value.mapping()), value)
+        uid, controller = workload.metadata.uid, controller_of(workload.owners)
+        controllers[uid] = above_set(controller) if kind is STATEFUL_SET else controller
+        says = declared(kind, workload, uid)
+        if says.members:
+            sizes[uid], expected[uid] = says.members, says.expected
+    return Owners(controllers, sizes, expected)
 
 
 def _group_sizes(

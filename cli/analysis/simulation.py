@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from cluster.gang import gang_mark
-from cluster.gang_owner import Workload
 from cluster.gpus import NO_GPUS, GPUs
 from cluster.ledger import Ledger
 from cluster.other_systems import gpus_of_others
@@ -25,6 +24,7 @@ from scorer.whatif.simulate import (
     simulate_each,
 )
 from webhook.outcome import Outcome, Verdict
+from workloads.gang_owner import GangOwner
 
 KUBE_SCHEDULER = "asks for no GPU that Linkwise chooses; kube-scheduler picks its node"
 
@@ -49,7 +49,7 @@ class AdmittedPod:
     """With the patch of admission; unchanged where it was denied."""
     namespace: str
     outcome: Outcome
-    workload: Workload | None = None
+    workload: GangOwner | None = None
     """The owner that creates the pod, where it declares more than the pod."""
     owner: str = ""
     """The uid of its topmost owner: distinguishes gangs of one name."""

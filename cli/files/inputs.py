@@ -69,7 +69,7 @@ def read_inputs(files: InputFiles) -> Inputs:
     inherited = [pair for pair in stored_policies(stored) if pair[1].kind not in own_kinds]
     policy = policy_snapshot([*inherited, *own])
     cluster = _build_cluster(cluster_objects, policy) if cluster_objects else None
-    workloads = expanded(objects, files.namespace)
+    workloads = expanded(objects, files.namespace, stored)
     problems = (*unreadable, *workloads.invalid)
     return Inputs(
         templates=workloads.templates,

@@ -17,7 +17,8 @@ from cluster.gang import gang_mark
 from cluster.pod import Metadata, Owner, Pod
 from cluster.scorer_lease import LEASE
 from scorer.gang.crd import GANGS
-from scorer.gang.owners import group_paths, path_of
+from workloads.paths import path_of
+from workloads.pod_group import group_paths
 
 ROLE = "linkwise-view"
 """The ClusterRole for people who look at a cluster; also a Role in `_CONFIG_NAMESPACES`."""

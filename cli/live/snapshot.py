@@ -19,8 +19,9 @@ from cli.output.printer import Format, dumped
 from cluster import keys
 from cluster.node_resources import NodeObject
 from cluster.pod import Metadata, Pod
-from scorer.gang.declaration import Declaration
-from scorer.gang.owners import PodGroup
+from workloads.kind import Workload
+from workloads.pod_group import PodGroup
+from workloads.registry import kind_of
 
 _ANNOTATIONS = keys.RECORD | {
     keys.GANG_SIZE,
@@ -73,7 +74,8 @@ def reduced(kind: str, plain: Plain) -> Plain | None:
         case "PodGroup":
             return _declaration(plain, PodGroup)
         case _:
-            return _declaration(plain, Declaration)
+            known = kind_of(str(plain.get("apiVersion", "")), kind)
+            return _declaration(plain, known.shape if known else Workload)
 
 
 def snapshot_text(objects: Iterable[Plain], output: Format = Format.JSON) -> str:

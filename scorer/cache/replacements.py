@@ -25,8 +25,8 @@ from scorer.cache.reserved_gpus import Place
 from scorer.cache.workload_informer import WorkloadInformer
 from scorer.gang.crd import PLACED, Gang, GangPlan, object_key
 from scorer.gang.lost_members import lost_members, reserved_holding, running_member
-from scorer.gang.owners import OwnerState
 from scorer.gang.pod_info import PodInfo
+from workloads.state import OwnerState
 
 _DEBT_MAX = 60.0
 """With so much debt nothing more is reserved for a namespace [s]."""

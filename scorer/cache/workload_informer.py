@@ -12,9 +12,10 @@ from runtime.kube.objects import Key
 from runtime.kube.reflector import Reflector
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.workloads import Job, StatefulSet, read_job, read_stateful_set
-from scorer.gang.owners import ExpectedPods, OwnerState
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
+from workloads.members import ExpectedPods
+from workloads.state import OwnerState
 
 
 class WorkloadInformer:

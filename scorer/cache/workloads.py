@@ -3,55 +3,20 @@
 from dataclasses import dataclass
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from cluster.pod import Owner
 from runtime.kube.decode import decode
-from scorer.gang.declaration import OwnerStatus
-from scorer.gang.owners import LEADER_WORKER_SET, OwnerState, state_by
 from scorer.gang.pod_info import controller_of
+from workloads.kinds.batch_job import WatchedJob
+from workloads.kinds.leader_worker_set import LEADER_WORKER_SET
+from workloads.kinds.mpi_job import MPI_JOB
+from workloads.kinds.stateful_set import WatchedSet
+from workloads.registry import kind_of
+from workloads.state import OwnerState
 
-
-class _Metadata(Struct, frozen=True, rename="camel"):
-    uid: str = ""
-    owner_references: list[Owner] | None = None
-
-
-class _Condition(Struct, frozen=True):
-    type: str = ""
-
-
-class _Rule(Struct, frozen=True, rename="camel"):
-    action: str = ""
-    on_pod_conditions: list[_Condition] | None = None
-
-
-class _FailurePolicy(Struct, frozen=True):
-    rules: list[_Rule] | None = None
-
-
-class _Spec(Struct, frozen=True, rename="camel"):
-    suspend: bool | None = None
-    pod_failure_policy: _FailurePolicy = _FailurePolicy()
-
-
-class _Job(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
-    status: OwnerStatus = OwnerStatus()
-
-
-class _SetSpec(Struct, frozen=True):
-    replicas: int | None = None
-
-
-class _StatefulSet(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    spec: _SetSpec = _SetSpec()
-
-
-_stateful_set_decoder = msgspec.json.Decoder(_StatefulSet)
-_job_decoder = msgspec.json.Decoder(_Job)
+_stateful_set_decoder = msgspec.json.Decoder(WatchedSet)
+_job_decoder = msgspec.json.Decoder(WatchedJob)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +40,22 @@ def read_stateful_set(raw: bytes | Raw) -> StatefulSet:
         msgspec.DecodeError: The JSON is not that of a StatefulSet.
     """
     stateful_set = decode(raw, _stateful_set_decoder)
-    metadata = stateful_set.metadata
-    controller = controller_of(metadata.owner_references or ())
-    is_suspended = stateful_set.spec.replicas == 0
+    controller = controller_of(stateful_set.owners)
+    is_of_job = controller and kind_of(controller.api_version, controller.kind) is MPI_JOB
     return StatefulSet(
-        metadata.uid,
+        stateful_set.metadata.uid,
         above_set(controller),
-        OwnerState.SUSPENDED if is_suspended else OwnerState.ACTIVE,
-        controller if controller and controller.kind == "MPIJob" else None,
+        stateful_set.state,
+        controller if is_of_job else None,
     )
 
 
 def above_set(controller: Owner | None) -> Owner | None:
     """Return the controller of a StatefulSet if it declares the size of the gang."""
-    return controller if controller and controller.kind in {"Pod", LEADER_WORKER_SET} else None
+    if controller is None:
+        return None
+    kind = kind_of(controller.api_version, controller.kind)
+    return controller if controller.kind == "Pod" or kind is LEADER_WORKER_SET else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +80,7 @@ def read_job(raw: bytes | Raw) -> Job:
     job = decode(raw, _job_decoder)
     return Job(
         uid=job.metadata.uid,
-        controller=controller_of(job.metadata.owner_references or ()),
-        fails_when_evicted=not any(
-            rule.action == "Ignore" and condition.type == "DisruptionTarget"
-            for rule in job.spec.pod_failure_policy.rules or ()
-            for condition in rule.on_pod_conditions or ()
-        ),
-        state=state_by(job.status, suspended=bool(job.spec.suspend)),
+        controller=controller_of(job.owners),
+        fails_when_evicted=job.fails_when_evicted,
+        state=job.state,
     )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterator
 from itertools import islice
 
-from scorer.gang.owners import ExpectedPods
+from workloads.members import ExpectedPods
 
 _SHOWN = 3
 _NUMBERED = re.compile(r"(.+)-([0-9]{1,6})")

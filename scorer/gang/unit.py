@@ -17,9 +17,9 @@ from cluster.gang import (
 from cluster.keys import GANG, GANG_KIND
 from cluster.pod import Owner, Pod
 from scorer.gang.missing_members import assembling
-from scorer.gang.owners import ORDERED_STARTUP, ExpectedPods
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.member import Member
+from workloads.members import ExpectedPods
 
 MEMBERS_MAX = 4096
 """Most members of a Gang: a larger plan could not be stored."""
@@ -302,7 +302,11 @@ def _missing(
         return None
     reason = assembling([pod.name for pod in pods], needed, expected)
     if owner and expected and expected.ordered:
-        return f"{reason}; {owner.kind} {owner.name} {ORDERED_STARTUP[owner.kind]}"
+        ordered = expected.ordered
+        return (
+            f"{reason}; {owner.kind} {owner.name} makes {ordered.late}, which never happens in a "
+            f"gang: create it again with {ordered.setting}"
+        )
     return reason
 
 

@@ -23,20 +23,13 @@ from runtime.process.clock import loop_time
 from runtime.process.fair_schedule import Limits
 from runtime.process.work_queue import Retry, WorkQueue
 from scorer.cache.informers import Informers
-from scorer.gang.declaration import Declaration
-from scorer.gang.owners import (
-    ExpectedPods,
-    OwnerState,
-    PodGroup,
-    expected_pods,
-    group_paths,
-    members_of,
-    owner_state,
-    path_of,
-)
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
+from workloads.members import Declared, declared
+from workloads.paths import path_of
+from workloads.pod_group import PodGroup, group_paths
+from workloads.registry import kind_of
 
 _LIMITS = Limits(8, of_group=1)
 _RETRY_MAX = 300.0
@@ -47,7 +40,6 @@ _PAUSE = 20.0
 
 T = TypeVar("T")
 
-_declarations = Decoder(Declaration)
 _groups = Decoder(PodGroup)
 _log = structlog.get_logger()
 
@@ -63,14 +55,6 @@ class _OwnerPath(NamedTuple):
 
 
 _Source: TypeAlias = _OwnerPath | GangKey
-
-
-class _Read(NamedTuple):
-    """What is read of an owner."""
-
-    state: OwnerState
-    members: int
-    expected: ExpectedPods
 
 
 class GangSizeResolver:
@@ -201,13 +185,9 @@ class GangSizeResolver:
         return True
 
 
-def _owner(owner: Owner, raw: Raw) -> _Read:
-    declaration = decode(raw, _declarations)
-    return _Read(
-        owner_state(declaration, owner.uid),
-        members_of(declaration, owner.uid),
-        expected_pods(declaration, owner),
-    )
+def _owner(owner: Owner, raw: Raw) -> Declared | None:
+    kind = kind_of(owner.api_version, owner.kind)
+    return declared(kind, decode(raw, kind.decoder), owner.uid) if kind else None
 
 
 def _group(raw: Raw) -> PodGroup:

@@ -12,11 +12,12 @@ from scorer.cache.informers import Informers
 from scorer.cache.reserved_gpus import Place
 from scorer.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
 from scorer.gang.health import unhealthy_gpus
-from scorer.gang.owners import OwnerState, path_of
 from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.whole_plan import gang_bandwidth
 from scorer.placement.bandwidth import value_of
+from workloads.paths import path_of
+from workloads.state import OwnerState
 
 
 @dataclass(frozen=True, slots=True)

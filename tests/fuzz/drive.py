@@ -24,7 +24,7 @@ import structlog
 from fuzz.mutate import Mutator
 
 OURS = (
-    *("topology", "cluster", "manifest", "policy", "runtime"),
+    *("topology", "cluster", "workloads", "manifest", "policy", "runtime"),
     *("webhook", "scorer", "certs", "agent", "cli"),
 )
 with atheris.instrument_imports(include=[*OURS]):

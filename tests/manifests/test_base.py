@@ -23,11 +23,11 @@ from scorer.gang.crd import (
     Phase,
     PlannedPod,
 )
-from scorer.gang.owners import _PLURALS
 from scorer.settings import read_settings as scorer_settings
 from topology.machine import MAX_GPUS
 from webhook.device_variables import NO_GPU
 from webhook.settings import Settings
+from workloads.registry import KINDS
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 BASE = MANIFESTS / "base"
@@ -37,15 +37,8 @@ SECRETS = {service: secret for _, secret, service in SERVERS}
 """Secret of the certificate of each Deployment."""
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 SYSTEM = ["kube-system", "kube-node-lease", keys.POLICY_NAMESPACE]
-OWNERS = (
-    "mpijobs",
-    "pytorchjobs",
-    "tfjobs",
-    "jobsets",
-    "leaderworkersets",
-    "rayclusters",
-    "podgroups",
-)
+OWNERS = {kind.plural for kind in KINDS if kind.plural} - {"jobs", "statefulsets"} | {"podgroups"}
+"""Resources that say how many members a gang has, without those that are watched."""
 ALLOCATION = {keys.ALLOCATION, keys.VISIBLE_DEVICES, keys.TERM, keys.ISOLATION}
 CDI_ANNOTATIONS = {
     keys.CDI_ANNOTATION_PREFIX,
@@ -654,12 +647,6 @@ def test_rights_of_the_scorer():
         *((system, "leases", verb, "linkwise-scorer") for verb in (*read, "get", "patch")),
         (system, "leases", "create"),
         *((keys.TOPOLOGY_NAMESPACE, "configmaps", verb) for verb in read),
-    }
-
-
-def test_scorer_may_read_every_kind_of_owner_that_it_requests():
-    assert set(_PLURALS.values()) <= {
-        resource for _, resource, verb, *_ in granted("scorer") if verb == "get"
     }
 
 

@@ -27,9 +27,7 @@ from scorer.cache.node_info import ConfigMap, build_node
 from scorer.commit.patches import allocation_patch
 from scorer.extender.wire import read_candidates
 from scorer.gang.crd import GangPlan, PlannedPod, read_gang
-from scorer.gang.declaration import Declaration
 from scorer.gang.lost_members import lost_members
-from scorer.gang.owners import PodGroup, members_of
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners, units_of
 from scorer.metrics import Metrics
@@ -38,6 +36,9 @@ from scorer.placement.result import Refusal
 from scorer.queue.cycle import SchedulingCycle
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.queue.pending import PendingUnits
+from workloads.kinds.kubeflow import TF_JOB
+from workloads.members import declared
+from workloads.pod_group import PodGroup
 
 STORED = 1_500_000
 """The largest object that an API server stores [bytes]."""
@@ -333,12 +334,12 @@ def test_config_maps_of_a_node_are_read_in_time_linear_in_their_size(data):
 def test_owners_and_podgroups_are_read_in_time_linear_in_their_size():
     def work(full):
         roles = repeated(lambda i: {"replicas": i, "template": {"spec": {}}}, full=full)
-        spec = {"mpiReplicaSpecs": {f"r{i}": role for i, role in enumerate(roles)}}
+        spec = {"tfReplicaSpecs": {f"r{i}": role for i, role in enumerate(roles)}}
         text = json.dumps({"metadata": {"uid": "u"}, "spec": spec}).encode()
         group = json.dumps({"spec": {"minMember": 1 << 62}}).encode()
 
         def read():
-            members_of(msgspec.json.decode(text, type=Declaration), "u")
+            declared(TF_JOB, TF_JOB.decoder.decode(text), "u")
             assert msgspec.json.decode(group, type=PodGroup).members == 1 << 62
 
         return read

@@ -189,7 +189,9 @@ async def test_nothing_is_kept_of_deleted_gangs(cluster):
     container = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 1}}}
     replicas = {"replicas": WORKERS, "template": {"spec": {"containers": [container]}}}
     path = "/apis/kubeflow.org/v1/namespaces/team/mpijobs/bert"
-    cluster.put(path, {"metadata": {"uid": "bert"}, "spec": {"mpiReplicaSpecs": {"W": replicas}}})
+    cluster.put(
+        path, {"metadata": {"uid": "bert"}, "spec": {"mpiReplicaSpecs": {"Worker": replicas}}}
+    )
     async with leading(cluster) as leader:
         cluster.offer("bert", size=None)
         await until(lambda: cluster.order() == ["bert"])

@@ -13,8 +13,8 @@ from admission import (
 from builders import a_pod
 
 from cluster import keys
-from cluster.gang_owner import Workload
 from webhook.outcome import Verdict
+from workloads.gang_owner import GangOwner
 
 V1 = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob"}
 MADE = {keys.GANG: "train", keys.GANG_KIND: "MPIJob"}
@@ -98,7 +98,7 @@ def test_kinds_of_the_policy_are_marked():
 
 
 def test_findings_name_the_owner():
-    workload = Workload("MPIJob", "train", members=None)
+    workload = GangOwner("MPIJob", "train", members=None)
 
     (found,) = outcome_of(a_worker({keys.GPU_WHOLE: 1}), workload=workload).findings
 

@@ -18,7 +18,8 @@ from builders import a_pod
 
 from cluster import keys
 from cluster.finding import Code, Severity
-from cluster.gang_owner import Workload
+from workloads.gang_owner import GangOwner
+from workloads.kinds.stateful_set import STATEFUL_SET
 
 
 def test_gang_worker_is_gated_and_requires_nodes_of_mode_topology():
@@ -208,7 +209,7 @@ def test_other_pods_keep_their_priority_class(limits, spec):
 
 
 def test_gang_of_a_workload_is_validated_with_it():
-    workload = Workload("StatefulSet", "web", members=4, ordered=True)
+    workload = GangOwner("StatefulSet", "web", members=4, ordered=STATEFUL_SET.ordered)
 
     outcome = outcome_of(a_pod({keys.GPU_WHOLE: 1}, labels=ARENA), workload=workload)
 

@@ -15,8 +15,8 @@ from cluster.pod import Pod
 from cluster.record import Isolation, parse_record
 from cluster.request import read_request
 from cluster.topology_configmap import PublishedTopology, read_published
-from scorer.gang.declaration import Declaration
-from scorer.gang.owners import members_of
+from workloads.kinds.mpi_job import MPIJob
+from workloads.members import members_of
 
 SECRET = "hunter2"  # noqa: S105 - what must not be found.
 RECORD = '{"v":1,"node":"n","gpus":[{"i":3}]}'
@@ -183,7 +183,7 @@ def test_reduced_workload_has_size_and_no_secrets():
     kept = reduced("MPIJob", job)
 
     assert SECRET not in json.dumps(kept)
-    assert members_of(msgspec.convert(kept, Declaration), "u") == 4
+    assert members_of(msgspec.convert(kept, MPIJob)) == 4
     assert kept["metadata"] == {"name": "job", "namespace": "team", "uid": "u"}
 
 

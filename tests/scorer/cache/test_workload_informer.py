@@ -6,7 +6,8 @@ from waiting import until
 from cluster import keys
 from cluster.gang import GangKey
 from cluster.pod import Owner
-from scorer.gang.owners import ExpectedPods, OwnerState
+from workloads.members import ExpectedPods
+from workloads.state import OwnerState
 
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
 STATEFUL_SETS = "/apis/apps/v1/namespaces/team/statefulsets"
@@ -38,7 +39,7 @@ async def test_the_controller_of_a_job_is_known(cluster):
 
 async def test_the_top_owner_of_a_worker_is_found_through_its_leader(cluster):
     api = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
-    lws = {"apiVersion": f"{keys.LWS_NAME.partition('/')[0]}/v1", "kind": "LeaderWorkerSet"}
+    lws = {"apiVersion": "leaderworkerset.x-k8s.io/v1", "kind": "LeaderWorkerSet"}
 
     def a_set(name, owner):
         metadata = {"uid": f"set-{name}", "ownerReferences": [{**owner, "controller": True}]}

@@ -1,7 +1,7 @@
 import pytest
 
 from scorer.gang.missing_members import assembling
-from scorer.gang.owners import ExpectedPods
+from workloads.members import ExpectedPods
 
 WORKERS = ExpectedPods((("bert-worker", 4),))
 PYTORCH = ExpectedPods((("bert-master", 1), ("bert-worker", 3)))

@@ -7,9 +7,12 @@ from builders import a_container, a_held_pod, a_seen
 from cluster import keys
 from cluster.gang import GangKey, Link
 from cluster.pod import Owner, Pod
-from scorer.gang.owners import ExpectedPods
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners, units_of
+from workloads.kinds.job_set import JOB_SET
+from workloads.kinds.leader_worker_set import LEADER_WORKER_SET
+from workloads.kinds.stateful_set import STATEFUL_SET
+from workloads.members import ExpectedPods
 
 JOB = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "bert", "uid": "job"}
 NO_OWNERS = Owners({}, {})
@@ -227,14 +230,14 @@ def test_group_size_falls_back_to_the_annotation():
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("JobSet", "without startupPolicyOrder: InOrder"),
-        ("LeaderWorkerSet", "with startupPolicy: LeaderCreated"),
+        (JOB_SET, "with startupPolicyOrder: AnyOrder"),
+        (LEADER_WORKER_SET, "with startupPolicy: LeaderCreated"),
     ],
 )
 def test_owner_that_orders_its_pods_is_named_as_the_reason(kind, reason):
-    owners = Owners({}, {}, {"job": ExpectedPods(ordered=True)})
+    owners = Owners({}, {}, {"job": ExpectedPods(ordered=kind.ordered)})
 
-    unit = the_unit(workers(2, owner={**JOB, "kind": kind})[:1], owners)
+    unit = the_unit(workers(2, owner={**JOB, "kind": kind.name})[:1], owners)
 
     assert reason in unit.blocked
 
@@ -324,7 +327,8 @@ def test_missing_members_are_named():
 
 
 @pytest.mark.parametrize(
-    ("members", "ordered", "blocked"), [(1, True, True), (1, False, False), (2, True, False)]
+    ("members", "ordered", "blocked"),
+    [(1, STATEFUL_SET.ordered, True), (1, None, False), (2, STATEFUL_SET.ordered, False)],
 )
 def test_ordered_stateful_set_is_named_as_the_reason(members, ordered, blocked):
     owners = Owners({}, {}, {"job": ExpectedPods((("bert-worker", 2),), ordered=ordered)})

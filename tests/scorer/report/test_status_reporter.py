@@ -492,9 +492,8 @@ async def test_a_stateful_set_scaled_to_zero_is_suspended(cluster):
     [
         ({"conditions": [{"type": "Succeeded", "status": "True"}]}, None),
         ({"conditions": [{"type": "Failed", "status": "True"}]}, "its owner has failed"),
-        ({"state": {"phase": "Completed"}}, None),
     ],
-    ids=["succeeded", "failed", "completed"],
+    ids=["succeeded", "failed"],
 )
 async def test_a_gang_whose_job_has_ended_is_finished(cluster, ended, reason):
     cluster.put(f"{OWNERS}/bert", a_job(2))

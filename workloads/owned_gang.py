@@ -8,58 +8,35 @@ jobset and lws `pkg/controllers`, ray-project/kuberay and volcano-sh/volcano `pk
 """
 
 from collections.abc import Collection
-from typing import Literal, NamedTuple, TypeAlias, get_args
+from typing import NamedTuple
 
-from cluster.keys import (
-    GANG,
-    GANG_KIND,
-    JOB_NAME,
-    JOBSET_NAME,
-    LWS_NAME,
-    MPI_JOB_NAME,
-)
+from cluster.keys import GANG, GANG_KIND
 from cluster.pod import NewOwner, NewPod
-
-OwnerKind: TypeAlias = Literal[
-    "MPIJob",
-    "PyTorchJob",
-    "TFJob",
-    "JobSet",
-    "LeaderWorkerSet",
-    "RayCluster",
-    "Job.batch.volcano.sh",
-]
-"""Kinds whose pods may be one gang; a RayCluster's pods also where a RayJob made it."""
-OWNER_KINDS: tuple[str, ...] = get_args(OwnerKind)
+from workloads.registry import KINDS, kind_of
 
 OWNER_PATH = "metadata.ownerReferences"
 """The field by which a pod without a mark is a member of a gang."""
 _NAME_MAX = 253
 _OUT = "false"
 """Value of the label that takes the pods of a job out."""
-_VOLCANO: OwnerKind = "Job.batch.volcano.sh"
-_CONTROLLERS: dict[tuple[str, str], OwnerKind] = {
-    ("kubeflow.org", "MPIJob"): "MPIJob",
-    ("kubeflow.org", "PyTorchJob"): "PyTorchJob",
-    ("kubeflow.org", "TFJob"): "TFJob",
-    ("ray.io", "RayCluster"): "RayCluster",
-    ("batch.volcano.sh", "Job"): _VOLCANO,
+_THROUGH = {
+    controller: tuple(
+        (through.label, kind.gang)
+        for kind in KINDS
+        for through in kind.through
+        if kind.gang and (through.group, through.kind) == controller
+    )
+    for controller in {(through.group, through.kind) for kind in KINDS for through in kind.through}
 }
-"""Kinds that control pods themselves, by API group and kind of the controller."""
-_MADE: dict[tuple[str, str], tuple[tuple[str, OwnerKind], ...]] = {
-    # The workers of mpi-operator v1alpha1; leaders and workers of a LeaderWorkerSet.
-    ("apps", "StatefulSet"): ((MPI_JOB_NAME, "MPIJob"), (LWS_NAME, "LeaderWorkerSet")),
-    # A launcher that is a worker, too (mpi-operator v2beta1); the replicated Jobs of a JobSet.
-    ("batch", "Job"): ((JOB_NAME, "MPIJob"), (JOBSET_NAME, "JobSet")),
-}
-"""Kinds that make other controllers of pods, by that controller: the label with the owner's
-name."""
+"""By API group and kind of a controller that a workload makes: labels with the workload's name, and
+kinds of the workload."""
 
 
 class OwnedGang(NamedTuple):
     """The gang of a pod by its owner."""
 
-    kind: OwnerKind
+    kind: str
+    """As the policy names it."""
     name: str
     """The owner's name."""
 
@@ -87,10 +64,12 @@ def owned_gang(pod: NewPod, kinds: Collection[str]) -> OwnedGang | None:
 
 
 def _gang_of(pod: NewPod, controller: NewOwner) -> OwnedGang | None:
-    group_kind = controller.api_version.partition("/")[0], controller.kind
-    if kind := _CONTROLLERS.get(group_kind):
-        return OwnedGang(kind, controller.name)
-    for label, kind in _MADE.get(group_kind, ()):
+    kind = kind_of(controller.api_version, controller.kind)
+    if kind is None:
+        return None
+    if kind.gang:
+        return OwnedGang(kind.gang, controller.name)
+    for label, gang in _THROUGH.get((kind.group, kind.name), ()):
         if label in pod.labels:
-            return OwnedGang(kind, pod.labels[label])
+            return OwnedGang(gang, pod.labels[label])
     return None

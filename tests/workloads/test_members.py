@@ -14,15 +14,13 @@ from builders import a_pod
 
 from cluster import keys
 from cluster.pod import Owner, Pod
-from scorer.gang.declaration import Declaration
-from scorer.gang.owners import (
-    ExpectedPods,
-    PodGroup,
-    expected_pods,
-    group_paths,
-    members_of,
-    path_of,
-)
+from workloads.kinds import stateful_set
+from workloads.members import Declared, ExpectedPods
+from workloads.members import declared as declared_by
+from workloads.paths import path_of
+from workloads.pod_group import PodGroup, group_paths
+from workloads.registry import kind_of
+from workloads.state import OwnerState
 
 MPI_V1 = """
 apiVersion: kubeflow.org/v1
@@ -239,12 +237,18 @@ spec:
 """
 
 
+def read(document, uid="u"):
+    """Return what an object declares, as the owner of a uid."""
+    kind = kind_of(document["apiVersion"], document["kind"])
+    document.setdefault("metadata", {}).setdefault("uid", "u")
+    return declared_by(kind, kind.decoder.decode(json.dumps(document)), uid)
+
+
 def declared(text, *changes):
     document = yaml.safe_load(text)
     for change in changes:
         change(document["spec"])
-    document["metadata"]["uid"] = "u"
-    return members_of(msgspec.json.decode(json.dumps(document), type=Declaration), "u")
+    return read(document).members
 
 
 def template(spec):
@@ -274,9 +278,6 @@ def test_an_owner_declares_how_many_of_its_pods_have_gpus(text, members):
 @pytest.mark.parametrize(
     ("text", "change", "members"),
     [
-        pytest.param(
-            MPI_V2, lambda s: s["mpiReplicaSpecs"]["Worker"].pop("replicas"), 2, id="MPIJob"
-        ),
         pytest.param(JOB, lambda s: s.pop("parallelism"), 1, id="Job"),
         pytest.param(STATEFUL_SET, lambda s: s.pop("replicas"), 1, id="StatefulSet"),
         pytest.param(JOB_SET, lambda s: s["replicatedJobs"][1].pop("replicas"), 5, id="JobSet"),
@@ -284,6 +285,10 @@ def test_an_owner_declares_how_many_of_its_pods_have_gpus(text, members):
 )
 def test_missing_count_is_one(text, change, members):
     assert declared(text, change) == members
+
+
+def test_an_mpi_job_without_a_number_has_no_workers():
+    assert declared(MPI_V1, lambda spec: spec["mpiReplicaSpecs"]["Worker"].pop("replicas")) == 0
 
 
 @pytest.mark.parametrize(
@@ -365,8 +370,7 @@ def test_less_than_none_is_none(text, change):
 def ordered(text, **spec):
     document = yaml.safe_load(text)
     document["spec"] |= spec
-    owner = Owner(kind=document["kind"], name="x", uid="")
-    return expected_pods(msgspec.convert(document, Declaration), owner).ordered
+    return read(document).expected.ordered is not None
 
 
 NO_GPUS = {"spec": {"containers": [{"name": "leader"}]}}
@@ -421,16 +425,15 @@ def test_an_owner_with_fields_of_another_kind_is_not_ordered():
     assert not ordered(MPI_V2, tasks=tasks)
 
 
-@pytest.mark.parametrize("text", ["{}", '{"spec":{"tasks":[]}}'])
-def test_an_owner_of_another_shape_declares_nothing(text):
-    assert members_of(msgspec.json.decode(text, type=Declaration), "") == 0
+@pytest.mark.parametrize("spec", [{}, {"tasks": []}])
+def test_an_owner_of_another_shape_declares_nothing(spec):
+    job = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "spec": spec}
+
+    assert read(job).members == 0
 
 
 def test_another_owner_of_the_same_name_declares_nothing():
-    found = msgspec.convert(yaml.safe_load(JOB) | {"metadata": {"uid": "again"}}, Declaration)
-
-    assert members_of(found, "again") == 6
-    assert members_of(found, "before") == 0
+    assert read(yaml.safe_load(JOB), "before") == Declared()
 
 
 @pytest.mark.parametrize(
@@ -484,15 +487,58 @@ def test_a_pods_author_cannot_have_anything_else_read(api_version, name):
     assert path_of(Owner(api_version=api_version, kind="Job", name=name), "team") is None
 
 
+RUNNING, ENDED, NOT_YET = (
+    {"conditions": [{"type": kind, "status": status}]}
+    for kind, status in (("Running", "True"), ("Succeeded", "True"), ("Succeeded", "False"))
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "status", "state"),
+    [
+        pytest.param(PYTORCH, {}, RUNNING, OwnerState.ACTIVE, id="running"),
+        pytest.param(PYTORCH, {}, NOT_YET, OwnerState.ACTIVE, id="a condition that does not hold"),
+        pytest.param(PYTORCH, {}, ENDED, OwnerState.SUCCEEDED, id="succeeded"),
+        pytest.param(
+            MPI_V1,
+            {"runPolicy": {"suspend": True}},
+            RUNNING,
+            OwnerState.SUSPENDED,
+            id="suspended by the run policy",
+        ),
+        pytest.param(
+            MPI_V2,
+            {"runPolicy": {"suspend": True}},
+            ENDED,
+            OwnerState.SUCCEEDED,
+            id="suspended since it has ended",
+        ),
+        pytest.param(
+            MPI_V1ALPHA1, {}, {"launcherStatus": "Failed"}, OwnerState.FAILED, id="launcher status"
+        ),
+        pytest.param(JOB, {"suspend": True}, {}, OwnerState.SUSPENDED, id="Job"),
+        pytest.param(JOB_SET, {"suspend": True}, {}, OwnerState.SUSPENDED, id="JobSet"),
+        pytest.param(STATEFUL_SET, {"replicas": 0}, {}, OwnerState.SUSPENDED, id="StatefulSet"),
+        pytest.param(LWS, {"replicas": 0}, {}, OwnerState.SUSPENDED, id="LeaderWorkerSet"),
+        pytest.param(RAY_CLUSTER, {"suspend": True}, {}, OwnerState.SUSPENDED, id="RayCluster"),
+        pytest.param(RAY_CLUSTER, {}, {"state": "failed"}, OwnerState.ACTIVE, id="state of Ray"),
+        pytest.param(
+            VOLCANO,
+            {},
+            {"state": {"phase": "Completed"}},
+            OwnerState.SUCCEEDED,
+            id="phase of a Volcano Job",
+        ),
+    ],
+)
+def test_an_owner_is_active_suspended_or_ended(text, spec, status, state):
+    document = yaml.safe_load(text)
+    document["spec"] |= spec
+
+    assert read(document | {"status": status}).state is state
+
+
 # ---- Which pods, and in which order.
-
-
-def owner_of(kind, name="bert"):
-    return Owner(api_version="apps/v1", kind=kind, name=name, uid="job")
-
-
-def a_declaration(spec):
-    return msgspec.convert({"metadata": {"uid": "job"}, "spec": spec}, Declaration)
 
 
 GPU_TEMPLATE = {"spec": {"containers": [{"resources": {"limits": {keys.GPU_WHOLE: 1}}}]}}
@@ -500,9 +546,10 @@ PLAIN_TEMPLATE = {"spec": {"containers": [{}]}}
 
 
 @pytest.mark.parametrize(
-    ("kind", "spec", "makes"),
+    ("api_version", "kind", "spec", "makes"),
     [
         pytest.param(
+            "kubeflow.org/v1",
             "MPIJob",
             {
                 "mpiReplicaSpecs": {
@@ -514,6 +561,7 @@ PLAIN_TEMPLATE = {"spec": {"containers": [{}]}}
             id="MPIJob",
         ),
         pytest.param(
+            "kubeflow.org/v1",
             "PyTorchJob",
             {
                 "pytorchReplicaSpecs": {
@@ -525,18 +573,21 @@ PLAIN_TEMPLATE = {"spec": {"containers": [{}]}}
             id="PyTorchJob",
         ),
         pytest.param(
+            "apps/v1",
             "StatefulSet",
             {"replicas": 2, "podManagementPolicy": "Parallel", "template": GPU_TEMPLATE},
             ExpectedPods((("bert", 2),)),
             id="StatefulSet, all at once",
         ),
         pytest.param(
+            "apps/v1",
             "StatefulSet",
             {"replicas": 2, "template": GPU_TEMPLATE},
-            ExpectedPods((("bert", 2),), ordered=True),
+            ExpectedPods((("bert", 2),), ordered=stateful_set.STATEFUL_SET.ordered),
             id="StatefulSet, as they come by default",
         ),
         pytest.param(
+            "batch/v1",
             "Job",
             {"parallelism": 2, "template": GPU_TEMPLATE},
             ExpectedPods(),
@@ -544,8 +595,11 @@ PLAIN_TEMPLATE = {"spec": {"containers": [{}]}}
         ),
     ],
 )
-def test_the_pods_that_an_owner_makes_are_known_by_their_names(kind, spec, makes):
-    assert expected_pods(a_declaration(spec), owner_of(kind)) == makes
+def test_the_pods_that_an_owner_makes_are_known_by_their_names(api_version, kind, spec, makes):
+    metadata = {"name": "bert"}
+    job = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+    assert read(job).expected == makes
 
 
 @pytest.mark.parametrize(

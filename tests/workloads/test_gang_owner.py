@@ -3,8 +3,12 @@ import pytest
 from cluster import keys
 from cluster.finding import Code, Severity
 from cluster.gang import gang_mark
-from cluster.gang_owner import Workload, gang_findings
 from cluster.pod import Container, Metadata, Owner, Pod, PodSpec, Resources
+from workloads.gang_owner import GangOwner, gang_findings
+from workloads.kinds.job_set import JOB_SET
+from workloads.kinds.leader_worker_set import LEADER_WORKER_SET
+from workloads.kinds.stateful_set import STATEFUL_SET
+from workloads.kinds.volcano_job import VOLCANO_JOB
 
 SIZED = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "4"}
 NAMED = {keys.POD_GROUP_NAME: "g"}
@@ -32,8 +36,8 @@ LW403 = [(Code.GANG_UNMOVABLE, Severity.WARNING)]
         pytest.param(SIZED, None, None, [], id="size-in-labels"),
         pytest.param(NAMED, None, None, LW402, id="unknown"),
         pytest.param(NAMED, None, OWNED, [], id="unknown-owner"),
-        pytest.param(NAMED, Workload("MPIJob", "job", members=4), OWNED, [], id="owner-size"),
-        pytest.param(NAMED, Workload("MPIJob", "job"), OWNED, LW402, id="owner-without-size"),
+        pytest.param(NAMED, GangOwner("MPIJob", "job", members=4), OWNED, [], id="owner-size"),
+        pytest.param(NAMED, GangOwner("MPIJob", "job"), OWNED, LW402, id="owner-without-size"),
         pytest.param({keys.POD_GROUP: "g"}, None, None, [], id="pod-group"),
         pytest.param({**NAMED, keys.GPU_TOPOLOGY_REPLICA: "4"}, None, None, [], id="arenas-total"),
     ],
@@ -43,18 +47,21 @@ def test_gang_of_unknown_size_is_refused(labels, workload, owners, found):
 
 
 def test_a_gang_whose_pods_are_made_one_after_the_other_is_refused():
-    assert codes(SIZED, Workload("StatefulSet", "web", members=4, ordered=True)) == LW401
+    assert (
+        codes(SIZED, GangOwner("StatefulSet", "web", members=4, ordered=STATEFUL_SET.ordered))
+        == LW401
+    )
 
 
-@pytest.mark.parametrize("kind", ["JobSet", "LeaderWorkerSet"])
+@pytest.mark.parametrize("kind", [JOB_SET, LEADER_WORKER_SET, VOLCANO_JOB])
 def test_a_gang_of_which_a_part_waits_for_another_is_refused(kind):
-    found = codes(SIZED, Workload(kind, "train", members=4, ordered=True))
+    found = codes(SIZED, GangOwner(kind.name, "train", members=4, ordered=kind.ordered))
 
     assert found == [(Code.GANG_WAITS_FOR_PART, Severity.ERROR)]
 
 
 def test_a_gang_that_cannot_be_moved_is_warned_of():
-    assert codes(SIZED, Workload("Job", "train", members=4, fails_when_evicted=True)) == LW403
+    assert codes(SIZED, GangOwner("Job", "train", members=4, fails_when_evicted=True)) == LW403
 
 
 def test_an_unknown_strictness_is_refused():

@@ -1,9 +1,9 @@
 import pytest
 
 from cluster import keys
-from cluster.gang_kind import OWNER_KINDS as ALL
-from cluster.gang_kind import owned_gang
 from cluster.pod import NewMetadata, NewOwner, NewPod, NewPodSpec
+from workloads.owned_gang import owned_gang
+from workloads.registry import GANG_KINDS as ALL
 
 
 def a_pod(api_version, kind, name="owner", labels=None, *, controller=True):

@@ -6,27 +6,27 @@ from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark, link_strictness
 from cluster.keys import GANG_SIZE, POD_GROUP
 from cluster.pod import NewPod
+from workloads.kind import OrderedStart
 
 _POD_GROUPS = ("spec.schedulingGroup.podGroupName", f"metadata.labels[{POD_GROUP}]")
 """Marks that name a PodGroup, which has the size."""
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class GangOwner:
     """The workload whose controller creates the pod, if known (`check`, dry-run)."""
 
     kind: str
     name: str
     members: int | None = None
     """Number of GPU pods; None if unknown."""
-    ordered: bool = False
-    """It creates some pods of the gang only when others run (StatefulSet OrderedReady, JobSet
-    InOrder, LeaderWorkerSet LeaderReady)."""
+    ordered: OrderedStart | None = None
+    """It creates some pods of the gang only when others are ready."""
     fails_when_evicted: bool = False
     """It counts an evicted pod as a failure (a batch Job without the policy to ignore it)."""
 
 
-def gang_findings(pod: NewPod, mark: Mark, workload: Workload | None) -> list[Finding]:
+def gang_findings(pod: NewPod, mark: Mark, workload: GangOwner | None) -> list[Finding]:
     """Return findings that prevent a member of a gang from being placed, or moved later."""
     _, of_link = link_strictness(pod)
     found = [*of_link]
@@ -35,13 +35,13 @@ def gang_findings(pod: NewPod, mark: Mark, workload: Workload | None) -> list[Fi
     if workload is None:
         return found
     if workload.ordered:
-        found.append(_ordered(mark, workload))
+        found.append(_ordered(mark, workload, workload.ordered))
     if workload.fails_when_evicted:
         found.append(_unmovable(mark, workload))
     return found
 
 
-def _has_size(mark: Mark, pod: NewPod, workload: Workload | None) -> bool:
+def _has_size(mark: Mark, pod: NewPod, workload: GangOwner | None) -> bool:
     if mark.min_available is not None or mark.total is not None or mark.source in _POD_GROUPS:
         return True
     if workload is not None:
@@ -61,35 +61,18 @@ def _sizeless(mark: Mark) -> Finding:
     )
 
 
-_SET = Code.GANG_ORDERED, "its second pod when the first runs", "podManagementPolicy: Parallel"
-_ORDERED = {
-    "JobSet": (
-        Code.GANG_WAITS_FOR_PART,
-        "the pods of a Job when those of the Jobs before it run",
-        "startupPolicyOrder: AnyOrder",
-    ),
-    "LeaderWorkerSet": (
-        Code.GANG_WAITS_FOR_PART,
-        "the workers of a group when its leader runs",
-        "startupPolicy: LeaderCreated",
-    ),
-}
-"""By kind: code, pods that are created late, and the setting; default: StatefulSet."""
-
-
-def _ordered(mark: Mark, workload: Workload) -> Finding:
-    code, late, policy = _ORDERED.get(workload.kind, _SET)
+def _ordered(mark: Mark, workload: GangOwner, ordered: OrderedStart) -> Finding:
     return Finding(
-        code,
+        ordered.code,
         Severity.ERROR,
         mark.source,
         mark.name,
-        f"{workload.kind} {workload.name} makes {late}, which waits for the whole gang",
-        f"set {policy} in the {workload.kind}",
+        f"{workload.kind} {workload.name} makes {ordered.late}, which waits for the whole gang",
+        f"set {ordered.setting} in the {workload.kind}",
     )
 
 
-def _unmovable(mark: Mark, workload: Workload) -> Finding:
+def _unmovable(mark: Mark, workload: GangOwner) -> Finding:
     return Finding(
         Code.GANG_UNMOVABLE,
         Severity.WARNING,

@@ -1,0 +1,1 @@
+"""One module per kind of workload, or per group of kinds that share their fields. Pure."""
