@@ -37,7 +37,7 @@ class Timings:
     report_delay: float = 1.0
     """A gang changes this long before its status says so."""
     report_interval: float = 5.0
-    """Between two status updates of one gang that goes on waiting."""
+    """Between two status updates of one gang that goes on waiting, or is being bound."""
     node_check_interval: float = 2.0
     """Between two checks for nodes without accounting."""
     scale_up_interval: float = 10.0

@@ -56,6 +56,7 @@ class _Report:
     due: float = math.inf
     """When the status is written next."""
     written_at: float = -math.inf
+    """Of the last write of the status or of a plan."""
     is_urgent: bool = False
     """It is written when it is due, even if the gang goes on waiting."""
 
@@ -111,9 +112,9 @@ class StatusReporter:
             KubeError: It could not be written.
         """
         key = unit.key
-        if report := self._reports.get(key):
-            # An update that says that the gang waits is outdated.
-            report.latest = report.unwritten = None
+        report = self._report(key)
+        # An update that says that the gang waits is outdated.
+        report.latest = report.unwritten = None
         before = self._plans.get(key)
         written = before.written if before else asyncio.get_running_loop().create_future()
         self._plans[key] = _Plan(unit, plan, written)
@@ -163,13 +164,15 @@ class StatusReporter:
 
     async def _process(self, key: GangKey) -> None:
         """Write the plan of a gang, if there is a new one, then its status, if that is due."""
-        if plan := self._plans.pop(key, None):
+        plan, report = self._plans.pop(key, None), self._reports.get(key)
+        if plan:
             await self._write_plan(plan)
-        report = self._reports.get(key)
         if report is None:
             return
         now = loop_time()
-        if not report.is_urgent and self._has_same_stage(key):
+        if plan:
+            report.written_at = now
+        if not report.is_urgent and self._may_wait(key):
             # A newer state soon makes this write needless.
             report.due = max(report.due, report.written_at + self._timings.report_interval)
         if report.due <= now:
@@ -185,18 +188,18 @@ class StatusReporter:
         else:
             plan.written.set_result(None)
 
-    def _has_same_stage(self, key: GangKey) -> bool:
-        """Return whether a gang goes on waiting for GPUs, or for being bound, as its status says.
+    def _may_wait(self, key: GangKey) -> bool:
+        """Return whether the status of a gang is written less often.
 
-        Both are reported less often.
+        This is so if it goes on waiting for GPUs, as its status says, and while its members are
+        bound, since its plan was just written.
         """
         gang = self._gangs.find(key)
         if gang is None:
             return True
-        written, desired = self._gangs.last_status(gang, key), self._desired(gang, key)
-        if written.phase in PENDING:
-            return desired.phase in PENDING
-        return written.phase is desired.phase is Phase.COMMITTING
+        phase = self._desired(gang, key).phase
+        is_pending = phase in PENDING and self._gangs.last_status(gang, key).phase in PENDING
+        return is_pending or phase is Phase.COMMITTING
 
     async def _write_report(self, key: GangKey, report: _Report) -> None:
         """Write the status of a gang, then the Event of an update."""

@@ -257,7 +257,8 @@ async def test_every_write_that_allocates_gpus_has_a_timeout_at_the_server(clust
         cluster.pod("single", 1, gates=())
         known = leader.context.informers.state.pod
         await until(lambda: known(("team", "single")))
-        assert not await leader.context.binder.bind(Binding("single", "team", "single", "gpu-1"))
+        binding = Binding("single", "team", "single", "gpu-1")
+        assert await leader.context.binder.bind(binding) is None
 
     writes = list(zip(cluster.writes, cluster.queries, strict=True))
     timeouts = {(method, kind_of(path)): {} for (method, path, _), _ in writes}

@@ -256,7 +256,7 @@ async def test_a_scheduler_sees_reserved_gpus_as_taken_unless_its_pod_has_a_high
         state = leader.context.informers.state
         await until(lambda: state.pod(("team", "sched")))
         binding = Binding("sched", "team", "sched", "gpu-0")
-        assert await leader.context.binder.bind(binding) == ""
+        assert await leader.context.binder.bind(binding) is None
         replace_member(cluster)
         await until(lambda: list(leader.context.planner.waiting()))
         assert leader.reserved_gpus == 0

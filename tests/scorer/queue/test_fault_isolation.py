@@ -153,7 +153,7 @@ async def test_an_invalid_clock_leaves_no_gpus_assumed(cluster):
         await until(lambda: leading.failed(Stage.COMMIT) >= 1 and known(("team", "single")))
         binding = Binding("single", "team", "single", "gpu-0")
         await until(lambda: known(("team", "alone")).usage.record is None)
-        assert "fault of the scorer" in await leading.context.binder.bind(binding)
+        assert "fault of the scorer" in (await leading.context.binder.bind(binding)).reason
         assert leading.failed(Stage.BIND) == 1
         clock.now = Clock().now
         await until(lambda: cluster.allocated("alone"))
@@ -263,7 +263,7 @@ async def test_a_binding_that_cannot_be_encoded_is_refused_and_releases_its_gpus
         known = leading.context.informers.state.pod
         await until(lambda: known(("team", "single")))
         binding = Binding("single", "team", "single", "gpu-0")
-        assert "fault of the scorer" in await leading.context.binder.bind(binding)
+        assert "fault of the scorer" in (await leading.context.binder.bind(binding)).reason
         await others_are_placed(cluster)
         assert leading.failed(Stage.BIND) == 1
 
