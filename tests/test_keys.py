@@ -38,6 +38,7 @@ ALLOWED = {
     ("cli/commands/inspect.py", "linkwise"): "the command's own name",
     ("cli/", "gpushare"): "the name of a table, which is that label's name by chance",
     ("webhook/pod_report.py", "gpus"): "a key of the command's answers",
+    ("scorer/gang/crd.py", "gpus"): "a field of Gangs",
 }
 """Why a word stands in a file, or in a package, all the same."""
 

@@ -40,7 +40,7 @@ class Cluster:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes, in the order of the file; those of short forms last."""
+        """The nodes, in the order of names."""
         return tuple(ledger.node for ledger in self.ledger.nodes.values())
 
 

@@ -8,6 +8,7 @@ from msgspec import structs
 from cluster.gpus import NO_GPUS, Counted, Exact, GPUShare
 from cluster.keys import NVIDIA_GPU
 from cluster.node import Node
+from cluster.record import Allocation
 from cluster.request import Family
 from scorer.gang.crd import GangPlan, PlannedPod, planned_pod
 from scorer.gang.pod_info import PodInfo
@@ -18,7 +19,6 @@ from scorer.placement.group import new_group
 from scorer.placement.member import Member
 from scorer.placement.placements import new_plan
 from scorer.placement.result import Placement, Plan
-from scorer.placement.siblings import Sibling
 from scorer.placement.snapshot import Snapshot
 
 NIC_UNKNOWN = "nic unknown"
@@ -178,10 +178,10 @@ def plan_from_records(plan_id: str, pods: Iterable[PodInfo]) -> GangPlan:
     return GangPlan(plan_id, exact=True, members=members)
 
 
-def siblings_of(pods: Iterable[PodInfo]) -> list[Sibling]:
+def siblings_of(pods: Iterable[PodInfo]) -> list[Allocation]:
     """Return nodes and GPUs of the members of a gang that are placed."""
     return [
-        Sibling(usage.target, usage.allocation.gpus if usage.allocation else NO_GPUS)
+        Allocation(usage.target, usage.allocation.gpus if usage.allocation else NO_GPUS)
         for usage in (pod.usage for pod in pods)
         if usage is not None and usage.target
     ]

@@ -7,10 +7,9 @@ plugin chooses the GPUs, or where GPUs are shared, is filled first if it has mos
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from cluster.gang import Link
-from cluster.gpus import GPUs
+from cluster.record import Allocation
 from scorer.placement.bandwidth import bandwidth_over, value_of
 from scorer.placement.group import new_group
 from scorer.placement.member import Member
@@ -24,13 +23,6 @@ from topology.machine import mask_of
 
 EACH_MAX = 1024
 """Most pairs of members and nodes that are planned one by one: about 0.5 s."""
-
-
-class Sibling(NamedTuple):
-    """A member of a gang that has its GPUs."""
-
-    node: str
-    gpus: GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +56,7 @@ class _SiblingNodes:
 def plan_with_siblings(
     snapshot: Snapshot,
     members: Sequence[Member],
-    siblings: Iterable[Sibling],
+    siblings: Iterable[Allocation],
     options: PlanOptions = DEFAULT,
 ) -> Plan | Refusal:
     """Plan members of a gang beside those that have their GPUs; anywhere if they do not fit there.
@@ -90,14 +82,15 @@ def plan_with_siblings(
     return one_by_one or plan(snapshot, members, options)
 
 
-def _sibling_nodes(snapshot: Snapshot, siblings: Iterable[Sibling]) -> _SiblingNodes:
+def _sibling_nodes(snapshot: Snapshot, siblings: Iterable[Allocation]) -> _SiblingNodes:
     masks: dict[str, int] = {}
     counts = Counter[str]()
-    for node, gpus in siblings:
+    for sibling in siblings:
+        node = sibling.node
         if node in snapshot.ledger.nodes:
             table = snapshot.tables.get(node)
             present = (1 << table.n) - 1 if table else 0
-            masks[node] = masks.get(node, 0) | (mask_of(gpus.indices) & present)
+            masks[node] = masks.get(node, 0) | (mask_of(sibling.gpus.indices) & present)
             counts[node] += 1
     return _SiblingNodes(masks, counts)
 

@@ -115,7 +115,7 @@ def test_policy_sets_placement_of_nodes_without_label(read):
 
     cluster = read(a_node(), labelled, misspelt, policy="placement: {strategy: spread}")
 
-    assert [node.placement for node in cluster.nodes] == ["spread", "binpack", "spread"]
+    assert [node.placement for node in cluster.nodes] == ["binpack", "spread", "spread"]
     assert cluster.warnings == (
         "node misspelt: ack.node.gpu.placement=spraed is neither binpack nor spread: "
         "spread is taken",

@@ -21,12 +21,13 @@ from cluster.gpus import Counted
 from cluster.keys import GANG, NVIDIA_GPU
 from cluster.node import MachineSource, Node
 from cluster.node_ledger import Holding, NodeLedger
+from cluster.record import Allocation
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.explain import why_these
 from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan
-from scorer.placement.siblings import Sibling, plan_with_siblings
+from scorer.placement.siblings import plan_with_siblings
 from scorer.placement.snapshot import Snapshot
 from topology.table import table_of
 
@@ -355,7 +356,9 @@ def test_nothing_is_planned_on_an_unaccounted_counted_node():
 
 def test_replacement_returns_to_the_counted_node_of_its_gang():
     planned = plan_with_siblings(
-        counted_cluster({"a": 2, "b": 1}), gated_workers(1), [Sibling("a", Counted(NVIDIA_GPU, 1))]
+        counted_cluster({"a": 2, "b": 1}),
+        gated_workers(1),
+        [Allocation("a", Counted(NVIDIA_GPU, 1))],
     )
 
     assert workers_on(planned) == {"a": 1}

@@ -6,10 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cluster.gang import Link
-from cluster.gpus import NO_GPUS
+from cluster.record import Allocation
 from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
-from scorer.placement.siblings import EACH_MAX, Sibling, plan_with_siblings
+from scorer.placement.siblings import EACH_MAX, plan_with_siblings
 from topology import catalogue
 from topology.choice import ChoiceMode
 from topology.machine import mask_of
@@ -17,6 +17,11 @@ from topology.table import table_of
 
 DGX = table_of(catalogue.entry("dgx1-v100").machine)
 gpus = st.sets(st.integers(0, 7), min_size=1, max_size=7)
+
+
+def on(node, *gpus):
+    """Return the GPUs of a placed member."""
+    return Allocation(node, exact(*gpus))
 
 
 def placed(snapshot, members, *siblings, link=Link.BEST):
@@ -34,7 +39,7 @@ def test_replacements_make_the_whole_gang_fastest(held, others, count):
     others -= held
     free = set(range(8)) - held - others
     assume(len(free) >= count)
-    siblings = [Sibling("a", exact(i)) for i in held]
+    siblings = [on("a", i) for i in held]
 
     found = placed(cluster("a", "b", a=[*held, *others]), workers(count), *siblings)
 
@@ -49,14 +54,12 @@ def test_a_replacement_gets_the_gpu_of_the_deleted_member(deleted):
     left = [i for i in range(4) if i != deleted]
     snapshot = a_snapshot(a_node("a"), taken={"a": [*left, 5]})
 
-    assert placed(snapshot, workers(1), *(Sibling("a", exact(i)) for i in left)) == [
-        ("a", (deleted,))
-    ]
+    assert placed(snapshot, workers(1), *(on("a", i) for i in left)) == [("a", (deleted,))]
 
 
 def test_of_equally_fast_nodes_the_one_with_fewer_members_is_filled():
     switched = an_nvswitch_machine(8, 6)
-    siblings = [Sibling("b", exact(0, 1)), Sibling("b", exact(2, 3)), Sibling("a", exact(0, 1))]
+    siblings = [on("b", 0, 1), on("b", 2, 3), on("a", 0, 1)]
     snapshot = a_snapshot(
         a_node("a", switched), a_node("b", switched), taken={"a": (0, 1), "b": (0, 1, 2, 3)}
     )
@@ -65,7 +68,7 @@ def test_of_equally_fast_nodes_the_one_with_fewer_members_is_filled():
 
 
 def test_replacements_return_to_several_nodes():
-    siblings = [Sibling("a", exact(0, 1, 2)), Sibling("b", exact(0, 1, 2))]
+    siblings = [on("a", 0, 1, 2), on("b", 0, 1, 2)]
     snapshot = cluster("a", "b", "c", a=(0, 1, 2, 4, 5, 6, 7), b=(0, 1, 2, 4, 5, 6, 7))
 
     assert sorted(placed(snapshot, workers(2), *siblings)) == [("a", (3,)), ("b", (3,))]
@@ -74,7 +77,7 @@ def test_replacements_return_to_several_nodes():
 def test_members_that_do_not_fit_beside_the_others_go_elsewhere_together():
     snapshot = cluster("a", "b", a=range(7))
 
-    found = placed(snapshot, workers(2), Sibling("a", exact(0)))
+    found = placed(snapshot, workers(2), on("a", 0))
 
     assert {node for node, _ in found} == {"b"}
 
@@ -82,9 +85,7 @@ def test_members_that_do_not_fit_beside_the_others_go_elsewhere_together():
 def test_a_gang_of_one_node_waits_for_that_node():
     snapshot = cluster("a", "b", a=range(8))
 
-    found = plan_with_siblings(
-        snapshot, workers(1), [Sibling("a", exact(0))], PlanOptions(Link.ONE_NODE)
-    )
+    found = plan_with_siblings(snapshot, workers(1), [on("a", 0)], PlanOptions(Link.ONE_NODE))
 
     assert isinstance(found, Refusal)
     assert found.reason.startswith("its gang stays on node a: ")
@@ -92,7 +93,7 @@ def test_a_gang_of_one_node_waits_for_that_node():
 
 def test_a_replacement_that_needs_nvlink_is_linked_to_the_others():
     snapshot = cluster("a", a=(0, 1, 2))
-    siblings = [Sibling("a", exact(i)) for i in range(3)]
+    siblings = [on("a", i) for i in range(3)]
 
     ((_, indices),) = placed(snapshot, workers(1), *siblings, link=Link.NVLINK)
 
@@ -100,7 +101,7 @@ def test_a_replacement_that_needs_nvlink_is_linked_to_the_others():
 
 
 def test_nodes_and_gpus_that_are_gone_do_not_count():
-    siblings = [Sibling("gone", exact(0)), Sibling("a", exact(12)), Sibling("a", NO_GPUS)]
+    siblings = [on("gone", 0), on("a", 12), on("a")]
 
     assert placed(cluster("a"), workers(1), *siblings)[0][0] == "a"
 
@@ -111,7 +112,7 @@ def test_without_others_it_is_a_plan_of_its_own():
 
 def test_members_are_not_tried_one_by_one_on_too_many_nodes():
     nodes = [f"n{i}" for i in range(EACH_MAX // 64 + 1)]
-    siblings = [Sibling(node, exact(0)) for node in nodes]
+    siblings = [on(node, 0) for node in nodes]
     snapshot = cluster(*nodes)
 
     found = plan_with_siblings(snapshot, workers(64), siblings)
