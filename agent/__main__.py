@@ -36,9 +36,9 @@ from agent.plugin.registration import DevicePlugins
 from agent.plugin.watchdog import KernelTimer
 from agent.publish.publisher import Publisher
 from agent.settings import Settings, read_settings
-from cluster.gpus import GPUShare
+from cluster.allocations.gpus import GPUShare
 from cluster.keys import AGENT
-from cluster.pod import Pod
+from cluster.objects.pod import Pod
 from runtime.http.probes import PROBE_LIMITS, probe_routes
 from runtime.http.server import serve
 from runtime.kube.client import Kube

@@ -37,9 +37,9 @@ from cluster.keys import (
     REPLICA_TYPE,
     STATEFULSET_POD_INDEX,
 )
-from cluster.pod import NewPod, Pod, SchedulingGroup
-from cluster.quantity import count
-from cluster.request import Family, Request
+from cluster.objects.pod import NewPod, Pod, SchedulingGroup
+from cluster.objects.quantity import count
+from cluster.requests.request import Family, Request
 
 _ORDINAL = re.compile(r"-([0-9]{1,9})\Z")
 _ROLES = (REPLICA_TYPE, JOB_ROLE, MPI_ROLE_TYPE)

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from cluster.keys import POLICY_NAMESPACE, REFUSED_MACHINES, SCORER, SCORER_ADDRESS
-from cluster.pod import Metadata
+from cluster.objects.pod import Metadata
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{POLICY_NAMESPACE}/leases/{SCORER}"
 

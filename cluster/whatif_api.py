@@ -6,7 +6,7 @@ added, never changed.
 
 from msgspec import Struct
 
-from cluster.pod import Pod
+from cluster.objects.pod import Pod
 
 PATH = "/v1/fit"
 MAX_PODS = 256

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
-from cluster.pod import PodSpec
-from cluster.quantity import QuantityError, whole
+from cluster.objects.pod import PodSpec
+from cluster.objects.quantity import QuantityError, whole
 from manifest.template import Head, PodTemplate
 from manifest.value import Value
 from workloads.gang_owner import GangOwner

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from uuid import NAMESPACE_OID, uuid5
 
-from cluster.pod import Owner, Pod
+from cluster.objects.pod import Owner, Pod
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value

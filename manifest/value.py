@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from cluster.quantity import QuantityError, whole
+from cluster.objects.quantity import QuantityError, whole
 from manifest.lines import Document
 from manifest.place import Path, Place
 from manifest.place import field as words_of

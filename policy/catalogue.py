@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from cluster.finding import Code, Finding, Severity, quoted
 from cluster.keys import COMPUTE_CLASS, COMPUTE_QOS, DRIVER_VERSION, MODEL_SERIES, NVIDIA_GPU
-from cluster.pod import NewPodSpec
-from cluster.request import Family, Request
-from cluster.selector import required_values
+from cluster.objects.pod import NewPodSpec
+from cluster.objects.selector import required_values
+from cluster.requests.request import Family, Request
 from policy.models import SHIPPED, Catalogue, Model
 
 __all__ = ["CLASS_LABELS", "SHIPPED", "Catalogue", "Model", "check_class"]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from cluster.affinity import LabelSelector
+from cluster.objects.affinity import LabelSelector
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator
 
-from cluster.affinity import LabelSelector, Requirement
 from cluster.finding import Code
-from cluster.selector import check_label_selector, label_key_problem, label_value_problem
+from cluster.objects.affinity import LabelSelector, Requirement
+from cluster.objects.selector import check_label_selector, label_key_problem, label_value_problem
 from manifest.json_text import places, read_json
 from manifest.lines import WHOLE, Embedded
 from manifest.place import Path, Place, SourceError, field

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, Validat
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
-from cluster.selector import label_key_problem, label_value_problem
+from cluster.objects.selector import label_key_problem, label_value_problem
 from manifest.place import Path, Place, field
 from policy.problem import Problem
 

@@ -9,7 +9,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Set
 from typing import Any
 
 from cluster.gang import GangKey
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from runtime.kube.objects import Key
 from runtime.process.clock import loop_time, wait_at_most
 from scorer.commit.binding_tracker import BindingTracker

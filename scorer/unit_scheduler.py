@@ -29,9 +29,9 @@ from scorer.gang.unit import Unit
 from scorer.gang.whole_plan import all_members, whole_plan, without_siblings
 from scorer.metrics import Stage
 from scorer.placement.baselines import best_possible, index_order
-from scorer.placement.node_cache import DeadlineExceeded
 from scorer.placement.result import Plan, Refusal
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.node_cache import DeadlineExceeded
+from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.cycle import Reservation, SchedulingCycle, in_order
 from scorer.queue.fault_isolation import FAULT
 from scorer.queue.pending import ClosedNodes, PendingUnits

@@ -28,7 +28,7 @@ ALLOWED = {
     ("policy/document.py", "linkwise.dev/"): "a Literal type takes no name",
     ("policy/lint_policy.py", "devices"): "a key of the file of NVIDIA's device plugin",
     ("cluster/mode.py", "cgpu"): "the mode of a node, which is that label's name by chance",
-    ("cluster/record.py", "cgpu"): "what keeps shares apart, which is that label's name by chance",
+    ("cluster/allocations/record.py", "cgpu"): "an isolation, which is that label's name by chance",
     ("certs/settings.py", "linkwise"): "the name of our registrations",
     ("cli/analysis/certificates.py", "linkwise"): "the name of our registrations",
     ("certs/store.py", "kubernetes.io/"): "a type of Secret",

@@ -1,7 +1,7 @@
 """A wait that fails names its condition, and hides no mistake of the test."""
 
 import pytest
-from waiting import until, until_true
+from support.waiting import until, until_true
 
 SHORT = 0.05
 

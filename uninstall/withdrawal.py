@@ -13,7 +13,7 @@ import structlog
 from msgspec import Struct
 
 from cluster import keys
-from cluster.kube_object import pod_path
+from cluster.objects.kube_object import pod_path
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.objects import ObjectMeta
 from runtime.kube.paging import Page, Params, pages

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cluster.capacity import Capacity
-from cluster.container_request import all_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import gang_mark
 from cluster.keys import ACS_PREFIX, GPU_COUNT, RESOURCES
-from cluster.misspelled import misspelled_names
-from cluster.pod import NewContainer, NewPod
+from cluster.nodes.capacity import Capacity
+from cluster.objects.pod import NewContainer, NewPod
+from cluster.requests.container_request import all_containers
+from cluster.requests.misspelled import misspelled_names
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.affinity import add_requirements

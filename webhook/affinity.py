@@ -10,8 +10,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from cluster.affinity import NewAffinity, NodeSelectorTerm
-from cluster.pod import NewPodSpec
+from cluster.objects.affinity import NewAffinity, NodeSelectorTerm
+from cluster.objects.pod import NewPodSpec
 from webhook.patch import Operation, add, extend, join_rules
 
 _AFFINITY = "/spec/affinity"

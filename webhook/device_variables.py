@@ -10,8 +10,6 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
-from cluster import mps
-from cluster.container_request import container_pointer, indexed_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
     ENV_MEMORY_FRACTION,
@@ -24,9 +22,11 @@ from cluster.keys import (
     VISIBLE_DEVICES,
     VISIBLE_DEVICES_OF,
 )
-from cluster.other_systems import has_other_devices, uses_other_devices
-from cluster.pod import Env, NewPod
-from cluster.request import ContainerRequest, Family, Request
+from cluster.objects.pod import Env, NewPod
+from cluster.requests import mps
+from cluster.requests.container_request import container_pointer, indexed_containers
+from cluster.requests.other_systems import has_other_devices, uses_other_devices
+from cluster.requests.request import ContainerRequest, Family, Request
 from policy.document import Policy
 from webhook.patch import Operation, extend
 

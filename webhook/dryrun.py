@@ -12,7 +12,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from cluster.capacity import Capacity
+from cluster.nodes.capacity import Capacity
 from cluster.whatif_api import FitRequest, FitResult, FitTemplate
 from manifest.objects import objects_in
 from manifest.template import PodTemplate

@@ -1,10 +1,10 @@
 """Warn of exclusive CPUs, which a kubelet chooses without regard to GPUs of Linkwise."""
 
-from cluster.capacity import Capacity
-from cluster.container_request import all_containers, amount_path, indexed_containers
 from cluster.finding import Code, Finding, Severity
-from cluster.pod import NewContainer, NewPodSpec
-from cluster.quantity import QuantityError, parse_quantity
+from cluster.nodes.capacity import Capacity
+from cluster.objects.pod import NewContainer, NewPodSpec
+from cluster.objects.quantity import QuantityError, parse_quantity
+from cluster.requests.container_request import all_containers, amount_path, indexed_containers
 
 _CPU = "cpu"
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from cluster.other_systems import gpus_of_others
+from cluster.requests.other_systems import gpus_of_others
 from cluster.whatif_api import MAX_PODS, FitTemplate
 from manifest.template import PodTemplate
 from webhook.outcome import Outcome, Verdict

@@ -6,7 +6,6 @@ container, whose name must fit into the key. For NVIDIA's runtime the pod gets i
 
 from collections.abc import Iterator
 
-from cluster.container_request import container_path
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
     CDI_ANNOTATION_PREFIX,
@@ -14,6 +13,7 @@ from cluster.keys import (
     NVIDIA_CDI_CONTAINER,
     NVIDIA_CDI_DOMAIN,
 )
+from cluster.requests.container_request import container_path
 from policy.document import Policy
 from webhook.parsed_pod import ParsedPod
 from webhook.patch import Operation, add

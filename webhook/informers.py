@@ -13,8 +13,8 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from cluster.capacity import Capacity, capacity_of
-from cluster.node import Node, NodeError, NodeObject, read_node
+from cluster.nodes.capacity import Capacity, capacity_of
+from cluster.nodes.node import Node, NodeError, NodeObject, read_node
 from policy.active_config import SOURCES, ActiveConfig, ConfigSource
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference

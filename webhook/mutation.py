@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Link, link_alone
 from cluster.keys import DEFAULT_SCHEDULER, GANG, RECORD, VISIBLE_DEVICES_OF
-from cluster.pod import NewPod, NewPodSpec
+from cluster.objects.pod import NewPod, NewPodSpec
 from cluster.pointer import escape
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot

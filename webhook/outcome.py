@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct, field
 
 from cluster.finding import Finding
-from cluster.request import Request
+from cluster.requests.request import Request
 from policy.profile import Trace
 from webhook.patch import Operation
 

@@ -3,16 +3,16 @@
 import msgspec
 from msgspec import Struct
 
-from cluster.capacity import Capacity
-from cluster.container_request import all_containers
 from cluster.finding import Finding
 from cluster.gang import Mark, gang_mark, is_member, may_be_member
 from cluster.keys import DEFAULT_SCHEDULER, HAMI_RESOURCES, NODE_MODE, NVIDIA_GPU
 from cluster.mode import NodeMode
-from cluster.pod import NewPod, NewPodSpec
-from cluster.request import Request, mode_of, read_request
-from cluster.request_findings import node_name_finding
-from cluster.selector import is_tied, names_label
+from cluster.nodes.capacity import Capacity
+from cluster.objects.pod import NewPod, NewPodSpec
+from cluster.objects.selector import is_tied, names_label
+from cluster.requests.container_request import all_containers
+from cluster.requests.request import Request, mode_of, read_request
+from cluster.requests.request_findings import node_name_finding
 from policy.snapshot import PolicySnapshot
 from webhook.patch import Operation
 from webhook.sharing import (

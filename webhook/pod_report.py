@@ -3,9 +3,9 @@
 from jsonpatch import JsonPatch
 
 from cluster.finding import Finding
-from cluster.other_systems import gpus_of_others
-from cluster.pod import Pod
-from cluster.request import Request
+from cluster.objects.pod import Pod
+from cluster.requests.other_systems import gpus_of_others
+from cluster.requests.request import Request
 from manifest.template import PodTemplate
 from policy.selection import Trace
 from webhook.outcome import Outcome, Verdict

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 
-from cluster.capacity import Capacity
 from cluster.keys import (
     COMPUTE_CLASS,
     DRIVER_VERSION,
@@ -13,7 +12,8 @@ from cluster.keys import (
     NVIDIA_GPU_SHARED,
 )
 from cluster.mode import NodeMode
-from cluster.request import Family, Request
+from cluster.nodes.capacity import Capacity
+from cluster.requests.request import Family, Request
 from policy.catalogue import GPU, GPU_HPN
 from policy.document import NodeLabel
 from policy.snapshot import PolicySnapshot

@@ -15,7 +15,7 @@ from msgspec import Meta, Raw, Struct
 
 from cluster.finding import printable
 from cluster.keys import MIRROR_POD, NODE_USER_PREFIX, NODES_GROUP
-from cluster.pod import NewPod
+from cluster.objects.pod import NewPod
 from webhook.messages import (
     MAX_ERRORS,
     denial_message,

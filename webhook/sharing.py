@@ -10,13 +10,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from cluster.capacity import Capacity
-from cluster.container_request import all_containers, container_pointer, indexed_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from cluster.pod import Amounts, NewContainer, NewPod
+from cluster.nodes.capacity import Capacity
+from cluster.objects.pod import Amounts, NewContainer, NewPod
 from cluster.pointer import escape
-from cluster.request import Request
+from cluster.requests.container_request import all_containers, container_pointer, indexed_containers
+from cluster.requests.request import Request
 from policy.sharing import Shared, SharingGroup, shared_by
 from webhook.patch import Operation, add, remove
 

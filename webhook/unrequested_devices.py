@@ -16,12 +16,6 @@ cGPU: gpushare-device-plugin at 45fb8b8.
 
 from posixpath import normpath
 
-from cluster.container_request import (
-    all_containers,
-    container_path,
-    container_pointer,
-    indexed_containers,
-)
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
     DEVICE_MOUNTS,
@@ -31,9 +25,15 @@ from cluster.keys import (
     ENV_MIG_MONITOR,
     ENV_VISIBLE_DEVICES,
 )
-from cluster.other_systems import has_other_devices
-from cluster.pod import Env, NewContainer, NewPodSpec
-from cluster.request import Family, Request
+from cluster.objects.pod import Env, NewContainer, NewPodSpec
+from cluster.requests.container_request import (
+    all_containers,
+    container_path,
+    container_pointer,
+    indexed_containers,
+)
+from cluster.requests.other_systems import has_other_devices
+from cluster.requests.request import Family, Request
 from policy.document import Policy
 from webhook.device_variables import NO_GPU, PatchSet
 from webhook.patch import Operation, remove

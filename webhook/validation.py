@@ -1,15 +1,15 @@
 """Validate a pod: return all errors and warnings together."""
 
-from cluster.capacity import Capacity, Excess
-from cluster.container_request import container_path, indexed_containers
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark
 from cluster.keys import DEFAULT_SCHEDULER, DRIVER_VERSION, GPU_WHOLE, MODEL_SERIES, NVIDIA_GPU
-from cluster.misspelled import misspelled
-from cluster.node_terms import node_terms_finding
-from cluster.pod import NewPod
-from cluster.request import Family, Request
-from cluster.selector import names_label
+from cluster.nodes.capacity import Capacity, Excess
+from cluster.objects.node_terms import node_terms_finding
+from cluster.objects.pod import NewPod
+from cluster.objects.selector import names_label
+from cluster.requests.container_request import container_path, indexed_containers
+from cluster.requests.misspelled import misspelled
+from cluster.requests.request import Family, Request
 from policy.catalogue import CLASS_LABELS, check_class
 from policy.document import Policy
 from policy.snapshot import PolicySnapshot

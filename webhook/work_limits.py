@@ -5,9 +5,9 @@ bound of the parts is a bound of the time. A pod beyond a limit is denied: after
 it would be created without a review.
 """
 
-from cluster.container_request import all_containers
 from cluster.finding import Code, Finding, Severity
-from cluster.pod import NewContainer, NewPodSpec
+from cluster.objects.pod import NewContainer, NewPodSpec
+from cluster.requests.container_request import all_containers
 
 MAX_COMMAS = 100_000
 """Commas of a body. In JSON one is between two values, so that they bound the decoded objects."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark, link_strictness
 from cluster.keys import GANG_SIZE, POD_GROUP
-from cluster.pod import NewPod
+from cluster.objects.pod import NewPod
 from workloads.kind import OrderedStart
 
 _POD_GROUPS = ("spec.schedulingGroup.podGroupName", f"metadata.labels[{POD_GROUP}]")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from msgspec.json import Decoder
 
 from cluster.finding import Code
-from cluster.kube_object import KubeObject
-from cluster.pod import Owner
+from cluster.objects.kube_object import KubeObject
+from cluster.objects.pod import Owner
 from workloads.pod_set import Path, PodSet
 from workloads.state import OwnerState, Status
 

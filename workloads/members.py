@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cluster.demand import Demand, demand_of
-from cluster.pod import Pod
+from cluster.objects.pod import Pod
+from cluster.requests.demand import Demand, demand_of
 from workloads.kind import Kind, OrderedStart, Workload
 from workloads.pod_set import PodSet
 from workloads.state import OwnerState

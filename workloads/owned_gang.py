@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from cluster.keys import GANG, GANG_KIND
-from cluster.pod import NewOwner, NewPod
+from cluster.objects.pod import NewOwner, NewPod
 from workloads.registry import KINDS, kind_of
 
 OWNER_PATH = "metadata.ownerReferences"

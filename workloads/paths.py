@@ -2,7 +2,7 @@
 
 import re
 
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from workloads.registry import kind_of
 
 _PART = re.compile(r"[a-z0-9][-.a-z0-9]*")

@@ -5,8 +5,8 @@ Sources: kubernetes-sigs/scheduler-plugins `apis/scheduling/v1alpha1`, kubernete
 """
 
 from cluster.keys import NATIVE_GROUP_API, NATIVE_GROUP_API_BEFORE, POD_GROUP, POD_GROUP_API
-from cluster.kube_object import KubeObject
-from cluster.pod import Pod
+from cluster.objects.kube_object import KubeObject
+from cluster.objects.pod import Pod
 from workloads.paths import is_part_of_path
 
 

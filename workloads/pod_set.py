@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from cluster.kube_object import KubeObject
-from cluster.pod import Pod, PodSpec
-from cluster.request import Request, read_request
+from cluster.objects.kube_object import KubeObject
+from cluster.objects.pod import Pod, PodSpec
+from cluster.requests.request import Request, read_request
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indices from an object to a field."""

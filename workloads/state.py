@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from enum import Enum
 
-from cluster.kube_object import KubeObject
+from cluster.objects.kube_object import KubeObject
 
 
 class OwnerState(Enum):

@@ -27,8 +27,8 @@ from agent.binding.node_spec import NodeSpec
 from agent.binding.spec_files import SpecFiles
 from agent.driver.reading import DriverReading
 from agent.kubelet.container_devices import ContainerDevices
-from cluster.gpus import GPUShare
-from cluster.pod import Pod
+from cluster.allocations.gpus import GPUShare
+from cluster.objects.pod import Pod
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.process.clock import monotonic
 

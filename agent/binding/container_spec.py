@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from agent.binding.cdi_spec import MAX_BYTES, Device, Edits, Spec, SpecError, merge_edits
 from agent.binding.names import device_name
-from cluster.gpus import GPUShare
+from cluster.allocations.gpus import GPUShare
 from cluster.keys import CDI_BINDING, CDI_KIND, ENV_VISIBLE_DEVICES
 
 OLDEST_VERSION = "0.6.0"

@@ -11,8 +11,8 @@ from agent.binding.liveness import Liveness
 from agent.kubelet.call import KubeletError
 from agent.kubelet.checkpoint import AllocatedDevices, read_checkpoint
 from agent.kubelet.container_devices import ContainerDevices
-from cluster.kube_object import pod_path
-from cluster.pod import Pod
+from cluster.objects.kube_object import pod_path
+from cluster.objects.pod import Pod
 from runtime.kube.client import ApiError, Kube, KubeError, Unreachable
 from runtime.kube.objects import Object
 

@@ -35,7 +35,7 @@ from agent.publish.node_labels import gpu_labels
 from agent.publish.publisher import Publication, Publisher
 from agent.settings import Paths
 from cluster.mode import NodeMode, read_mode
-from cluster.topology_configmap import PublishedTopology
+from cluster.nodes.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
 from runtime.kube.objects import LabelledMeta, LabelledObject

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.binding.cdi_spec import Edits, Mount
-from cluster import mps
-from cluster.gpus import GPUShare
+from cluster.allocations.gpus import GPUShare
 from cluster.keys import ENV_MPS_PIPES
-from cluster.request import ContainerRequest
+from cluster.requests import mps
+from cluster.requests.request import ContainerRequest
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where the server and its clients exchange data.
 _ALL_THREADS = 100

@@ -8,11 +8,11 @@ from agent.binding.errors import BindError
 from agent.mps.daemon import ControlDaemon, State
 from agent.mps.isolation import Prober
 from agent.mps.limits import Directories, client_edits, daemon_limits
-from cluster.gpus import GPUShare
+from cluster.allocations.gpus import GPUShare
+from cluster.allocations.record import Isolation
 from cluster.mode import NodeMode
-from cluster.pod import Container, Pod
-from cluster.record import Isolation
-from cluster.request import read_request
+from cluster.objects.pod import Container, Pod
+from cluster.requests.request import read_request
 
 Bindings = Callable[[], Awaitable[Iterable[Binding]]]
 _NO_EDITS = Edits()

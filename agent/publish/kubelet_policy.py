@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from agent.binding.spec_files import read_file
-from cluster.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
+from cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
 from manifest.place import SourceError
 from manifest.yaml_text import read_yaml
 

@@ -9,7 +9,7 @@ import structlog
 
 from agent.publish.node_labels import publish_labels, publish_mode_in_use, read_node_labels
 from agent.publish.topology import publish_topology, topology_config_map
-from cluster.topology_configmap import PublishedTopology
+from cluster.nodes.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube, KubeError
 from runtime.process.backoff import Backoff
 from runtime.process.clock import wait_at_most

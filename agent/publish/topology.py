@@ -6,7 +6,7 @@ from msgspec import Struct, structs
 
 from cluster.keys import NODE_MODE, TOPOLOGY_NAME_PREFIX, TOPOLOGY_NAMESPACE, TOPOLOGY_NODE
 from cluster.mode import NodeMode
-from cluster.topology_configmap import PublishedTopology, write_published
+from cluster.nodes.topology_configmap import PublishedTopology, write_published
 from runtime.kube.client import ApiError, Ignored, Kube
 
 COLLECTION = f"/api/v1/namespaces/{TOPOLOGY_NAMESPACE}/configmaps"

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any
 
-from admission import review_response
+from support.admission import review_response
+
 from cluster import keys
-from cluster.capacity import Capacity
+from cluster.nodes.capacity import Capacity
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
 

@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from certificates import a_ca, a_leaf
 from controlplane.api import Api, ApiError, Object
 from controlplane.binaries import Binaries
 from controlplane.credentials import ADMIN
@@ -25,6 +24,7 @@ from controlplane.nodes import add_nodes, read_nodes
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.process import Process, free_ports, wait_until
 from controlplane.webhook import Replica, register, start_replica
+from support.certificates import a_ca, a_leaf
 
 from bench.admission.load import Load, Target
 from bench.admission.review import NAMESPACE, review_bytes, run, worker

@@ -10,13 +10,13 @@ from pathlib import Path
 from time import perf_counter
 
 from nvml.standin import compiler
-from waiting import until
+from support.waiting import until
 
 from agent.publish.publisher import Publication, Publisher
 from bench.measure import Figure, Spread, cpu, spread
 from bench.node.stub_node import NODE, Api, StubNode, stub_node
 from cluster import keys
-from cluster.topology_configmap import PublishedTopology
+from cluster.nodes.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube
 from topology.catalogue import entry
 

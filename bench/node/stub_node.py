@@ -16,11 +16,11 @@ from urllib.request import urlopen
 
 from aiohttp import web
 from controlplane.process import free_ports
-from gpu_readings import gpu
-from kubelet_stub import Kubelet, Plugin
-from nvidia_cdi import as_yaml, nvidia_spec
 from nvml.standin import MACHINE, StandInNVML
-from waiting import until
+from support.gpu_readings import gpu
+from support.nvidia_cdi import as_yaml, nvidia_spec
+from support.servers.kubelet_stub import Kubelet, Plugin
+from support.waiting import until
 
 from agent.kubelet.api import podresources_pb2
 from agent.publish.node_labels import FIELD_MANAGER

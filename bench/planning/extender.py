@@ -18,16 +18,16 @@ from typing import Any, cast
 import msgspec
 import uvloop
 from controlplane.process import free_ports, wait_until
-from fake_cluster import FakeCluster
 from prometheus_client import CollectorRegistry
+from support.servers.fake_cluster import FakeCluster
 
 from cluster import keys
-from cluster.gpus import Exact, GPUShare
+from cluster.allocations.gpus import Exact, GPUShare
+from cluster.allocations.record import Allocation, Isolation, format_record
 from cluster.mode import NodeMode
-from cluster.node import Card, Node
-from cluster.pod import Pod
-from cluster.record import Allocation, Isolation, format_record
-from cluster.request import read_request
+from cluster.nodes.node import Card, Node
+from cluster.objects.pod import Pod
+from cluster.requests.request import read_request
 from runtime.process.clock import wall
 from runtime.process.logs import configure
 from scorer.__main__ import run_scorer

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from bench.admission.review import worker
 from cluster import keys
-from cluster.topology_configmap import PublishedTopology, write_published
+from cluster.nodes.topology_configmap import PublishedTopology, write_published
 from topology.catalogue import entry
 
 NODES, PODS, WITH_GPUS, WAITING = 5_000, 50_000, 20_000, 1_000

@@ -9,20 +9,20 @@ from time import perf_counter, process_time
 import msgspec
 
 from bench.measure import Figure, rounds, spread
-from cluster.gpus import Exact, GPUShare
+from cluster.account.ledger import Ledger
+from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.allocations.gpus import Exact, GPUShare
 from cluster.keys import GPU_WHOLE, NODE_MODE
-from cluster.ledger import Ledger
 from cluster.mode import NodeMode
-from cluster.node import Card, MachineSource, Node
-from cluster.node_ledger import Holding, NodeLedger
-from cluster.pod import Pod
-from cluster.request import Request
+from cluster.nodes.node import Card, MachineSource, Node
+from cluster.objects.pod import Pod
+from cluster.requests.request import Request
 from scorer.placement.baselines import best_possible, index_order
-from scorer.placement.member import Member, new_member
+from scorer.placement.pods.member import Member, new_member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from scorer.placement.score import node_value, scores
-from scorer.placement.snapshot import Snapshot, snapshot_of
+from scorer.placement.state.snapshot import Snapshot, snapshot_of
 from topology.catalogue import entry
 
 CLASSES = ("dgx1-v100", "dgx1-p100", "dgx-a100", "a100x8-bridges", "l4x8")

@@ -11,13 +11,13 @@ from prometheus_client import CollectorRegistry
 
 from bench.planning.placement import CLASSES, cluster
 from cluster.keys import GANG, GPU_WHOLE, POD_GROUP_MIN_AVAILABLE, POD_GROUP_NAME
-from cluster.pod import Pod
+from cluster.objects.pod import Pod
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.metrics import Metrics
 from scorer.placement.result import Refusal
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.cycle import SchedulingCycle, in_order
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.queue.pending import ClosedNodes, PendingUnits

@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from cli.output.document import Document
 from cluster.finding import Severity
-from cluster.request import Family
+from cluster.requests.request import Family
 from cluster.whatif_api import FitResult
 from manifest.workload import Unjudged
 from policy.selection import Trace

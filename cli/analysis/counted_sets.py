@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from cluster.gpus import Counted
+from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.allocations.gpus import Counted
 from cluster.keys import NVIDIA_GPU
-from cluster.node_ledger import Holding, NodeLedger
 from topology.table import table_of
 
 

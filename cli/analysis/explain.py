@@ -15,13 +15,13 @@ from cli.analysis.unit_explanation import (
 )
 from cluster.gang import GangKey, Link, rank_order
 from cluster.keys import ALLOCATION, GANG, GANG_KIND
-from cluster.other_systems import gpus_of_others
-from cluster.request import Family
+from cluster.requests.other_systems import gpus_of_others
+from cluster.requests.request import Family
 from scorer.gang.crd import Gang, GangStatus, Phase, name_of
 from scorer.gang.health import unhealthy_gpus
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.placement.baselines import best_possible, index_order, never_fits
-from scorer.placement.member import new_member
+from scorer.placement.pods.member import new_member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from workloads.registry import GANG_KINDS

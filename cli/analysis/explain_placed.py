@@ -18,12 +18,12 @@ from scorer.gang.plan_record import RecordedBandwidths, recorded_bandwidths
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import link_of
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
-from scorer.placement.member import new_member
 from scorer.placement.options import PlanOptions
 from scorer.placement.placements import new_plan
+from scorer.placement.pods.member import new_member
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 
 
 def explain_placed(

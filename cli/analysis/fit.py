@@ -5,7 +5,7 @@ from cluster.whatif_api import FitRequest, FitResult
 from policy.snapshot import PolicySnapshot
 from scorer.gang.pod_info import pod_info
 from scorer.placement.options import preferences_of
-from scorer.placement.snapshot import Snapshot, snapshot_of
+from scorer.placement.state.snapshot import Snapshot, snapshot_of
 from scorer.whatif.fit import would_fit
 from scorer.whatif.simulate import settled_members
 from topology.choice import ChoiceMode

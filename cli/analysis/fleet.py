@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from cli.analysis.counted_sets import counted_sets
 from cli.output.words import amount_text, plural
-from cluster.gpus import Counted, number_counted
+from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.allocations.gpus import Counted, number_counted
 from cluster.keys import GFD_PRODUCT, NODE_POOLS, NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
-from cluster.node import Node
-from cluster.node_ledger import Holding, NodeLedger
+from cluster.nodes.node import Node
 from topology.machine import gpus_of
 from topology.table import Table, table_of
 

@@ -6,14 +6,14 @@ from functools import cached_property
 
 from cli.analysis.counted_sets import CountedSet, counted_sets
 from cli.files.cluster_file import Cluster
-from cluster.gpus import GPUShare
+from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.allocations.gpus import GPUShare
+from cluster.allocations.record import Isolation
 from cluster.keys import GFD_PRODUCT, ISOLATION
 from cluster.mode import NodeMode
-from cluster.node import Node
-from cluster.node_ledger import Holding, NodeLedger
-from cluster.pod import Pod
-from cluster.record import Isolation
-from cluster.request import Family, read_request
+from cluster.nodes.node import Node
+from cluster.objects.pod import Pod
+from cluster.requests.request import Family, read_request
 from topology.machine import gpus_of, mask_of
 from topology.table import Table, table_of
 

@@ -4,7 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from cli.analysis.planner_view import Decision, PlannerView
-from cluster.request import Request
+from cluster.requests.request import Request
 from scorer.placement.baselines import never_fits
 from scorer.placement.result import Plan
 

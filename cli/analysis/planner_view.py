@@ -14,7 +14,7 @@ from cli.analysis.fit import placement_snapshot
 from cli.files.current_cluster import CurrentCluster
 from cli.files.objects import AnyObject
 from cluster.gang import GangKey
-from cluster.pod import Owner, Pod
+from cluster.objects.pod import Owner, Pod
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
@@ -25,7 +25,7 @@ from scorer.gang.lost_members import lost_members, reserved_holding, running_mem
 from scorer.gang.pod_info import PodInfo, controller_of, pod_info
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.result import Plan, Refusal
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.cycle import SchedulingCycle, in_order
 from scorer.queue.starvation import assembled_since
 from scorer.timings import Timings

@@ -5,16 +5,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeAlias
 
+from cluster.account.ledger import Ledger
+from cluster.allocations.gpus import NO_GPUS, GPUs
 from cluster.gang import gang_mark
-from cluster.gpus import NO_GPUS, GPUs
-from cluster.ledger import Ledger
-from cluster.other_systems import gpus_of_others
-from cluster.pod import Pod
+from cluster.objects.pod import Pod
+from cluster.requests.other_systems import gpus_of_others
 from scorer.gang.pod_info import pod_info
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder, never_fits
 from scorer.placement.explain import notes_on
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from scorer.whatif.fit import BY_COUNT
 from scorer.whatif.simulate import (
     Intended,

@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from cluster.capacity import capacity_of
+from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.gang import Link
-from cluster.node_ledger import Holding, NodeLedger
+from cluster.nodes.capacity import capacity_of
 from scorer.gang.unit import Unit
 from scorer.placement.baselines import never_fits
-from scorer.placement.member import Member
 from scorer.placement.options import PlanOptions
+from scorer.placement.pods.member import Member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 
 MAX_NODES = 8
 """The number of nodes, those with the most free GPUs, that are searched for pods to end."""

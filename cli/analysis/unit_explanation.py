@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cluster.gpus import NO_GPUS, GPUs
+from cluster.allocations.gpus import NO_GPUS, GPUs
 from scorer.gang.crd import NodeGPUs
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.result import Placement, Plan
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 
 
 class UnitState(StrEnum):

@@ -11,7 +11,7 @@ from cli.files.current_cluster import CurrentCluster
 from cli.output.printer import Format, emit, say, warn, widely
 from cli.render import inspect_gpushare, inspect_json, inspect_text
 from cli.render.page.caption import Caption
-from cluster.node_ledger import NodeLedger
+from cluster.account.node_ledger import NodeLedger
 from manifest.value import InputError
 
 

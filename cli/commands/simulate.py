@@ -15,7 +15,7 @@ from cli.output.printer import EXIT_UNREADABLE, Format, complain, emit, warn, wi
 from cli.output.progress import with_progress
 from cli.render import simulate_json, simulate_text
 from cli.render.page.caption import Caption
-from cluster.ledger import Ledger
+from cluster.account.ledger import Ledger
 from manifest.template import PodTemplate
 from manifest.value import InputError
 from topology.choice import ChoiceMode

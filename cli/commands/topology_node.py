@@ -3,7 +3,7 @@
 from cli.files.current_cluster import CurrentCluster
 from cli.output.printer import Format, emit, say, sentence
 from cli.render import topology_json, topology_text
-from cluster.node import MachineSource
+from cluster.nodes.node import MachineSource
 from manifest.value import InputError
 from topology.table import table_of
 

@@ -8,13 +8,13 @@ from cli.files.machine import find_machine
 from cli.files.objects import NodeAddresses
 from cli.files.short_form import ShortNode, is_short_form, read_short_form
 from cli.files.source import shown_name
-from cluster.accounting import ledger_of
-from cluster.gpu_usage import LedgerError
+from cluster.account.accounting import ledger_of
+from cluster.account.gpu_usage import LedgerError
+from cluster.account.ledger import Ledger
+from cluster.account.node_ledger import NodeLedger
 from cluster.keys import SCORER
-from cluster.ledger import Ledger
-from cluster.node import Node, NodeError, NodeObject
-from cluster.node_ledger import NodeLedger
-from cluster.pod import Pod
+from cluster.nodes.node import Node, NodeError, NodeObject
+from cluster.objects.pod import Pod
 from cluster.scorer_lease import ScorerLease
 from manifest.lines import without_nulls
 from manifest.typed import read_as

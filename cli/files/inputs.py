@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from cli.files.objects import AnyObject
 from cli.files.policies import policy_snapshot, read_policies, stored_policies
 from cli.files.source import DEFAULT_NAMESPACE, read_readable, stream_objects
-from cluster.capacity import Capacity, capacity_of
 from cluster.keys import NAMESPACE_NAME
-from cluster.pod import Pod
+from cluster.nodes.capacity import Capacity, capacity_of
+from cluster.objects.pod import Pod
 from manifest.lines import without_nulls
 from manifest.template import PodTemplate
 from manifest.typed import read_as

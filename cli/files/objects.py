@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from cluster.pod import Metadata
+from cluster.objects.pod import Metadata
 
 Plain: TypeAlias = dict[str, Any]
 """An object as JSON."""

@@ -9,10 +9,17 @@ from msgspec import convert
 from pydantic import Field
 
 from cluster import keys
-from cluster.gpus import Exact, GPUShare
+from cluster.account.node_ledger import Holding
+from cluster.allocations.gpus import Exact, GPUShare
 from cluster.mode import NodeMode, counting_resource
-from cluster.node import MachineSource, Node, NodeError, NodeObject, PackingStrategy, read_node
-from cluster.node_ledger import Holding
+from cluster.nodes.node import (
+    MachineSource,
+    Node,
+    NodeError,
+    NodeObject,
+    PackingStrategy,
+    read_node,
+)
 from manifest.value import InputError, Value
 from policy.wire import Wire, read_value
 from topology.machine import Machine

@@ -14,7 +14,7 @@ from cli.live.kubeconfig import Access, load_user_context
 from cli.live.snapshot import ordered, reduced
 from cluster import keys
 from cluster.gang import gang_mark
-from cluster.pod import Metadata, Owner, Pod
+from cluster.objects.pod import Metadata, Owner, Pod
 from cluster.scorer_lease import LEASE
 from scorer.gang.crd import GANGS
 from workloads.paths import path_of

@@ -17,8 +17,8 @@ from cli.files.objects import NodeAddresses, Plain
 from cli.output.document import Document
 from cli.output.printer import Format, dumped
 from cluster import keys
-from cluster.node_resources import NodeObject
-from cluster.pod import Metadata, Pod
+from cluster.nodes.node_resources import NodeObject
+from cluster.objects.pod import Metadata, Pod
 from workloads.kind import Workload
 from workloads.pod_group import PodGroup
 from workloads.registry import kind_of

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from cluster.gpus import Counted, Exact, GPUs, GPUShare
+from cluster.allocations.gpus import Counted, Exact, GPUs, GPUShare
 
 if TYPE_CHECKING:
-    from cluster.node import Card
+    from cluster.nodes.node import Card
 
 
 def plural(noun: str, number: int) -> str:

@@ -7,7 +7,7 @@ from msgspec import Struct
 from cli.analysis.unit_explanation import PodPlacement, UnitExplanation, UnitState
 from cli.output.document import Document, rounded
 from cli.render.simulate_json import GPUsTaken, IndexOrder, index_order, lists, runner_up
-from cluster.gpus import number_counted
+from cluster.allocations.gpus import number_counted
 from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note
 from scorer.placement.bandwidth import value_of
 from scorer.placement.explain import explain_plan

@@ -2,7 +2,7 @@
 
 from cli.output.printer import BAD, GOOD, QUIET, Paint, say, sentence, table
 from cli.output.words import gpus_text, plural
-from cluster.gpus import Counted, Exact, GPUShare
+from cluster.allocations.gpus import Counted, Exact, GPUShare
 from cluster.keys import NVIDIA_GPU
 from cluster.whatif_api import FitResult, NodeLeft, PodFit
 from scorer.placement.bandwidth import JobBandwidth

@@ -19,11 +19,11 @@ from cli.output.printer import (
 )
 from cli.output.words import amount_text, card_problems, plural
 from cli.render.topology_text import link_kind
-from cluster.amounts import CORE_MAX
+from cluster.allocations.record import Isolation
 from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
-from cluster.node import MachineSource
-from cluster.record import Isolation
+from cluster.nodes.node import MachineSource
+from cluster.requests.amounts import CORE_MAX
 
 _SOURCES = {
     MachineSource.POLICY: " by the policy",

@@ -6,8 +6,8 @@ from msgspec.structs import asdict, replace
 from cli.analysis.simulation import PodResult, UnitResult
 from cli.analysis.simulation import Simulation as Simulated
 from cli.output.document import Document, rounded
-from cluster.gpus import number_counted
-from cluster.node_ledger import NodeLedger
+from cluster.account.node_ledger import NodeLedger
+from cluster.allocations.gpus import number_counted
 from cluster.whatif_api import NodeLeft
 from manifest.workload import Unjudged
 from scorer.gang.plan_record import note_of

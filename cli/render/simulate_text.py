@@ -19,9 +19,9 @@ from cli.output.printer import (
     table,
 )
 from cli.output.words import gpus_text, plural
+from cluster.account.node_ledger import NodeLedger
 from cluster.keys import NVIDIA_GPU_SHARED
-from cluster.node import NodeMode
-from cluster.node_ledger import NodeLedger
+from cluster.nodes.node import NodeMode
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.explain import explain_plan

@@ -5,9 +5,9 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType, field, structs
 
 from cli.output.document import Document, rounded
-from cluster.kubelet_policy import CPUManager, TopologyManager
-from cluster.machine_record import level_word
-from cluster.node import Node
+from cluster.nodes.kubelet_policy import CPUManager, TopologyManager
+from cluster.nodes.machine_record import level_word
+from cluster.nodes.node import Node
 from topology.catalogue import Entry
 from topology.choice import ChoiceMode, ChoiceRequest
 from topology.explain import Explanation, GPUSet

@@ -2,7 +2,7 @@
 
 from cli.output.printer import BAD, GOOD, QUIET, WARNING, Cell, Paint, say, table
 from cli.render.topology_json import links, pairs
-from cluster.machine_record import level_word
+from cluster.nodes.machine_record import level_word
 from topology.catalogue import Entry
 from topology.choice import ChoiceRequest
 from topology.explain import Explanation, GPUSet

@@ -19,7 +19,7 @@ from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_res
 from runtime.kube.client import Kube, KubeError
 from runtime.process.clock import Clock
 from scorer.leader import Leader, LeaderContext
-from scorer.placement.node_cache import DeadlineExceeded
+from scorer.placement.state.node_cache import DeadlineExceeded
 from scorer.report.inspection import view_gangs, view_nodes
 from scorer.whatif.fit import settled_in, would_fit
 

@@ -8,7 +8,7 @@ import msgspec
 import structlog
 from msgspec import Raw
 
-from cluster.device_claims import (
+from cluster.nodes.device_claims import (
     ClaimedGPUs,
     ClaimObject,
     Device,

@@ -7,19 +7,19 @@ a write whose response is lost may have been carried out.
 from collections.abc import Iterable
 from itertools import chain
 
-from cluster.accounting import account, account_changes, unresolved_conflict
+from cluster.account.accounting import account, account_changes, unresolved_conflict
+from cluster.account.ledger import Conflict, Ledger
+from cluster.account.node_ledger import NodeLedger
+from cluster.account.pod_usage import PodUsage
+from cluster.allocations.record import Allocation
 from cluster.gang import GangKey
-from cluster.ledger import Conflict, Ledger
-from cluster.node import Node
-from cluster.node_ledger import NodeLedger
-from cluster.pod_usage import PodUsage
-from cluster.record import Allocation
+from cluster.nodes.node import Node
 from runtime.kube.objects import Key
 from scorer.cache.reserved_gpus import Place, ReservedGPUs
 from scorer.gang.pod_info import PodInfo
-from scorer.placement.node_cache import NodeCache
 from scorer.placement.options import Preferences
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.node_cache import NodeCache
+from scorer.placement.state.snapshot import Snapshot
 from topology.table import Table, table_of
 
 

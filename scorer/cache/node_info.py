@@ -14,9 +14,9 @@ from cluster.keys import (
     UNHEALTHY_KEY,
     UNHEALTHY_NAME_PREFIX,
 )
-from cluster.node import Node, NodeObject, read_node
-from cluster.pod import Metadata
-from cluster.topology_configmap import PublishedTopology, read_published
+from cluster.nodes.node import Node, NodeObject, read_node
+from cluster.nodes.topology_configmap import PublishedTopology, read_published
+from cluster.objects.pod import Metadata
 from policy.snapshot import PolicySnapshot
 from topology.catalogue import entry
 from topology.machine import Machine

@@ -8,9 +8,9 @@ import msgspec
 import structlog
 from msgspec import Raw
 
-from cluster.device_claims import ClaimedGPUs, without_claimed
 from cluster.keys import TOPOLOGY_NAMESPACE
-from cluster.node import MachineSource, NodeError, NodeObject
+from cluster.nodes.device_claims import ClaimedGPUs, without_claimed
+from cluster.nodes.node import MachineSource, NodeError, NodeObject
 from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
 from runtime.kube.errors import UNDECODABLE

@@ -11,14 +11,22 @@ import msgspec
 import structlog
 from msgspec import Raw
 
-from cluster.gpus import Unreadable
+from cluster.account.pod_usage import PodUsage, pod_usage
+from cluster.allocations.gpus import Unreadable
 from cluster.keys import ALLOCATION, GANG
-from cluster.pod import Container, Metadata, Pod, PodSpec, PodStatus, Resources, SchedulingGate
-from cluster.pod_usage import PodUsage, pod_usage
-from cluster.request import Family
+from cluster.objects.pod import (
+    Container,
+    Metadata,
+    Pod,
+    PodSpec,
+    PodStatus,
+    Resources,
+    SchedulingGate,
+)
+from cluster.requests.request import Family
 from runtime.kube.decode import decode
 from scorer.gang.pod_info import PodInfo, pod_info, unplanned
-from scorer.placement.member import new_member
+from scorer.placement.pods.member import new_member
 
 _ERROR_MAX = 200
 """Length of an error's text [characters]."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Set
 import structlog
 from msgspec import Raw
 
-from cluster.kube_object import pod_path
+from cluster.objects.kube_object import pod_path
 from runtime.kube.client import Kube, KubeError
 from runtime.kube.objects import Key
 from runtime.kube.reflector import Reflector

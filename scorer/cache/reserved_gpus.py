@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from cluster.account.gpu_usage import LedgerError
+from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.allocations.gpus import Counted
 from cluster.gang import GangKey
-from cluster.gpu_usage import LedgerError
-from cluster.gpus import Counted
-from cluster.node_ledger import Holding, NodeLedger
 
 
 class Place(NamedTuple):

@@ -6,7 +6,7 @@ Owners of other kinds are not watched; `GangSizeResolver` reads them, and sets h
 from collections.abc import Callable, Mapping, Set
 
 from cluster.gang import GangKey
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from runtime.kube.client import Kube
 from runtime.kube.objects import Key
 from runtime.kube.reflector import Reflector

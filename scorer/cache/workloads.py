@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Raw
 
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from runtime.kube.decode import decode
 from scorer.gang.pod_info import controller_of
 from workloads.kinds.batch_job import WatchedJob

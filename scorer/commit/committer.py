@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from cluster.allocations.record import Allocation
 from cluster.keys import ALLOCATION
-from cluster.node import Node
-from cluster.record import Allocation
+from cluster.nodes.node import Node
 from runtime.kube.client import ApiError, KubeError
 from runtime.kube.objects import AnnotatedObject
 from scorer.commit.handle import Handle

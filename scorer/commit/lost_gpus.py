@@ -4,7 +4,7 @@ Another scheduler may bind pods there at the moment of a plan. Without this chec
 given up only at its deadline.
 """
 
-from cluster.gpus import Counted
+from cluster.allocations.gpus import Counted
 from cluster.keys import NVIDIA_GPU
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.pod_info import PodInfo

@@ -7,15 +7,21 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from cluster.affinity import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Requirement
-from cluster.gpus import number_counted
-from cluster.isolation import isolation_of
+from cluster.account.node_ledger import NodeLedger
+from cluster.allocations.gpus import number_counted
+from cluster.allocations.record import Allocation, format_cdi_devices, format_record
 from cluster.keys import GANG, NODE_NAME_FIELD
-from cluster.node import Node
-from cluster.node_ledger import NodeLedger
-from cluster.pod import Pod, PodSpec
+from cluster.nodes.isolation import isolation_of
+from cluster.nodes.node import Node
+from cluster.objects.affinity import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+)
+from cluster.objects.pod import Pod, PodSpec
 from cluster.pointer import escape
-from cluster.record import Allocation, format_cdi_devices, format_record
 from policy.document import Containers
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.placements import counted_set

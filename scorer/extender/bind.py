@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from cluster.pod import Pod
+from cluster.objects.pod import Pod
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
@@ -21,7 +21,7 @@ from scorer.extender.wire import Binding
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.metrics import Stage
-from scorer.placement.reasons import Reason
+from scorer.placement.filtering.reasons import Reason
 from scorer.placement.result import Placement
 from scorer.queue.fault_isolation import FAULT, FaultIsolation
 from scorer.timings import Timings

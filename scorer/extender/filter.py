@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cluster.account.node_ledger import NodeLedger
+from cluster.allocations.record import Allocation, RecordError, parse_record
 from cluster.finding import Severity
 from cluster.gang import gang_mark, is_member
-from cluster.node_ledger import NodeLedger
-from cluster.pod import Pod
-from cluster.record import Allocation, RecordError, parse_record
-from cluster.request import Request, read_request
+from cluster.objects.pod import Pod
+from cluster.requests.request import Request, read_request
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.verdict_cache import VerdictCache
-from scorer.placement.filters import gpu_capacity, hidden_capacity, mode_serves
-from scorer.placement.reasons import Reason
+from scorer.placement.filtering.filters import gpu_capacity, hidden_capacity, mode_serves
+from scorer.placement.filtering.reasons import Reason
 from scorer.placement.score import HIGHEST, NodeValue, node_value, scores
 
 

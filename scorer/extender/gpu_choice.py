@@ -1,11 +1,11 @@
 """Choose the GPUs of a pod on the node that a scheduler chose."""
 
-from cluster.gpus import Exact
-from cluster.node_ledger import NodeLedger
-from cluster.request import Family, Request
+from cluster.account.node_ledger import NodeLedger
+from cluster.allocations.gpus import Exact
+from cluster.requests.request import Family, Request
 from scorer.extender.filter import filter_gpus
-from scorer.placement.reasons import Reason
-from scorer.placement.shares import cards_for, whole_gpus
+from scorer.placement.filtering.reasons import Reason
+from scorer.placement.filtering.shares import cards_for, whole_gpus
 from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import gpus_of
 from topology.table import Table

@@ -6,17 +6,17 @@ that the pod may fit on none of them afterwards.
 
 from collections.abc import Iterable, Mapping
 
+from cluster.account.node_ledger import NodeLedger
+from cluster.account.pod_usage import PodUsage
+from cluster.allocations.record import Allocation
 from cluster.keys import GPU_CORE, GPU_MEM
-from cluster.node_ledger import NodeLedger
-from cluster.pod import Pod
-from cluster.pod_usage import PodUsage
-from cluster.record import Allocation
-from cluster.request import Family, Request
+from cluster.objects.pod import Pod
+from cluster.requests.request import Family, Request
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.filter import filter_gpus, pod_allocation, request_of
 from scorer.extender.wire import MetaPod, MetaVictims
-from scorer.placement.member import Member, new_member
-from scorer.placement.reasons import Reason
+from scorer.placement.filtering.reasons import Reason
+from scorer.placement.pods.member import Member, new_member
 
 
 def preemption(

@@ -6,11 +6,10 @@ from functools import lru_cache
 import msgspec
 
 from cluster import keys
-from cluster.affinity import Affinity
-from cluster.demand import PORTS_MAX, Demand
-from cluster.kube_object import Labels
-from cluster.node_terms import node_terms_finding
-from cluster.pod import (
+from cluster.objects.affinity import Affinity
+from cluster.objects.kube_object import Labels
+from cluster.objects.node_terms import node_terms_finding
+from cluster.objects.pod import (
     Amounts,
     Container,
     EnvFrom,
@@ -23,6 +22,7 @@ from cluster.pod import (
     Volume,
     VolumeClaim,
 )
+from cluster.requests.demand import PORTS_MAX, Demand
 
 MAX_BYTES = 128 << 10
 """Largest pod that is planned, once it is compact [bytes]."""

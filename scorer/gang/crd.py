@@ -14,11 +14,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from cluster.allocations.gpus import Counted, Exact, GPUs, GPUShare, number_counted
+from cluster.allocations.record import Index
 from cluster.gang import GangKey, Link
-from cluster.gpus import Counted, Exact, GPUs, GPUShare, number_counted
 from cluster.keys import API_VERSION, NVIDIA_GPU
-from cluster.pod import Owner
-from cluster.record import Index
+from cluster.objects.pod import Owner
 
 GANGS = f"/apis/{API_VERSION}/gangs"
 """The Gangs of all namespaces."""

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from cluster.gang import GangKey, Link
 from cluster.keys import API_VERSION
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from scorer.gang.crd import (
     Gang,
     GangMetadata,

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
-from cluster.node import Node
-from cluster.record import Allocation
+from cluster.allocations.record import Allocation
+from cluster.nodes.node import Node
 from scorer.gang.pod_info import PodInfo
 
 _SHOWN = 3

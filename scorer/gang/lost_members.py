@@ -5,11 +5,11 @@ Both follow from the plan in the Gang and from the pods, so that each leader fin
 
 from collections.abc import Collection
 
+from cluster.account.node_ledger import Holding
+from cluster.account.pod_usage import PodUsage
+from cluster.allocations.gpus import Counted, Exact, GPUs, GPUShare
 from cluster.gang import GangKey
-from cluster.gpus import Counted, Exact, GPUs, GPUShare
-from cluster.node import Node
-from cluster.node_ledger import Holding
-from cluster.pod_usage import PodUsage
+from cluster.nodes.node import Node
 from scorer.gang.crd import GangPlan, PlannedPod
 from scorer.gang.pod_info import PodInfo
 

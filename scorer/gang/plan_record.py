@@ -5,21 +5,21 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from cluster.gpus import NO_GPUS, Counted, Exact, GPUShare
+from cluster.allocations.gpus import NO_GPUS, Counted, Exact, GPUShare
+from cluster.allocations.record import Allocation
 from cluster.keys import NVIDIA_GPU
-from cluster.node import Node
-from cluster.record import Allocation
-from cluster.request import Family
+from cluster.nodes.node import Node
+from cluster.requests.request import Family
 from scorer.gang.crd import GangPlan, PlannedPod, planned_pod
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.placement.bandwidth import JobBandwidth, value_of
-from scorer.placement.feasibility import feasibility_of
-from scorer.placement.group import new_group
-from scorer.placement.member import Member
+from scorer.placement.filtering.feasibility import feasibility_of
 from scorer.placement.placements import new_plan
+from scorer.placement.pods.group import new_group
+from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 
 NIC_UNKNOWN = "nic unknown"
 """Note of a bandwidth that does not count the NICs between nodes."""

@@ -4,15 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from cluster.demand import Demand
+from cluster.account.pod_usage import PodUsage, pod_usage
+from cluster.allocations.record import Allocation
 from cluster.gang import gang_mark, is_leader, is_member
-from cluster.kube_object import pod_path
-from cluster.pod import Metadata, Owner, Pod, PodSpec
-from cluster.pod_usage import PodUsage, pod_usage
-from cluster.record import Allocation
-from cluster.request import read_request
+from cluster.objects.kube_object import pod_path
+from cluster.objects.pod import Metadata, Owner, Pod, PodSpec
+from cluster.requests.demand import Demand
+from cluster.requests.request import read_request
 from scorer.gang.compact_pod import compact, oversize_reason, weight
-from scorer.placement.member import Member, first_error, new_member
+from scorer.placement.pods.member import Member, first_error, new_member
 
 _MAX_LENGTH = 320
 """Longest text of an ownerReference; no name or type of an object is longer [characters]."""

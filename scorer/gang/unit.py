@@ -15,10 +15,10 @@ from cluster.gang import (
     rank_order,
 )
 from cluster.keys import GANG, GANG_KIND
-from cluster.pod import Owner, Pod
+from cluster.objects.pod import Owner, Pod
 from scorer.gang.missing_members import assembling
 from scorer.gang.pod_info import PodInfo
-from scorer.placement.member import Member
+from scorer.placement.pods.member import Member
 from workloads.members import ExpectedPods
 
 MEMBERS_MAX = 4096

@@ -8,15 +8,15 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from cluster.node_ledger import NodeLedger
+from cluster.account.node_ledger import NodeLedger
 from scorer.gang.crd import GangPlan, NodeGPUs, PlannedPod, held_nodes
 from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note, plan_from_records, tenths
 from scorer.gang.unit import Unit
+from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
 from scorer.placement.bandwidth import JobBandwidth, bandwidth_over, value_of
-from scorer.placement.member import Member
-from scorer.placement.node_assignment import Candidate, NodeAssignment
 from scorer.placement.placements import counted_set
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.pods.member import Member
+from scorer.placement.state.snapshot import Snapshot
 from topology.machine import mask_of
 from topology.table import Table
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import NamedTuple
 
-from scorer.placement.node_assignment import NodeAssignment
+from scorer.placement.assignment.node_assignment import NodeAssignment
 
 
 class LinkKind(StrEnum):

@@ -7,19 +7,19 @@ from operator import attrgetter
 
 import numpy as np
 
+from cluster.account.node_ledger import NodeLedger
+from cluster.allocations.gpus import Exact, GPUShare
 from cluster.gang import Link
-from cluster.gpus import Exact, GPUShare
-from cluster.node_ledger import NodeLedger
 from scorer.placement.bandwidth import JobBandwidth
-from scorer.placement.feasibility import feasibility_of
-from scorer.placement.group import new_group
-from scorer.placement.member import Member
-from scorer.placement.node_cache import Value
+from scorer.placement.filtering.feasibility import feasibility_of
 from scorer.placement.options import PlanOptions
 from scorer.placement.placements import new_plan
+from scorer.placement.pods.group import new_group
+from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.node_cache import Value
+from scorer.placement.state.snapshot import Snapshot
 from topology.choice import ChoiceMode
 from topology.machine import gpus_of
 

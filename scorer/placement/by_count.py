@@ -10,15 +10,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cluster.node_ledger import NodeLedger
-from scorer.placement.candidates import CandidateNodes, candidate
-from scorer.placement.group import Group
-from scorer.placement.node_assignment import NodeAssignment, SelectionOptions, select_gpus
-from scorer.placement.node_cache import Value
-from scorer.placement.node_columns import Ints, node_columns
+from cluster.account.node_ledger import NodeLedger
+from scorer.placement.assignment.candidates import CandidateNodes, candidate
+from scorer.placement.assignment.node_assignment import (
+    NodeAssignment,
+    SelectionOptions,
+    select_gpus,
+)
 from scorer.placement.placements import in_parts, new_plan, placements_on
+from scorer.placement.pods.group import Group
 from scorer.placement.result import Placement, Plan
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.node_cache import Value
+from scorer.placement.state.node_columns import Ints, node_columns
+from scorer.placement.state.snapshot import Snapshot
 from topology.machine import mask_of
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cluster.node import MachineSource
-from cluster.pod import PodSpec
-from cluster.request import Family
+from cluster.nodes.node import MachineSource
+from cluster.objects.pod import PodSpec
+from cluster.requests.request import Family
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.result import Plan
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from topology.choice import ChoiceRequest
 from topology.explain import Explanation, explain
 from topology.machine import mask_of

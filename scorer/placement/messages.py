@@ -3,17 +3,17 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from cluster.account.node_ledger import NodeLedger
 from cluster.keys import COMPUTE_CLASS, DRIVER_VERSION, MODEL_SERIES
-from cluster.node_ledger import NodeLedger
-from cluster.request import Family
-from cluster.selector import names_label
+from cluster.objects.selector import names_label
+from cluster.requests.request import Family
 from policy.catalogue import GPU
 from scorer.placement.bandwidth import JobBandwidth
-from scorer.placement.feasibility import Feasibility, excluded
-from scorer.placement.group import Group
-from scorer.placement.member import Member
-from scorer.placement.node_columns import node_columns
-from scorer.placement.reasons import Reason, count_reasons
+from scorer.placement.filtering.feasibility import Feasibility, excluded
+from scorer.placement.filtering.reasons import Reason, count_reasons
+from scorer.placement.pods.group import Group
+from scorer.placement.pods.member import Member
+from scorer.placement.state.node_columns import node_columns
 
 
 def not_comparable(planned: JobBandwidth, other: JobBandwidth) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cluster.gang import Link
-from cluster.node import PackingStrategy
+from cluster.nodes.node import PackingStrategy
 from policy.document import Policy
 from topology.choice import ChoiceMode
 

@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from cluster.gpus import number_counted
-from cluster.node_ledger import NodeLedger
+from cluster.account.node_ledger import NodeLedger
+from cluster.allocations.gpus import number_counted
+from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
+from scorer.placement.assignment.partition import split
 from scorer.placement.bandwidth import bandwidth_over
-from scorer.placement.member import Member
-from scorer.placement.node_assignment import Candidate, NodeAssignment
-from scorer.placement.partition import split
+from scorer.placement.filtering.shares import whole_gpus
+from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan
-from scorer.placement.shares import whole_gpus
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from topology.machine import gpus_of, mask_of
 
 

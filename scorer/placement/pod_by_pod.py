@@ -5,27 +5,27 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cluster.gpus import Exact
-from cluster.node import PackingStrategy
-from cluster.node_ledger import NodeLedger
-from cluster.request import Family
+from cluster.account.node_ledger import NodeLedger
+from cluster.allocations.gpus import Exact
+from cluster.nodes.node import PackingStrategy
+from cluster.requests.request import Family
+from scorer.placement.assignment.node_assignment import SelectionOptions
+from scorer.placement.assignment.single_node import best_node_of_pod
 from scorer.placement.by_count import linked_by_count
-from scorer.placement.feasibility import (
+from scorer.placement.filtering.feasibility import (
     feasibility_of,
     feasibility_of_all,
     preferred_node,
 )
-from scorer.placement.group import Group, new_group
-from scorer.placement.member import Member
+from scorer.placement.filtering.reasons import Reason
+from scorer.placement.filtering.shares import cards_for, has_enough, preference, whole_gpus
 from scorer.placement.messages import label_hint, member_refusal, together_refusal
-from scorer.placement.node_assignment import SelectionOptions
-from scorer.placement.node_columns import Ints, node_columns
 from scorer.placement.placements import assignments_of, new_plan
-from scorer.placement.reasons import Reason
+from scorer.placement.pods.group import Group, new_group
+from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan, Refusal
-from scorer.placement.shares import cards_for, has_enough, preference, whole_gpus
-from scorer.placement.single_node import best_node_of_pod
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.node_columns import Ints, node_columns
+from scorer.placement.state.snapshot import Snapshot
 from topology.machine import gpus_of
 
 

@@ -3,11 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from cluster.gpus import GPUs, number_counted
-from cluster.node_ledger import Holding
+from cluster.account.node_ledger import Holding
+from cluster.allocations.gpus import GPUs, number_counted
 from scorer.placement.bandwidth import JobBandwidth, value_of
-from scorer.placement.member import Member
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.pods.member import Member
+from scorer.placement.state.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True)

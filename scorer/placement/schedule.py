@@ -12,27 +12,27 @@ from dataclasses import replace
 import numpy as np
 
 from cluster.gang import Link
+from scorer.placement.assignment.candidates import CandidateNodes, candidate
+from scorer.placement.assignment.multi_node import best_assignment
+from scorer.placement.assignment.node_assignment import SelectionOptions
+from scorer.placement.assignment.partition import linked_capacity
+from scorer.placement.assignment.single_node import TOLERANCE, best_node, best_node_of_pod
 from scorer.placement.bandwidth import bandwidth_over
 from scorer.placement.by_count import linked_by_count, plan_by_count
-from scorer.placement.candidates import CandidateNodes, candidate
-from scorer.placement.feasibility import (
+from scorer.placement.filtering.feasibility import (
     feasibility_of,
     feasibility_of_all,
 )
-from scorer.placement.group import Group, new_group
-from scorer.placement.member import Member
+from scorer.placement.filtering.reasons import Reason
 from scorer.placement.messages import gang_refusal, one_node_refusal
-from scorer.placement.multi_node import best_assignment
-from scorer.placement.node_assignment import SelectionOptions
-from scorer.placement.node_columns import Ints, node_columns
 from scorer.placement.options import DEFAULT, PlanOptions
-from scorer.placement.partition import linked_capacity
 from scorer.placement.placements import in_parts, placements_on
 from scorer.placement.pod_by_pod import place_each, place_together
-from scorer.placement.reasons import Reason
+from scorer.placement.pods.group import Group, new_group
+from scorer.placement.pods.member import Member
 from scorer.placement.result import Plan, Refusal
-from scorer.placement.single_node import TOLERANCE, best_node, best_node_of_pod
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.node_columns import Ints, node_columns
+from scorer.placement.state.snapshot import Snapshot
 
 
 def plan(

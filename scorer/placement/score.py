@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from cluster.node import PackingStrategy
-from cluster.node_ledger import NodeLedger
-from cluster.request import Family, Request
-from scorer.placement.filters import gpu_capacity
-from scorer.placement.node_assignment import SelectionOptions, select_gpus
-from scorer.placement.shares import preference
-from scorer.placement.single_node import TOLERANCE
+from cluster.account.node_ledger import NodeLedger
+from cluster.nodes.node import PackingStrategy
+from cluster.requests.request import Family, Request
+from scorer.placement.assignment.node_assignment import SelectionOptions, select_gpus
+from scorer.placement.assignment.single_node import TOLERANCE
+from scorer.placement.filtering.filters import gpu_capacity
+from scorer.placement.filtering.shares import preference
 from topology.choice import ChoiceMode
 from topology.per_table import per_table
 from topology.table import Table

@@ -8,17 +8,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from cluster.allocations.record import Allocation
 from cluster.gang import Link
-from cluster.record import Allocation
+from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
 from scorer.placement.bandwidth import bandwidth_over, value_of
-from scorer.placement.group import new_group
-from scorer.placement.member import Member
-from scorer.placement.node_assignment import Candidate, NodeAssignment
 from scorer.placement.options import DEFAULT, PlanOptions, SiblingGPUs
 from scorer.placement.placements import new_plan
+from scorer.placement.pods.group import new_group
+from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from topology.machine import mask_of
 
 EACH_MAX = 1024

@@ -8,17 +8,17 @@ while (`starvation`), and all other units go to other nodes.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from cluster.account.gpu_usage import LedgerError
+from cluster.account.node_ledger import Holding
 from cluster.gang import GangKey
-from cluster.gpu_usage import LedgerError
-from cluster.node_ledger import Holding
 from scorer.gang.plan_record import siblings_of
 from scorer.gang.unit import Unit
-from scorer.placement.node_cache import DeadlineExceeded
 from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.siblings import plan_with_siblings
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.node_cache import DeadlineExceeded
+from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.settling import is_better
 
 

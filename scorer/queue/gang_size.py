@@ -14,7 +14,7 @@ from msgspec import Raw
 from msgspec.json import Decoder
 
 from cluster.gang import GangKey
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from runtime.kube.client import ApiError, Kube, KubeError, Unreadable
 from runtime.kube.decode import decode
 from runtime.kube.errors import UNDECODABLE

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cluster.gang import GangKey
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from runtime.kube.objects import Key
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.unit import Owners, Unit, units_of

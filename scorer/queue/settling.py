@@ -5,8 +5,8 @@ end nor pods that never do prolong it.
 """
 
 from cluster.gang import GangKey
+from scorer.placement.assignment.single_node import TOLERANCE
 from scorer.placement.result import Plan
-from scorer.placement.single_node import TOLERANCE
 
 
 class Settling:

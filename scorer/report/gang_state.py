@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from cluster.gpus import NO_GPUS
-from cluster.request import Family
+from cluster.allocations.gpus import NO_GPUS
+from cluster.requests.request import Family
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
 from scorer.cache.reserved_gpus import Place

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from cluster.gpus import Counted
-from cluster.node_ledger import NodeLedger
+from cluster.account.node_ledger import NodeLedger
+from cluster.allocations.gpus import Counted
 from scorer.gang.crd import Gang, GangPlan, Phase
 from scorer.gang.unit import Unit
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 
 
 class HolderView(Struct, frozen=True):

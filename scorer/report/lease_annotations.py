@@ -7,7 +7,7 @@ import msgspec
 import structlog
 
 from cluster.keys import NVIDIA_NODES, REFUSED_MACHINES, SCORER_ADDRESS
-from cluster.pod import Metadata
+from cluster.objects.pod import Metadata
 from cluster.pointer import escape
 from cluster.scorer_lease import LEASE, ScorerLease
 from runtime.kube.client import Kube, KubeError

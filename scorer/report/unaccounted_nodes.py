@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from hashlib import sha256
 
-from cluster.node_ledger import NodeLedger
+from cluster.account.node_ledger import NodeLedger
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from scorer.cache.cluster_state import ClusterState
 from scorer.metrics import Stage

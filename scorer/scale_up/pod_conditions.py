@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from cluster.pod import NO_CAPACITY
+from cluster.objects.pod import NO_CAPACITY
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.process.clock import Clock, rfc3339
 from scorer.gang.pod_info import PodInfo

@@ -10,7 +10,7 @@ import msgspec
 from cluster.gang import Link
 from scorer.gang.crd import name_of
 from scorer.gang.unit import Unit
-from scorer.placement.member import Member
+from scorer.placement.pods.member import Member
 
 _STEM_MAX = 63
 _DIGEST = 10

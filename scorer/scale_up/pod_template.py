@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Raw, Struct, json
 
-from cluster.demand import demand_of, requested
-from cluster.pod import Pod
+from cluster.objects.pod import Pod
+from cluster.requests.demand import demand_of, requested
 from runtime.kube.decode import decode
 
 MAX_BYTES = 64 << 10

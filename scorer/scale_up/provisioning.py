@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from cluster.keys import API_VERSION
-from cluster.kube_object import pod_path
+from cluster.objects.kube_object import pod_path
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.objects import Key
 from runtime.kube.paging import Page, Params, pages

@@ -8,9 +8,9 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from cluster.gpus import number_counted
-from cluster.node import NodeMode
-from cluster.node_ledger import NodeLedger
+from cluster.account.node_ledger import NodeLedger
+from cluster.allocations.gpus import number_counted
+from cluster.nodes.node import NodeMode
 from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note, tenths
@@ -18,9 +18,9 @@ from scorer.gang.pod_info import PodInfo
 from scorer.placement.bandwidth import value_of
 from scorer.placement.baselines import never_fits
 from scorer.placement.explain import notes_on, why_these
-from scorer.placement.member import Member
+from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.cycle import Reservation
 from scorer.whatif.simulate import (
     Intended,

@@ -13,18 +13,18 @@ from msgspec import structs
 
 from cluster.gang import gang_mark, is_member
 from cluster.keys import GANG
-from cluster.pod import Owner, Pod
+from cluster.objects.pod import Owner, Pod
 from scorer.gang.compact_pod import oversize_reason
 from scorer.gang.plan_record import siblings_of
 from scorer.gang.pod_info import PodInfo, controller_of
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
-from scorer.placement.member import Member, new_member
 from scorer.placement.options import PlanOptions
+from scorer.placement.pods.member import Member, new_member
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.siblings import plan_with_siblings
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.cycle import Reservation
 
 

@@ -1,11 +1,11 @@
 from base64 import b64decode, b64encode
 
 import pytest
-from certificates import UNKNOWN_KEY, a_ca, a_leaf
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.certificates import UNKNOWN_KEY, a_ca, a_leaf
 
 from certs.__main__ import KEY_SOURCE
 from certs.authorities import Authorities, read_authorities, write_authorities

@@ -2,7 +2,7 @@ from base64 import b64encode
 
 import msgspec
 import pytest
-from certificates import a_ca
+from support.certificates import a_ca
 
 from certs.__main__ import KEY_SOURCE, TARGETS
 from certs.authorities import Authorities

@@ -2,9 +2,9 @@ from base64 import b64encode
 from dataclasses import replace
 
 import pytest
-from certificates import a_ca, a_leaf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.certificates import a_ca, a_leaf
 
 from certs.__main__ import KEY_SOURCE
 from certs.authorities import Authorities

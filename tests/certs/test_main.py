@@ -1,7 +1,7 @@
 import asyncio
 
 import aiohttp
-from waiting import until, until_true
+from support.waiting import until, until_true
 
 from certs import __main__ as program
 from certs.authorities import read_authorities

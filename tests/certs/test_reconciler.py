@@ -3,8 +3,8 @@ from base64 import b64encode
 from contextlib import asynccontextmanager
 
 import pytest
-from certificates import a_ca, a_leaf
-from waiting import until
+from support.certificates import a_ca, a_leaf
+from support.waiting import until
 
 from certs.__main__ import KEY_SOURCE, TARGETS
 from certs.authority import expiry, subject_alt_names

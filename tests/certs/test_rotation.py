@@ -1,7 +1,8 @@
 from base64 import b64encode
 
 import pytest
-from certs_world import (
+from msgspec import json
+from support.certs_world import (
     CA,
     CONFIGURATIONS,
     LEAVES,
@@ -14,7 +15,6 @@ from certs_world import (
     World,
     run,
 )
-from msgspec import json
 
 from certs.__main__ import KEY_SOURCE
 from certs.authorities import read_authorities

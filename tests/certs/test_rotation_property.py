@@ -2,9 +2,9 @@
 
 from base64 import b64encode
 
-from certs_world import CA, CONFIGURATIONS, LEAVES, SHORT_WAIT, WAIT, World
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from support.certs_world import CA, CONFIGURATIONS, LEAVES, SHORT_WAIT, WAIT, World
 
 from certs.authorities import read_authorities
 from certs.authority import is_valid

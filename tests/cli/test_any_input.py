@@ -6,7 +6,7 @@ from contextlib import redirect_stderr, redirect_stdout
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from strategies import pods
+from support.strategies import pods
 
 from cli.__main__ import run
 

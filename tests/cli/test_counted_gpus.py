@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from builders import a_pod
+from support.builders import a_pod
 
 from cluster import keys
 

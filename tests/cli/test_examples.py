@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from documents import ARENA, COMPUTE_SHARE, GPUSHARE, HPN, MODEL_AND_DRIVER, PROFILE
+from support.documents import ARENA, COMPUTE_SHARE, GPUSHARE, HPN, MODEL_AND_DRIVER, PROFILE
 
 
 @pytest.fixture

@@ -177,7 +177,8 @@ def test_an_answer_that_cannot_be_written_is_a_failure():
 
 HEAVY = {
     *("asyncio", "highspy", "kubernetes_asyncio", "numpy", "rich", "ssl"),
-    *("cluster.ledger", "cluster.node", "scorer", "topology.table", "cli.render.check_ci"),
+    *("cluster.account.ledger", "cluster.nodes.node", "scorer", "topology.table"),
+    "cli.render.check_ci",
 }
 """What `check` of a file needs none of; each takes 20 ms or more to import."""
 

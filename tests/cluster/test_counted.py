@@ -4,16 +4,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import TIED, a_counted_node, a_pod, an_exact_node, node_object
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import TIED, a_counted_node, a_pod, an_exact_node, node_object
 
-from cluster.accounting import ledger_of
+from cluster.account.accounting import ledger_of
+from cluster.account.ledger import Ledger
+from cluster.account.node_ledger import NodeLedger
 from cluster.keys import ALLOCATION, GANG, NVIDIA_GPU
-from cluster.ledger import Ledger
-from cluster.node import Node, NodeObject, read_node
-from cluster.node_ledger import NodeLedger
-from cluster.pod import Pod
+from cluster.nodes.node import Node, NodeObject, read_node
+from cluster.objects.pod import Pod
 
 NODE = "counted-0"
 

@@ -2,15 +2,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import a_pod
 from hypothesis import given
-from strategies import pods
+from support.builders import a_pod
+from support.strategies import pods
 
 from cluster import keys
 from cluster.finding import Code
 from cluster.gang import Link, Mark, gang_mark, is_launcher, is_member, link_strictness, rank
-from cluster.pod import Pod
-from cluster.request import read_request
+from cluster.objects.pod import Pod
+from cluster.requests.request import read_request
 
 ARENA = {keys.POD_GROUP_NAME: "mpijob-vgg16", keys.POD_GROUP_MIN_AVAILABLE: "4"}
 KOORDINATOR = {

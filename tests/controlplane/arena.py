@@ -8,7 +8,7 @@ import copy
 
 import yaml
 from controlplane.api import Object
-from documents import ARENA
+from support.documents import ARENA
 
 from cluster import keys
 

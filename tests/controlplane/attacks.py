@@ -26,7 +26,7 @@ from controlplane.soak import often
 from controlplane.webhook import Webhook
 
 from cluster import keys
-from cluster.topology_configmap import PublishedTopology, write_published
+from cluster.nodes.topology_configmap import PublishedTopology, write_published
 from topology.machine import Level, Machine
 
 GPU = {keys.GPU_WHOLE: 1}

@@ -22,7 +22,7 @@ from controlplane.process import NotReadyError, wait_until
 from nvml.standin import compiler
 
 from cluster import keys
-from cluster.node import Node
+from cluster.nodes.node import Node
 from topology import catalogue
 
 _ROOT = Path(__file__).parents[2]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from certificates import a_ca, a_leaf
 from controlplane import credentials
 from controlplane.api import Object
 from controlplane.binaries import Binaries
@@ -16,6 +15,7 @@ from controlplane.other_programs import KUEUE, KUEUE_CONFIG
 from controlplane.plane import ControlPlane
 from controlplane.process import Process, answers, free_ports, wait_until
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from support.certificates import a_ca, a_leaf
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 ADMISSION_GATE = "kueue.x-k8s.io/admission"

@@ -9,8 +9,8 @@ from controlplane.process import wait_until
 
 from cli.files.short_form import read_short_form
 from cluster import keys
-from cluster.node import Node
-from cluster.topology_configmap import PublishedTopology, write_published
+from cluster.nodes.node import Node
+from cluster.nodes.topology_configmap import PublishedTopology, write_published
 from manifest.lines import read_documents
 from manifest.value import InputError, Value
 from topology import catalogue

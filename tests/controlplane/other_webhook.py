@@ -11,10 +11,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from certificates import a_ca, a_leaf
 from controlplane.api import Api, Object, refusal
 from controlplane.pods import a_pod
 from controlplane.process import wait_until
+from support.certificates import a_ca, a_leaf
 
 _PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 

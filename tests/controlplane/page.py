@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.plane import ControlPlane
-from printed import blocks
+from support.printed import blocks
 
 
 @dataclass(frozen=True, slots=True)

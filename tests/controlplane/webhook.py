@@ -12,7 +12,6 @@ from pathlib import Path
 from tempfile import mkdtemp
 from urllib.request import urlopen
 
-from certificates import KeyPair, a_ca, a_leaf
 from controlplane.api import ApiError, Object
 from controlplane.manifests import (
     BASE,
@@ -25,6 +24,7 @@ from controlplane.manifests import (
 )
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, Process, answers, free_ports, wait_until
+from support.certificates import KeyPair, a_ca, a_leaf
 
 from cluster import keys
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from documents import COMPUTE_SHARE, GPUSHARE, MODEL_AND_DRIVER
+from support.documents import COMPUTE_SHARE, GPUSHARE, MODEL_AND_DRIVER
 
 from cli.__main__ import run
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from exposed import exposed as exposed_metrics
-from printed import CHANGING, LOOKING, inline, text_of
+from support.exposed import exposed as exposed_metrics
+from support.printed import CHANGING, LOOKING, inline, text_of
 
 from agent.settings import read_settings as agent_settings
 from certs.settings import read_settings as certs_settings

@@ -3,7 +3,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from printed import blocks, commands
+from support.printed import blocks, commands
 
 from cli.__main__ import run
 from cluster import keys

@@ -32,7 +32,7 @@ from controlplane.training import run_training_operator
 from controlplane.webhook import Webhook, register_unreachable, run_webhook
 
 from cluster import keys
-from cluster.node import Node
+from cluster.nodes.node import Node
 from release.image import Image
 from release.image import build as build_image
 from release.image import unavailable as image_unavailable

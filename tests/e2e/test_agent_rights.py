@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from builders import dgx1_v100
 from controlplane.api import Api, refusal
 from controlplane.manifests import NAMESPACES, ROOT, names
 from controlplane.nodes import NODES, add_nodes, read_nodes, remove_nodes
 from controlplane.plane import ControlPlane
 from controlplane.pods import a_pod
 from controlplane.process import wait_until
+from support.builders import dgx1_v100
 
 from agent.publish.node_labels import (
     LABELS,
@@ -21,7 +21,7 @@ from agent.publish.node_labels import (
 )
 from agent.publish.topology import publish_topology, topology_config_map
 from cluster import keys
-from cluster.topology_configmap import PublishedTopology
+from cluster.nodes.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 

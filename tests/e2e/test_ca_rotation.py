@@ -9,7 +9,6 @@ from signal import SIGKILL
 
 import pytest
 import urllib3
-from certificates import a_ca
 from controlplane.api import refusal
 from controlplane.background import Background
 from controlplane.installation import (
@@ -26,6 +25,7 @@ from controlplane.process import answers, wait_until
 from controlplane.reviews import run_reviews
 from controlplane.soak import often
 from controlplane.webhook import PATIENT
+from support.certificates import a_ca
 
 from certs.__main__ import KEY_SOURCE
 from certs.authorities import Authorities, read_authorities, write_authorities

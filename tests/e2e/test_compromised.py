@@ -7,12 +7,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
 import pytest
-from certificates import a_ca, a_leaf
 from controlplane.api import refusal
 from controlplane.manifests import MUTATING, NAMESPACE, ROOT
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
 from controlplane.webhook import PATIENT
+from support.certificates import a_ca, a_leaf
 
 from cluster import keys
 

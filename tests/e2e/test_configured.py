@@ -6,11 +6,11 @@ import socket
 import ssl
 
 import pytest
-from builders import a_pod
-from certificates import a_ca, a_leaf
 from controlplane.manifests import install
 from controlplane.process import wait_until
 from controlplane.webhook import PATIENT, register, start_replica
+from support.builders import a_pod
+from support.certificates import a_ca, a_leaf
 
 from cluster import keys
 

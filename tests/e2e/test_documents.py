@@ -4,7 +4,7 @@ import pytest
 import yaml
 from controlplane.pods import container, gates, required, variables
 from controlplane.process import wait_until
-from documents import COMPUTE_SHARE, GPUSHARE, HPN, HPN_MODEL, MODEL_AND_DRIVER, PROFILE
+from support.documents import COMPUTE_SHARE, GPUSHARE, HPN, HPN_MODEL, MODEL_AND_DRIVER, PROFILE
 
 from cluster import keys
 from webhook.device_variables import NO_GPU

@@ -20,7 +20,7 @@ from controlplane.process import wait_until
 from controlplane.soak import often
 
 from cluster import keys
-from cluster.topology_configmap import PublishedTopology, write_published
+from cluster.nodes.topology_configmap import PublishedTopology, write_published
 from topology import catalogue
 from topology.table import table_of
 

@@ -13,8 +13,8 @@ from controlplane.process import wait_for, wait_until
 from msgspec import convert
 
 from cluster import keys
-from cluster.pod import Pod
-from cluster.record import parse_record
+from cluster.allocations.record import parse_record
+from cluster.objects.pod import Pod
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 SHARES = {"name": "share-0", "machine": "t4x4", "mode": "core_mem", "gpuMemory": 15}

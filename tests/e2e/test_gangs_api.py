@@ -6,7 +6,7 @@ from controlplane.api import ApiError, refusal
 from controlplane.process import wait_until
 
 from cluster.gang import GangKey, Link
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from scorer.gang.crd import GangPlan, Phase, PlannedPod, gangs_of, read_gang
 from scorer.gang.crd_patch import new_gang, owners_of, plan_steps, status_steps
 from scorer.gang.crd_status import status_of

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from builders import a_pod
 from controlplane.api import ApiError
 from controlplane.manifests import NAMESPACE
 from controlplane.process import wait_until
+from support.builders import a_pod
 
 from cluster import keys
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from controlplane.process import wait_for, wait_until
 from controlplane.up import STATUS
-from printed import CHANGING, LOOKING, ROOT, blocks, commands, inline, text_of
+from support.printed import CHANGING, LOOKING, ROOT, blocks, commands, inline, text_of
 
 PAGES = ("README.md", *(f"docs/{name}.md" for name in ("dry-run", "live")), "docs/operations")
 PAGES += ("docs/from-gpushare.md", "docs/examples/README.md")

@@ -14,11 +14,11 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-from admission import review_response
-from builders import an_exact_node
 from fuzz.mutate import Mutator
+from support.admission import review_response
+from support.builders import an_exact_node
 
-from cluster.capacity import capacity_of
+from cluster.nodes.capacity import capacity_of
 from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot

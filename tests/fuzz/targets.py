@@ -13,13 +13,13 @@ from zlib import crc32
 
 import jsonpatch
 import msgspec
-from admission import review_response
-from builders import a_node, a_pcie_machine
 from fuzz.files import cluster, kubeconfig
 from fuzz.slow import review_is_bounded
 from fuzz.watched_kinds import objects
 from google.protobuf.message import DecodeError
-from gpu_readings import reading
+from support.admission import review_response
+from support.builders import a_node, a_pcie_machine
+from support.gpu_readings import reading
 
 from agent.audit.processes import parse_cgroup, parse_start, printable
 from agent.binding.cdi_spec import Edits, SpecError, encode_spec, parse_spec
@@ -40,14 +40,14 @@ from certs.leaf import Server, read_leaf
 from certs.pem import ContentError
 from certs.rotation import IssuancePolicy, next_transition
 from certs.snapshot import Snapshot, Stored
-from cluster.accounting import ledger_of
-from cluster.capacity import Capacity
-from cluster.foreign import read_foreign
-from cluster.gpus import GPUShare
+from cluster.account.accounting import ledger_of
+from cluster.allocations.foreign import read_foreign
+from cluster.allocations.gpus import GPUShare
+from cluster.allocations.record import RecordError, parse_record
 from cluster.keys import GPU_WHOLE
-from cluster.pod import Pod
-from cluster.record import RecordError, parse_record
-from cluster.topology_configmap import read_published
+from cluster.nodes.capacity import Capacity
+from cluster.nodes.topology_configmap import read_published
+from cluster.objects.pod import Pod
 from manifest.value import InputError
 from policy.active_config import POLICY, PROFILES, ConfigSource
 from policy.document import parse_plugin_config, parse_policy
@@ -59,9 +59,9 @@ from policy.snapshot import PolicySnapshot
 from runtime.kube.errors import UNDECODABLE
 from scorer.extender.wire import WireError, read_binding, read_candidates, read_preempt
 from scorer.gang.pod_info import pod_info
-from scorer.placement.member import Member, new_member
+from scorer.placement.pods.member import Member, new_member
 from scorer.placement.schedule import plan
-from scorer.placement.snapshot import snapshot_of
+from scorer.placement.state.snapshot import snapshot_of
 from topology.catalogue import NAMES
 from topology.errors import TopologyError
 from topology.read import read_machine

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import msgspec
 
-from cluster.node_resources import NodeError, NodeObject
+from cluster.nodes.node_resources import NodeError, NodeObject
 from policy.snapshot import PolicySnapshot
 from runtime.kube.decode import decode
 from runtime.kube.errors import UNDECODABLE

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from documents import ARENA
+from support.documents import ARENA
 
 from manifest.objects import objects_in
 from manifest.workload import expanded

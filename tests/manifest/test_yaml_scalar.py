@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.quantity import parse_quantity
+from cluster.objects.quantity import parse_quantity
 from manifest.yaml_scalar import plain_value
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from exposed import Metric, exposed
+from support.exposed import Metric, exposed
 
 from cluster import keys
 

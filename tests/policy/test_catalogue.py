@@ -1,10 +1,16 @@
 import pytest
 
 from cluster import keys
-from cluster.affinity import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, Requirement
 from cluster.finding import Code, Severity
-from cluster.pod import NewPodSpec
-from cluster.request import ContainerRequest, Family, Request
+from cluster.objects.affinity import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+)
+from cluster.objects.pod import NewPodSpec
+from cluster.requests.request import ContainerRequest, Family, Request
 from policy.catalogue import SHIPPED, Catalogue, Model, check_class
 
 NONE = Request()

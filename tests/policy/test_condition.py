@@ -1,9 +1,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import profile_labels, profiles
+from support.strategies import profile_labels, profiles
 
-from cluster.affinity import LabelSelector, Requirement
+from cluster.objects.affinity import LabelSelector, Requirement
 from policy.condition import can_hold, conditions_of, first_unmet
 
 

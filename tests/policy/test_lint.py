@@ -2,10 +2,10 @@ import json
 
 import pytest
 import yaml
-from documents import PROFILE, TIME_SLICING
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import profiles
+from support.documents import PROFILE, TIME_SLICING
+from support.strategies import profiles
 
 from cluster.finding import Code, Severity
 from policy.lint import lint, lint_plugin_config, lint_policy, lint_profiles

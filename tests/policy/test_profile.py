@@ -4,7 +4,7 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import profile_labels, profiles
+from support.strategies import profile_labels, profiles
 
 from cluster import keys
 from cluster.finding import Code, Severity

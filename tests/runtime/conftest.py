@@ -4,7 +4,7 @@ import asyncio
 
 import pytest_asyncio
 import uvloop
-from fake_api import FakeAPI
+from support.servers.fake_api import FakeAPI
 
 _SOCKETS = {f"test_{name}.py" for name in ("server", "connection", "handler", "body", "tls")}
 

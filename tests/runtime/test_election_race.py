@@ -1,10 +1,10 @@
 import asyncio
 from itertools import cycle
 
-import virtual_time
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lease_api import Client, Fate, LeaseAPI
+from support import virtual_time
+from support.servers.lease_api import Client, Fate, LeaseAPI
 
 from runtime.kube.election import Election
 

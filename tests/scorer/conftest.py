@@ -12,10 +12,10 @@ import msgspec
 import pytest
 import pytest_asyncio
 import structlog
-from certificates import a_ca, a_leaf
 from controlplane.process import free_ports
-from fake_cluster import FakeCluster
-from waiting import PATIENCE, until, until_true
+from support.certificates import a_ca, a_leaf
+from support.servers.fake_cluster import FakeCluster
+from support.waiting import PATIENCE, until, until_true
 
 from cluster.whatif_api import PATH
 from runtime.kube.client import Kube

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import a_held_pod, a_node, a_seen, a_snapshot
 from prometheus_client import CollectorRegistry
+from support.builders import a_held_pod, a_node, a_seen, a_snapshot
 
 from cluster import keys
-from cluster.accounting import account
-from cluster.demand import HostPort, PortsTaken
-from cluster.node import NodeObject, Taint
-from cluster.pod import Owner, Pod
-from cluster.pod_usage import pod_usage
-from cluster.request import read_request
-from cluster.topology_configmap import read_published
+from cluster.account.accounting import account
+from cluster.account.pod_usage import pod_usage
+from cluster.nodes.node import NodeObject, Taint
+from cluster.nodes.topology_configmap import read_published
+from cluster.objects.pod import Owner, Pod
+from cluster.requests.demand import HostPort, PortsTaken
+from cluster.requests.request import read_request
 from policy.snapshot import PolicySnapshot
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.node_info import ConfigMap, build_node
@@ -31,7 +31,7 @@ from scorer.gang.lost_members import lost_members
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners, units_of
 from scorer.metrics import Metrics
-from scorer.placement.group import new_group
+from scorer.placement.pods.group import new_group
 from scorer.placement.result import Refusal
 from scorer.queue.cycle import SchedulingCycle
 from scorer.queue.fault_isolation import FaultIsolation

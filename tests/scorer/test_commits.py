@@ -5,9 +5,9 @@ import re
 
 import pytest
 import pytest_asyncio
-from fake_cluster import FENCED
-from leader_harness import Clock, Cluster, leading
-from waiting import until
+from support.servers.fake_cluster import FENCED
+from support.servers.leader_harness import Clock, Cluster, leading
+from support.waiting import until
 
 from cluster import keys
 from scorer.extender.wire import Binding

@@ -2,9 +2,9 @@
 
 import pytest
 import pytest_asyncio
-from builders import a_container
-from leader_harness import Clock, Cluster, leading
-from waiting import until
+from support.builders import a_container
+from support.servers.leader_harness import Clock, Cluster, leading
+from support.waiting import until
 
 from cluster import keys
 

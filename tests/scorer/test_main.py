@@ -6,10 +6,10 @@ import signal
 import sys
 
 import pytest
-from builders import a_pod
 from controlplane.process import free_ports
-from fake_cluster import FENCED
-from waiting import PATIENCE, until, until_true
+from support.builders import a_pod
+from support.servers.fake_cluster import FENCED
+from support.waiting import PATIENCE, until, until_true
 
 from cluster import keys
 from scorer.__main__ import LEASE, main

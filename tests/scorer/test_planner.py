@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 import pytest_asyncio
-from builders import a_held_pod
-from fake_cluster import FENCED
-from leader_harness import Clock, Cluster, leading
 from msgspec import to_builtins
-from waiting import until
+from support.builders import a_held_pod
+from support.servers.fake_cluster import FENCED
+from support.servers.leader_harness import Clock, Cluster, leading
+from support.waiting import until
 
 from cluster import keys
 from cluster.gang import GangKey

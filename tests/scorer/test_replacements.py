@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 import pytest_asyncio
-from builders import a_container, a_held_pod
-from leader_harness import JOB, Clock, Cluster, leading
-from waiting import until
+from support.builders import a_container, a_held_pod
+from support.servers.leader_harness import JOB, Clock, Cluster, leading
+from support.waiting import until
 
 from cluster import keys
-from cluster.pod import Pod
+from cluster.objects.pod import Pod
 from scorer.extender.wire import Binding
 
 WAITING = "WaitingForGPUs"

@@ -6,14 +6,16 @@ from itertools import count
 
 import pytest
 import pytest_asyncio
-from leader_harness import Cluster, leading
 from structlog.testing import capture_logs
-from waiting import until, until_true
+from support.servers.leader_harness import Cluster, leading
+from support.waiting import until, until_true
 
-from cluster import keys, node_terms
+from cluster import keys
+from cluster.objects import node_terms
 from scorer.gang import compact_pod, plan_record
 from scorer.gang.crd import GANGS
-from scorer.placement import feasibility, node_columns
+from scorer.placement.filtering import feasibility
+from scorer.placement.state import node_columns
 from scorer.timings import Timings
 
 WORKERS = 8

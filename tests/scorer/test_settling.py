@@ -3,9 +3,9 @@
 import json
 
 import pytest_asyncio
-from builders import a_held_pod
-from leader_harness import Clock, Cluster, leading
-from waiting import until
+from support.builders import a_held_pod
+from support.servers.leader_harness import Clock, Cluster, leading
+from support.waiting import until
 
 from cluster import keys
 

@@ -4,7 +4,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from builders import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.builders import (
     a_machine,
     a_pcie_machine,
     an_nvswitch_machine,
@@ -14,9 +16,7 @@ from builders import (
     pcie_level,
     renumbered,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies import machines
+from support.strategies import machines
 
 from topology.bandwidth import bandwidths
 from topology.constants import Constants

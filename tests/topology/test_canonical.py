@@ -3,7 +3,9 @@ from dataclasses import replace
 from itertools import permutations
 
 import pytest
-from builders import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.builders import (
     a_machine,
     a_pcie_machine,
     an_nvswitch_machine,
@@ -11,9 +13,7 @@ from builders import (
     dgx1_v100,
     renumbered,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies import machines
+from support.strategies import machines
 
 from topology.canonical import canonical_graph, class_of
 from topology.constants import Constants

@@ -4,7 +4,9 @@ from functools import cache
 from itertools import combinations
 
 import pytest
-from builders import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.builders import (
     a_machine,
     a_pcie_machine,
     an_nvswitch_machine,
@@ -13,9 +15,7 @@ from builders import (
     dgx1_v100,
     renumbered,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies import machines
+from support.strategies import machines
 
 from bench.topology.best_effort import best_effort, pair_scores
 from topology.bandwidth import bandwidths

@@ -3,9 +3,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from builders import a_pcie_machine, dgx1_v100
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.builders import a_pcie_machine, dgx1_v100
 
 from topology.bandwidth import bandwidths
 from topology.disjoint import best_disjoint, best_partition

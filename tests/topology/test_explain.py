@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 import pytest
-from builders import a_machine, a_pcie_machine, bridged_pairs, dgx1_p100, dgx1_v100
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import machines
+from support.builders import a_machine, a_pcie_machine, bridged_pairs, dgx1_p100, dgx1_v100
+from support.strategies import machines
 
 from topology.choice import ChoiceMode, ChoiceRequest, choose, ranked
 from topology.explain import Explanation, GPUSet, explain, index_order

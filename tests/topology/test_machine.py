@@ -3,9 +3,9 @@ from itertools import product
 from typing import Any
 
 import pytest
-from builders import a_machine
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_machine
 
 from topology.machine import NIC, Level, Machine, TopologyError, gpus_of, mask_of
 

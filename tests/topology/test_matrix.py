@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import machines
+from support.strategies import machines
 
 from topology.constants import Constants
 from topology.machine import MAX_TEXT, NIC, Level, Machine, TopologyError

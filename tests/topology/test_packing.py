@@ -6,9 +6,9 @@ from itertools import combinations, pairwise, permutations
 from math import factorial
 
 import pytest
-from builders import dgx1_p100, dgx1_v100
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.builders import dgx1_p100, dgx1_v100
 
 from topology.machine import gpus_of
 from topology.packing import pack_chains, pack_rings

@@ -6,7 +6,9 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from builders import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.builders import (
     a_machine,
     a_pcie_machine,
     an_nvswitch_machine,
@@ -15,9 +17,7 @@ from builders import (
     dgx1_v100,
     renumbered,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from strategies import machines
+from support.strategies import machines
 
 from topology.bandwidth import bandwidths
 from topology.choice import ChoiceMode, ChoiceRequest, choose

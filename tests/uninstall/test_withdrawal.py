@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
-from fake_api import FakeAPI, text
-from fake_cluster import FakeCluster
 from structlog.testing import capture_logs
+from support.servers.fake_api import FakeAPI, text
+from support.servers.fake_cluster import FakeCluster
 
 from cluster import keys
 from runtime.kube.client import Kube

@@ -13,10 +13,10 @@ import pytest
 import pytest_asyncio
 import structlog
 from aiohttp import web
-from certificates import a_ca, a_leaf
 from controlplane.process import free_ports
-from fake_api import FakeAPI
-from waiting import until, until_true
+from support.certificates import a_ca, a_leaf
+from support.servers.fake_api import FakeAPI
+from support.waiting import until, until_true
 
 from cluster import keys
 from runtime.process.logs import configure

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from admission import (
+from support.admission import (
     ARENA,
     COMPUTE,
     DRIVER_PROFILE,
@@ -19,13 +19,13 @@ from admission import (
     patched,
     requirements_of,
 )
-from builders import TIED, TIMESLICED, a_container, a_pod
+from support.builders import TIED, TIMESLICED, a_container, a_pod
 
 from cluster import keys
-from cluster.capacity import Capacity
 from cluster.finding import Code, Severity
-from cluster.pod import Pod
-from cluster.request import read_request
+from cluster.nodes.capacity import Capacity
+from cluster.objects.pod import Pod
+from cluster.requests.request import read_request
 from webhook.outcome import Verdict
 
 # ---- What the protocols' own documents show.

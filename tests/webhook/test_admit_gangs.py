@@ -1,7 +1,7 @@
 """Pods of an owner whose kind the policy names: a gang without a mark."""
 
 import pytest
-from admission import (
+from support.admission import (
     ARENA,
     EXACT,
     GATE,
@@ -10,7 +10,7 @@ from admission import (
     codes,
     outcome_of,
 )
-from builders import a_pod
+from support.builders import a_pod
 
 from cluster import keys
 from webhook.outcome import Verdict

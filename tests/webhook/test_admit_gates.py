@@ -1,7 +1,7 @@
 """Scheduling gates, node requirements and schedulers of admitted pods."""
 
 import pytest
-from admission import (
+from support.admission import (
     ARENA,
     GATE,
     REQUIRED,
@@ -14,7 +14,7 @@ from admission import (
     outcome_of,
     requirements_of,
 )
-from builders import a_pod
+from support.builders import a_pod
 
 from cluster import keys
 from cluster.finding import Code, Severity

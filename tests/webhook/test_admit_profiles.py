@@ -1,7 +1,7 @@
 """Labels and annotations that profiles add to selected pods."""
 
-from admission import DRIVER_PROFILE, a_snapshot, admitted, codes, outcome_of, patched
-from builders import a_pod
+from support.admission import DRIVER_PROFILE, a_snapshot, admitted, codes, outcome_of, patched
+from support.builders import a_pod
 
 from cluster import keys
 from cluster.finding import Code, Severity

@@ -2,10 +2,10 @@ import jsonpatch
 import msgspec
 import pytest
 from hypothesis import assume, given
-from strategies import pods
+from support.strategies import pods
 
-from cluster.pod import Pod
-from cluster.selector import node_matches
+from cluster.objects.pod import Pod
+from cluster.objects.selector import node_matches
 from webhook.affinity import NodeRequirement, add_requirements
 
 ZONE = NodeRequirement("zone", ("a", "b"), "affinity test")

@@ -1,6 +1,8 @@
 """Properties of the admission of every pod under every policy."""
 
-from admission import (
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from support.admission import (
     COMPUTE,
     DRIVER_PROFILE,
     REQUIRED,
@@ -10,9 +12,7 @@ from admission import (
     outcome_of,
     patched,
 )
-from hypothesis import assume, given
-from hypothesis import strategies as st
-from strategies import pods
+from support.strategies import pods
 
 from cluster import keys
 from cluster.finding import Severity

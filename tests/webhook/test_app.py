@@ -3,9 +3,9 @@ import base64
 import json
 
 import pytest
-from builders import a_pod
 from prometheus_client import CollectorRegistry
-from waiting import PATIENCE, until, until_true
+from support.builders import a_pod
+from support.waiting import PATIENCE, until, until_true
 
 from cluster import keys
 from runtime.http.types import HttpRequest

@@ -1,10 +1,10 @@
 """A denied request is denied in every spelling and in every container."""
 
 import pytest
-from admission import outcome_of
-from builders import a_container, a_pod
 from hypothesis import given
 from hypothesis import strategies as st
+from support.admission import outcome_of
+from support.builders import a_container, a_pod
 
 from cluster import keys
 from webhook.outcome import Verdict

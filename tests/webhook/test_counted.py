@@ -4,14 +4,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from admission import ARENA, EXACT, GATE, SLICED, a_snapshot, admitted, codes, env_of, outcome_of
-from builders import TIED, a_container, a_counted_node, a_pod, an_exact_node
+from support.admission import (
+    ARENA,
+    EXACT,
+    GATE,
+    SLICED,
+    a_snapshot,
+    admitted,
+    codes,
+    env_of,
+    outcome_of,
+)
+from support.builders import TIED, a_container, a_counted_node, a_pod, an_exact_node
 
 from cluster import keys
-from cluster.capacity import Capacity, capacity_of
 from cluster.finding import Code, Severity
-from cluster.pod import Pod
-from cluster.request import Family, read_request
+from cluster.nodes.capacity import Capacity, capacity_of
+from cluster.objects.pod import Pod
+from cluster.requests.request import Family, read_request
 
 COUNTED = capacity_of([a_counted_node(labels={})])
 AUTO, COUNT, OFF = "", "placement: {nvidia: count}", "placement: {nvidia: off}"

@@ -4,8 +4,8 @@ import pytest
 
 from cluster import keys
 from cluster.finding import Code, Severity
-from cluster.pod import Pod
-from cluster.request import read_request
+from cluster.objects.pod import Pod
+from cluster.requests.request import read_request
 from policy.document import Policy
 from webhook.device_variables import hide_devices, set_visible_devices
 

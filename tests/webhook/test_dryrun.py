@@ -6,7 +6,7 @@ import yaml
 from msgspec import to_builtins
 
 from cluster import keys
-from cluster.capacity import Capacity
+from cluster.nodes.capacity import Capacity
 from cluster.whatif_api import MAX_PODS, FitResult, NodeLeft, PodFit
 from manifest.value import InputError
 from policy.snapshot import PolicySnapshot

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from builders import a_node, a_pod
+from support.builders import a_node, a_pod
 
 from cluster import keys
-from cluster.capacity import capacity_of
 from cluster.finding import Code
-from cluster.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
-from cluster.pod import NewPod
+from cluster.nodes.capacity import capacity_of
+from cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
+from cluster.objects.pod import NewPod
 from policy.snapshot import PolicySnapshot
 from webhook.admit import admit
 

@@ -1,8 +1,8 @@
 """The ways of a GPU into its container, and annotations that bypass them."""
 
 import pytest
-from admission import ARENA, a_snapshot, admitted, codes, outcome_of
-from builders import TIMESLICED, a_container, a_pod
+from support.admission import ARENA, a_snapshot, admitted, codes, outcome_of
+from support.builders import TIMESLICED, a_container, a_pod
 
 from cluster import keys
 from cluster.finding import Code, Severity

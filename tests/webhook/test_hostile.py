@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import pytest
-from builders import a_pod
+from support.builders import a_pod
 
 from cluster import keys
 from policy.problem import MAX_BYTES

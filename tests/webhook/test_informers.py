@@ -1,9 +1,9 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from fake_api import status, text
 from structlog.testing import capture_logs
-from waiting import until
+from support.servers.fake_api import status, text
+from support.waiting import until
 
 from cluster import keys
 from policy.active_config import PROFILES

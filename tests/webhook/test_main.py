@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from controlplane.process import free_ports
-from waiting import PATIENCE, until
+from support.waiting import PATIENCE, until
 
 from webhook.__main__ import main
 

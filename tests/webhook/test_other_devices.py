@@ -1,8 +1,8 @@
 """No variable of ours hides devices that a pod gets from another system."""
 
 import pytest
-from admission import ARENA, EXACT, admitted, env_of
-from builders import a_pod
+from support.admission import ARENA, EXACT, admitted, env_of
+from support.builders import a_pod
 
 from cluster import keys
 

@@ -5,12 +5,12 @@ import json
 
 import jsonpatch
 import pytest
-from admission import review_response
-from builders import a_container, a_pod
+from support.admission import review_response
+from support.builders import a_container, a_pod
 
 from cli.__main__ import run
 from cluster import keys
-from cluster.capacity import Capacity
+from cluster.nodes.capacity import Capacity
 from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot

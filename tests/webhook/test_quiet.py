@@ -1,6 +1,6 @@
 """Admission makes no calls, and logs no content of pods."""
 
-from builders import a_container, a_pod
+from support.builders import a_container, a_pod
 
 from cluster import keys
 

@@ -1,8 +1,8 @@
 import pytest
 
 from cluster import keys
-from cluster.capacity import Capacity
-from cluster.request import Family, Request
+from cluster.nodes.capacity import Capacity
+from cluster.requests.request import Family, Request
 from policy.document import parse_policy
 from policy.snapshot import PolicySnapshot
 from webhook.requirement import node_requirements

@@ -3,15 +3,15 @@ import json
 
 import jsonpatch
 import pytest
-from admission import review_response
-from builders import a_pod
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import pods
+from support.admission import review_response
+from support.builders import a_pod
+from support.strategies import pods
 
 from bench.admission.review import review_bytes, run, worker
 from cluster import keys
-from cluster.capacity import Capacity
+from cluster.nodes.capacity import Capacity
 from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 import pytest
 import pytest_asyncio
-from certificates import a_ca, a_leaf
-from fake_cluster import FakeCluster
 from structlog.testing import capture_logs
-from waiting import PATIENCE, until_true
+from support.certificates import a_ca, a_leaf
+from support.servers.fake_cluster import FakeCluster
+from support.waiting import PATIENCE, until_true
 
 from cluster import keys
-from cluster.pod import Metadata, Pod
+from cluster.objects.pod import Metadata, Pod
 from cluster.scorer_lease import LEASE
 from cluster.whatif_api import (
     MAX_PODS,

@@ -1,13 +1,13 @@
 import jsonpatch
 import msgspec
 import pytest
-from builders import a_container, a_pod
+from support.builders import a_container, a_pod
 
 from cluster import keys
-from cluster.capacity import Capacity
 from cluster.finding import Code
-from cluster.pod import Pod
-from cluster.request import read_request
+from cluster.nodes.capacity import Capacity
+from cluster.objects.pod import Pod
+from cluster.requests.request import read_request
 from policy.document import parse_policy
 from webhook.sharing import offering, rename_resource, replicas, sharing_findings, sharing_on_nodes
 

@@ -1,10 +1,10 @@
 """Variables by which a container would take GPUs that its pod does not ask for."""
 
 import pytest
-from admission import ARENA, a_snapshot, admitted, codes, outcome_of, patched
-from builders import a_container, a_pod
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.admission import ARENA, a_snapshot, admitted, codes, outcome_of, patched
+from support.builders import a_container, a_pod
 
 from cluster import keys
 from cluster.finding import Code, Severity

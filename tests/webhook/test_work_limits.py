@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from admission import admitted, codes, outcome_of, review_response
-from builders import a_container, a_pod
+from support.admission import admitted, codes, outcome_of, review_response
+from support.builders import a_container, a_pod
 
 from cluster import keys
-from cluster.capacity import Capacity
 from cluster.finding import Code
+from cluster.nodes.capacity import Capacity
 from policy.snapshot import PolicySnapshot
 from webhook.outcome import Verdict
 from webhook.work_limits import MAX_COMMAS, MAX_OPERATIONS, MAX_PARTS

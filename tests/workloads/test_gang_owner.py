@@ -3,7 +3,7 @@ import pytest
 from cluster import keys
 from cluster.finding import Code, Severity
 from cluster.gang import gang_mark
-from cluster.pod import Container, Metadata, Owner, Pod, PodSpec, Resources
+from cluster.objects.pod import Container, Metadata, Owner, Pod, PodSpec, Resources
 from workloads.gang_owner import GangOwner, gang_findings
 from workloads.kinds.job_set import JOB_SET
 from workloads.kinds.leader_worker_set import LEADER_WORKER_SET

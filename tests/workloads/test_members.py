@@ -10,10 +10,10 @@ import json
 import msgspec
 import pytest
 import yaml
-from builders import a_pod
+from support.builders import a_pod
 
 from cluster import keys
-from cluster.pod import Owner, Pod
+from cluster.objects.pod import Owner, Pod
 from workloads.kinds import stateful_set
 from workloads.members import Declared, ExpectedPods
 from workloads.members import declared as declared_by

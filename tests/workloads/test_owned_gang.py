@@ -1,7 +1,7 @@
 import pytest
 
 from cluster import keys
-from cluster.pod import NewMetadata, NewOwner, NewPod, NewPodSpec
+from cluster.objects.pod import NewMetadata, NewOwner, NewPod, NewPodSpec
 from workloads.owned_gang import owned_gang
 from workloads.registry import GANG_KINDS as ALL
 

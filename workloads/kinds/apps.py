@@ -3,8 +3,8 @@
 Their pods are independent of each other, so they are no gang unless marks say so.
 """
 
-from cluster.kube_object import KubeObject
-from cluster.pod import PodSpec
+from cluster.objects.kube_object import KubeObject
+from cluster.objects.pod import PodSpec
 from workloads.kind import Kind, Workload
 from workloads.kinds.stamps import numbered, single
 from workloads.pod_set import Made, PodSet, Template, number

@@ -4,8 +4,8 @@ Source: kubernetes/api `batch/v1`.
 """
 
 from cluster.keys import JOB_COMPLETION_INDEX
-from cluster.kube_object import KubeObject
-from cluster.pod import PodSpec
+from cluster.objects.kube_object import KubeObject
+from cluster.objects.pod import PodSpec
 from workloads.kind import Kind, Workload
 from workloads.kinds.stamps import batch_labels, numbered
 from workloads.pod_set import Made, Marks, PodSet, Template, number

@@ -9,7 +9,7 @@ from msgspec import field
 
 from cluster import keys
 from cluster.finding import Code
-from cluster.kube_object import KubeObject, Labels
+from cluster.objects.kube_object import KubeObject, Labels
 from workloads.kind import Kind, OrderedStart, Through, Workload
 from workloads.kinds.batch_job import JobSpec
 from workloads.kinds.stamps import batch_labels

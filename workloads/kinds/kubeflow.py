@@ -6,7 +6,7 @@ Source: kubeflow/training-operator `pkg/apis/kubeflow.org/v1` and `pkg/controlle
 from msgspec import field
 
 from cluster import keys
-from cluster.kube_object import KubeObject
+from cluster.objects.kube_object import KubeObject
 from workloads.kind import Kind, Workload
 from workloads.kinds.stamps import numbered
 from workloads.pod_set import Path, PodSet, Template, number

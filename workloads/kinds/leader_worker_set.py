@@ -5,7 +5,7 @@ Source: kubernetes-sigs/lws `api/leaderworkerset/v1` and `pkg` at v0.6.
 
 from cluster import keys
 from cluster.finding import Code
-from cluster.kube_object import KubeObject
+from cluster.objects.kube_object import KubeObject
 from workloads.kind import Kind, OrderedStart, Through, Workload
 from workloads.pod_set import Made, Marks, Path, PodSet, Stamp, Template, number
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 from msgspec import field
 
 from cluster import keys
-from cluster.kube_object import KubeObject
-from cluster.pod import PodSpec
+from cluster.objects.kube_object import KubeObject
+from cluster.objects.pod import PodSpec
 from workloads.kind import Kind, Through, Workload
 from workloads.kinds.kubeflow import Replicas, RunPolicy, is_suspended
 from workloads.kinds.stamps import batch_labels, numbered, ordinal, single

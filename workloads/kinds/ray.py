@@ -8,7 +8,7 @@ from dataclasses import replace
 from msgspec import field
 
 from cluster import keys
-from cluster.kube_object import KubeObject
+from cluster.objects.kube_object import KubeObject
 from workloads.kind import Kind, Workload
 from workloads.kinds.stamps import batch_labels, numbered, single
 from workloads.pod_set import Made, Path, PodSet, Template, number

@@ -1,7 +1,7 @@
 """StatefulSet."""
 
 from cluster.finding import Code
-from cluster.kube_object import KubeObject
+from cluster.objects.kube_object import KubeObject
 from workloads.kind import Kind, OrderedStart, Workload
 from workloads.kinds.stamps import ordinal
 from workloads.pod_set import PodSet, Template, number

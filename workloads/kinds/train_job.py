@@ -10,9 +10,9 @@ from dataclasses import replace
 from msgspec import field, structs
 
 from cluster.keys import TRAIN_JOB_STEP
-from cluster.kube_object import KubeObject
-from cluster.pod import Container as PodContainer
-from cluster.pod import PodSpec, Resources
+from cluster.objects.kube_object import KubeObject
+from cluster.objects.pod import Container as PodContainer
+from cluster.objects.pod import PodSpec, Resources
 from workloads.kind import Base, Kind, Workload
 from workloads.kinds.job_set import (
     JOB_SET,

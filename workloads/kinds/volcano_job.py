@@ -6,7 +6,7 @@ Source: volcano-sh/volcano `pkg/controllers/job` at v1.15, volcano-sh/apis `batc
 from msgspec import field
 
 from cluster.finding import Code
-from cluster.kube_object import KubeObject
+from cluster.objects.kube_object import KubeObject
 from workloads.kind import Kind, OrderedStart, Workload
 from workloads.kinds.stamps import numbered
 from workloads.pod_set import PodSet, Template, number

@@ -2,7 +2,7 @@
 
 from cli.analysis.simulation import UnitResult
 from cli.render.page.markup import Markup, element, name, together
-from cluster.request import Family
+from cluster.requests.request import Family
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.messages import not_comparable

@@ -6,9 +6,9 @@ from enum import StrEnum
 
 from cli.analysis.simulation import Simulation, UnitResult
 from cli.output.words import amount_text
-from cluster.gpus import Counted, GPUShare
-from cluster.node import Card, Node
-from cluster.node_ledger import Holding, NodeLedger
+from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.allocations.gpus import Counted, GPUShare
+from cluster.nodes.node import Card, Node
 from topology.table import table_of
 
 COLOURS = 6

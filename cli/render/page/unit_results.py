@@ -7,11 +7,11 @@ from cli.output.words import plural
 from cli.render.page.bandwidth import bandwidth
 from cli.render.page.markup import Markup, element, folded, name, together
 from cli.render.page.occupancy import Unit
-from cluster.gpus import Counted, GPUs
-from cluster.request import Family, Request
+from cluster.allocations.gpus import Counted, GPUs
+from cluster.requests.request import Family, Request
 from scorer.placement.explain import PlanExplanation, explain_plan
 from scorer.placement.result import Placement, Plan
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from topology.explain import Explanation
 
 MEMBERS = 8

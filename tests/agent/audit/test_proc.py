@@ -3,7 +3,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from proc_files import ID, UID, a_process
+from support.proc_files import ID, UID, a_process
 
 from agent.audit.proc import read_processes, running_pods
 from agent.audit.processes import ContainerId, Process

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from gpu_readings import reading
+from support.gpu_readings import reading
 
 from agent.audit.process_audit import ProcessAudit
 from agent.mps.daemon import ControlDaemon, DaemonSettings

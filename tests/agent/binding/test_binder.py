@@ -10,11 +10,11 @@ from functools import partial
 
 import pytest
 from aiohttp import web
-from fake_api import FakeAPI, status
-from gpu_readings import gpu, reading
-from nvidia_cdi import as_yaml, nvidia_spec
-from proc_files import UID, a_process
-from waiting import until
+from support.gpu_readings import gpu, reading
+from support.nvidia_cdi import as_yaml, nvidia_spec
+from support.proc_files import UID, a_process
+from support.servers.fake_api import FakeAPI, status
+from support.waiting import until
 
 from agent.audit.proc import running_pods
 from agent.binding.binder import Binder

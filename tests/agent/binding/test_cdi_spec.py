@@ -4,10 +4,10 @@ import json
 
 import msgspec
 import pytest
-from gpu_readings import gpu
 from hypothesis import given
 from hypothesis import strategies as st
-from nvidia_cdi import as_yaml, nvidia_spec
+from support.gpu_readings import gpu
+from support.nvidia_cdi import as_yaml, nvidia_spec
 
 from agent.binding.cdi_spec import (
     MAX_BYTES,

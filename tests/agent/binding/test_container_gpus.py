@@ -4,17 +4,17 @@ import json
 
 import msgspec
 import pytest
-from gpu_readings import gpu, reading
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import JSON
+from support.gpu_readings import gpu, reading
+from support.strategies import JSON
 
 from agent.binding.container_gpus import conflicts, container_gpus
 from agent.binding.container_spec import Binding
 from agent.binding.errors import BindError
-from cluster.gpus import GPUShare
+from cluster.allocations.gpus import GPUShare
 from cluster.keys import ALLOCATION
-from cluster.pod import Pod
+from cluster.objects.pod import Pod
 
 WHOLE, SHARE, REPLICA = "aliyun.com/gpu", "aliyun.com/gpu-mem", "nvidia.com/gpu.shared"
 NVIDIA = "nvidia.com/gpu"

@@ -4,14 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
-from gpu_readings import gpu
 from hypothesis import given
 from hypothesis import strategies as st
+from support.gpu_readings import gpu
 
 from agent.binding.cdi_spec import Edits, SpecError, encode_spec, parse_spec
 from agent.binding.container_spec import Binding, container_spec, read_binding
 from agent.binding.gpu_edits import edits_of
-from cluster.gpus import GPUShare
+from cluster.allocations.gpus import GPUShare
 from cluster.keys import CDI_BINDING
 
 HERE = Path(__file__).parent

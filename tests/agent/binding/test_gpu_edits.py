@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from gpu_readings import gpu, reading
 from hypothesis import given
 from hypothesis import strategies as st
-from nvidia_cdi import gpu_edits, nvidia_spec
+from support.gpu_readings import gpu, reading
+from support.nvidia_cdi import gpu_edits, nvidia_spec
 
 from agent.binding.cdi_spec import Spec, SpecError
 from agent.binding.gpu_edits import edits_of, problem_of

@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpu_readings import gpu, reading
-from nvidia_cdi import as_yaml, nvidia_spec
-from waiting import PATIENCE, until
+from support.gpu_readings import gpu, reading
+from support.nvidia_cdi import as_yaml, nvidia_spec
+from support.waiting import PATIENCE, until
 
 from agent.binding.node_spec import NodeSpec, Toolkit
 from runtime.process.backoff import Backoff

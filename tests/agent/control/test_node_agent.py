@@ -17,13 +17,13 @@ from pathlib import Path
 import grpc
 import pytest
 from aiohttp import ClientError, ClientSession, web
-from fake_api import FakeAPI, status
-from gpu_readings import gpu
-from kubelet_stub import Kubelet
-from nvidia_cdi import as_yaml, nvidia_spec
 from nvml.standin import MACHINE, VERSION_MISMATCH, StandInNVML, compiler, library
-from proc_files import UID, a_process
-from waiting import PATIENCE, until, until_true
+from support.gpu_readings import gpu
+from support.nvidia_cdi import as_yaml, nvidia_spec
+from support.proc_files import UID, a_process
+from support.servers.fake_api import FakeAPI, status
+from support.servers.kubelet_stub import Kubelet
+from support.waiting import PATIENCE, until, until_true
 
 from agent.__main__ import run
 from agent.binding.last_holders import LastHolders

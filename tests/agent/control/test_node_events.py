@@ -2,9 +2,9 @@ import asyncio
 import json
 
 import pytest
-from fake_api import FakeAPI, status
 from structlog.testing import capture_logs
-from waiting import until
+from support.servers.fake_api import FakeAPI, status
+from support.waiting import until
 
 from agent.control.desired_state import Problem, ProblemReason
 from agent.control.node_events import NodeEvents

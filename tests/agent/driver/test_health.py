@@ -4,8 +4,8 @@ import queue
 import threading
 
 import pytest
-from gpu_readings import reading
-from waiting import PATIENCE
+from support.gpu_readings import reading
+from support.waiting import PATIENCE
 
 from agent.driver.health import HANG_S, GPUHealth
 from agent.driver.reading import DriverError

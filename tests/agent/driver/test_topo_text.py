@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import machines
+from support.strategies import machines
 
 from agent.driver.machine import machine_of
 from agent.driver.reading import DriverError

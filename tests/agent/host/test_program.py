@@ -6,7 +6,7 @@ import tempfile
 
 import pytest
 import uvloop
-from waiting import until
+from support.waiting import until
 
 from agent.host.program import run_program
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import JSON
+from support.strategies import JSON
 
 from agent.kubelet.checkpoint import AllocatedDevices, read_checkpoint
 

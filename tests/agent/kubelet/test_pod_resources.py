@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from kubelet_stub import Kubelet
+from support.servers.kubelet_stub import Kubelet
 
 from agent.kubelet.api import deviceplugin_pb2 as plugin_api
 from agent.kubelet.api import podresources_pb2 as api

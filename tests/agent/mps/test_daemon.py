@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 from agent.mps.daemon import ControlDaemon, DaemonStatus, State
 from agent.mps.limits import SHARED_MEMORY, DaemonLimits

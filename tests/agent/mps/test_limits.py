@@ -9,10 +9,10 @@ from agent.mps.limits import (
     daemon_limits,
     limit_commands,
 )
-from cluster.gpus import GPUShare
+from cluster.allocations.gpus import GPUShare
 from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_PIPES, ENV_MPS_THREADS, GPU_MEM
-from cluster.mps import PIPES
-from cluster.request import ContainerRequest
+from cluster.requests.mps import PIPES
+from cluster.requests.request import ContainerRequest
 
 HERE = Directories("/run/linkwise/mps/pipe", "/run/linkwise/mps/shm")
 

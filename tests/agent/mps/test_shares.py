@@ -14,10 +14,10 @@ from agent.mps.daemon import ControlDaemon, State
 from agent.mps.isolation import Prober
 from agent.mps.shares import MPSShares
 from cluster import keys
-from cluster.gpus import GPUShare
+from cluster.allocations.gpus import GPUShare
+from cluster.allocations.record import Isolation
 from cluster.mode import NodeMode
-from cluster.pod import Pod
-from cluster.record import Isolation
+from cluster.objects.pod import Pod
 
 SHARE = (GPUShare(0, "GPU-0", mem=4, core=25),)
 

@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from kubelet_stub import Kubelet
+from support.servers.kubelet_stub import Kubelet
 
 
 @pytest.fixture

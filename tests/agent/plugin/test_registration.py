@@ -9,7 +9,7 @@ from dataclasses import replace
 import grpc
 import pytest
 from structlog.testing import capture_logs
-from waiting import until
+from support.waiting import until
 
 from agent.binding.errors import BindError
 from agent.binding.names import device_name, qualified_name

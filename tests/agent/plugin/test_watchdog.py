@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import PATIENCE, until
+from support.waiting import PATIENCE, until
 
 from agent.kubelet.call import KubeletError
 from agent.plugin.watchdog import LIMIT, watch

@@ -3,12 +3,12 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from builders import dgx1_v100
-from waiting import until
+from support.builders import dgx1_v100
+from support.waiting import until
 
 from agent.publish.publisher import Publication, Publisher
 from cluster import keys
-from cluster.topology_configmap import PublishedTopology, read_published
+from cluster.nodes.topology_configmap import PublishedTopology, read_published
 from runtime.kube.client import Kube
 
 PATH = "/api/v1/namespaces/kube-system/configmaps/topology-gpu-0"

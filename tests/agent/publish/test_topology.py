@@ -1,10 +1,10 @@
 import msgspec
 import pytest
-from builders import dgx1_v100, topology_map
+from support.builders import dgx1_v100, topology_map
 
 from agent.publish.topology import ATTEMPTS, publish_topology, topology_config_map
 from cluster import keys
-from cluster.topology_configmap import PublishedError, PublishedTopology, read_published
+from cluster.nodes.topology_configmap import PublishedError, PublishedTopology, read_published
 from runtime.kube.client import ApiError, Kube
 from scorer.cache.node_info import ConfigMap
 

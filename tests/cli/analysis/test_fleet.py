@@ -1,15 +1,15 @@
 from dataclasses import replace
 
 import pytest
-from builders import a_node, a_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_node, a_snapshot
 
 from cli.analysis.fleet import fleet_of, nodes_by_free_gpus, usage_of
 from cluster import keys
-from cluster.gpus import Counted, Exact, GPUShare
+from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.allocations.gpus import Counted, Exact, GPUShare
 from cluster.keys import NVIDIA_GPU
-from cluster.node_ledger import Holding, NodeLedger
 from topology.catalogue import entry
 
 DGX = entry("dgx1-v100").machine

@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from builders import a_node, a_pod, a_snapshot
+from support.builders import a_node, a_pod, a_snapshot
 
 from cli.analysis.pending import FITS, pending_units
 from cli.analysis.planner_view import planner_view
@@ -8,8 +8,8 @@ from cli.analysis.simulation import AdmittedPod, simulate
 from cli.live.kubeconfig import Access
 from cli.live.load import load_cluster
 from cluster import keys
-from cluster.pod import Pod
-from cluster.request import read_request
+from cluster.objects.pod import Pod
+from cluster.requests.request import read_request
 from webhook.outcome import Outcome, Verdict
 
 CLUSTER = """

@@ -3,7 +3,7 @@ import json
 import jsonschema
 import pytest
 import yaml
-from certs_world import CONFIGURATIONS, LEAVES, STATUS, WAIT, World, run
+from support.certs_world import CONFIGURATIONS, LEAVES, STATUS, WAIT, World, run
 
 from cli.commands.schema import KINDS
 

@@ -5,7 +5,7 @@ import jsonpatch
 import pytest
 import yaml
 from controlplane.arena import launcher_of, submitted, workers_of
-from documents import TIME_SLICING
+from support.documents import TIME_SLICING
 
 POD = """\
 apiVersion: v1

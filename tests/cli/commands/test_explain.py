@@ -2,7 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
+from support.builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
 
 from cli.analysis.explain import explain_gang, explain_pod
 from cli.analysis.planner_view import PlannerView, planner_view
@@ -12,16 +12,16 @@ from cli.files.current_cluster import current_cluster
 from cli.live.snapshot import snapshot_text
 from cli.render.explain_text import show
 from cluster import keys
+from cluster.account.ledger import Ledger
+from cluster.allocations.gpus import GPUShare
 from cluster.gang import GangKey, Link
-from cluster.gpus import GPUShare
-from cluster.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
-from cluster.ledger import Ledger
-from cluster.topology_configmap import PublishedTopology
+from cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
+from cluster.nodes.topology_configmap import PublishedTopology
 from manifest.objects import objects_in
 from scorer.cache.reserved_gpus import ReservedGPUs
 from scorer.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, NodeGPUs, Phase, name_of
 from scorer.gang.unit import Owners
-from scorer.placement.snapshot import snapshot_of
+from scorer.placement.state.snapshot import snapshot_of
 
 ONE = {keys.GPU_WHOLE: 1}
 GATE = [{"name": keys.GANG}]

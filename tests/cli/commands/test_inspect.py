@@ -1,14 +1,14 @@
 import json
 
 import pytest
-from builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
+from support.builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
 
 from cli.live.snapshot import snapshot_text
 from cluster import keys
-from cluster.gpus import GPUShare
-from cluster.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
-from cluster.record import Isolation
-from cluster.topology_configmap import PublishedTopology
+from cluster.allocations.gpus import GPUShare
+from cluster.allocations.record import Isolation
+from cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
+from cluster.nodes.topology_configmap import PublishedTopology
 from policy.active_config import POLICY, PROFILES
 
 GANG = {keys.POD_GROUP_NAME: "vgg16", keys.POD_GROUP_MIN_AVAILABLE: "4"}

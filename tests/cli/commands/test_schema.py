@@ -5,16 +5,16 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from builders import node_object
+from support.builders import node_object
 
 from cli.commands.schema import KINDS
 from cli.live.snapshot import snapshot_text
 from cli.output.printer import Format
 from cluster import keys
-from cluster.capacity import Capacity
-from cluster.ledger import Ledger
+from cluster.account.ledger import Ledger
+from cluster.nodes.capacity import Capacity
 from policy.snapshot import PolicySnapshot
-from scorer.placement.snapshot import snapshot_of
+from scorer.placement.state.snapshot import snapshot_of
 from scorer.whatif.fit import would_fit
 from webhook.dryrun import dry_run, read_manifest
 from webhook.dryrun import encode_dry_run as answered

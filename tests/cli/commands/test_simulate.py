@@ -2,12 +2,12 @@ import json
 import textwrap
 
 import pytest
-from builders import dgx1_v100, node_object, topology_map
+from support.builders import dgx1_v100, node_object, topology_map
 
 from cli.live.snapshot import snapshot_text
 from cluster import keys
-from cluster.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy, TopologyManager
-from cluster.topology_configmap import PublishedTopology
+from cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy, TopologyManager
+from cluster.nodes.topology_configmap import PublishedTopology
 
 CLUSTER = """\
 apiVersion: linkwise.dev/v1alpha1

@@ -2,12 +2,12 @@ import json
 
 import pytest
 import yaml
-from builders import node_object, topology_map
+from support.builders import node_object, topology_map
 
 from cli.live.snapshot import snapshot_text
 from cluster import keys
-from cluster.kubelet_policy import CPUManager, KubeletPolicy
-from cluster.topology_configmap import PublishedTopology
+from cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy
+from cluster.nodes.topology_configmap import PublishedTopology
 from topology.catalogue import NAMES, entry
 
 TWO = "\tGPU0\tGPU1\nGPU0\t X \tNV2\nGPU1\tNV2\t X \n"

@@ -5,8 +5,8 @@ import pytest
 from cli.files.cluster_file import collect_objects
 from cli.files.source import read_objects
 from cluster.keys import REFUSED_MACHINES
-from cluster.node import NodeMode
-from cluster.pod import Metadata
+from cluster.nodes.node import NodeMode
+from cluster.objects.pod import Metadata
 from cluster.scorer_lease import ScorerLease
 from manifest.value import InputError
 from policy.document import parse_policy

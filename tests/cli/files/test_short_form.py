@@ -4,7 +4,7 @@ import pytest
 
 from cli.files.cluster_file import collect_objects
 from cli.files.source import read_objects
-from cluster.node import NodeMode
+from cluster.nodes.node import NodeMode
 from policy.snapshot import PolicySnapshot
 
 HEAD = "apiVersion: linkwise.dev/v1alpha1\nkind: Cluster\nnodes:\n"

@@ -8,8 +8,8 @@ import threading
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from builders import node_object
-from certificates import a_ca, a_leaf
+from support.builders import node_object
+from support.certificates import a_ca, a_leaf
 
 from cluster import keys
 from cluster.gang import GangKey

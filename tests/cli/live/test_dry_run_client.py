@@ -7,10 +7,10 @@ from contextlib import closing, contextmanager
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from builders import a_node, a_snapshot
-from certificates import a_ca, a_leaf
+from support.builders import a_node, a_snapshot
+from support.certificates import a_ca, a_leaf
 
-from cluster.capacity import capacity_of
+from cluster.nodes.capacity import capacity_of
 from manifest.value import InputError
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot

@@ -2,19 +2,19 @@ import json
 
 import msgspec
 import pytest
-from builders import a_pod, dgx1_v100, topology_map
 from hypothesis import given
-from strategies import pods
+from support.builders import a_pod, dgx1_v100, topology_map
+from support.strategies import pods
 
 from cli.live.snapshot import reduced, snapshot_text
 from cluster import keys
+from cluster.allocations.record import Isolation, parse_record
 from cluster.gang import gang_mark, link_strictness
-from cluster.node import NodeObject
-from cluster.node_resources import read_node_resources
-from cluster.pod import Pod
-from cluster.record import Isolation, parse_record
-from cluster.request import read_request
-from cluster.topology_configmap import PublishedTopology, read_published
+from cluster.nodes.node import NodeObject
+from cluster.nodes.node_resources import read_node_resources
+from cluster.nodes.topology_configmap import PublishedTopology, read_published
+from cluster.objects.pod import Pod
+from cluster.requests.request import read_request
 from workloads.kinds.mpi_job import MPIJob
 from workloads.members import members_of
 

@@ -9,20 +9,20 @@ from html.parser import HTMLParser
 
 import msgspec
 import pytest
-from builders import a_node, a_pod, a_snapshot
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_node, a_pod, a_snapshot
 
 from cli.analysis.simulation import AdmittedPod, Simulation, simulate
 from cli.render.page.caption import Caption
 from cli.render.page.fleet import SCRIPT
 from cli.render.page.simulation import simulation_page as render_page
 from cluster import keys
+from cluster.allocations.gpus import Counted, GPUShare
 from cluster.finding import Code, Finding, Severity
-from cluster.gpus import Counted, GPUShare
-from cluster.node import MachineSource, Node
-from cluster.pod import Pod
-from cluster.request import read_request
+from cluster.nodes.node import MachineSource, Node
+from cluster.objects.pod import Pod
+from cluster.requests.request import read_request
 from policy.profile import Trace
 from topology.catalogue import entry
 from webhook.outcome import Outcome, Verdict

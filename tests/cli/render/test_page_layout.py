@@ -1,9 +1,9 @@
 from itertools import combinations
 
 import pytest
-from builders import a_machine, a_pcie_machine, an_nvswitch_machine, pcie_level, renumbered
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_machine, a_pcie_machine, an_nvswitch_machine, pcie_level, renumbered
 
 from cli.render.page.layout import Spot, layout_of
 from cli.render.page.pcie import clusters, groups, sockets

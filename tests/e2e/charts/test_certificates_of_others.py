@@ -7,7 +7,6 @@ import sys
 from urllib.request import urlopen
 
 import pytest
-from certificates import a_ca, a_leaf
 from controlplane.cert_manager import CERTIFICATES, renew, run_cert_manager
 from controlplane.chart import CHART, RELEASE
 from controlplane.installation import SECRETS, certs_process, new_folder, run_components
@@ -19,6 +18,7 @@ from controlplane.required import required
 from controlplane.reviews import run_reviews
 from controlplane.webhook import PATIENT
 from cryptography import x509
+from support.certificates import a_ca, a_leaf
 
 from certs.authority import subject_alt_names
 from certs.leaf import read_leaf

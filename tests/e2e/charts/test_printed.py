@@ -10,7 +10,7 @@ import yaml
 from controlplane.manifests import NAMESPACE, NAMESPACES, ROOT, names
 from controlplane.process import wait_until
 from controlplane.uninstall_hook import HookKubelet
-from printed import commands
+from support.printed import commands
 
 from cluster import keys
 

@@ -4,7 +4,6 @@ import base64
 from dataclasses import dataclass, field
 
 import pytest
-from certificates import a_ca, a_leaf
 from controlplane.api import ApiError
 from controlplane.background import Background
 from controlplane.chart import CHART, RELEASE
@@ -13,6 +12,7 @@ from controlplane.pods import a_pod, gates
 from controlplane.process import wait_until
 from controlplane.uninstall_hook import HookKubelet
 from controlplane.webhook import register, start_replica
+from support.certificates import a_ca, a_leaf
 
 from cluster import keys
 

@@ -31,7 +31,7 @@ from controlplane.pods import Pods, a_pod, gates
 from controlplane.process import wait_until
 from controlplane.required import required
 from nvml.standin import compiler
-from printed import blocks
+from support.printed import blocks
 
 from cluster import keys
 from topology import catalogue

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
-from served import PATIENT, SMALL, client, served
-from waiting import until
+from support.servers.served import PATIENT, SMALL, client, served
+from support.waiting import until
 
 from runtime.http.connection_limiter import BYTES
 

@@ -2,8 +2,8 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from served import PATIENT, USUAL, client, served
-from waiting import until
+from support.servers.served import PATIENT, USUAL, client, served
+from support.waiting import until
 
 
 @pytest.mark.parametrize(

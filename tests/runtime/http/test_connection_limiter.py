@@ -3,8 +3,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
 import pytest
-from served import PATIENT, client, served
-from waiting import until
+from support.servers.served import PATIENT, client, served
+from support.waiting import until
 
 from runtime.http.connection_limiter import FULL, HALF_SENT, PEER, ConnectionLimiter
 from runtime.http.limits import Limits

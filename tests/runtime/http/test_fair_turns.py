@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass
 
 import pytest
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from runtime.http.fair_turns import QUANTUM, FairTurns
 

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 import pytest
-from served import PATIENT, WORK, client, served
-from waiting import until
+from support.servers.served import PATIENT, WORK, client, served
+from support.waiting import until
 
 from runtime.http.types import JSON
 

@@ -4,7 +4,7 @@ from contextlib import closing, suppress
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
-from waiting import until
+from support.waiting import until
 
 from runtime.http.probes import PROBE_LIMITS, metrics_handler, probe_routes
 from runtime.http.server import serve

@@ -4,10 +4,10 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
-from certificates import a_ca, a_leaf
-from served import LONG, PATIENT, client, served
 from structlog.testing import capture_logs
-from waiting import PATIENCE, until
+from support.certificates import a_ca, a_leaf
+from support.servers.served import LONG, PATIENT, client, served
+from support.waiting import PATIENCE, until
 
 from runtime.http.connection import Connection
 from runtime.http.limits import Limits

@@ -3,14 +3,14 @@ import ssl
 from pathlib import Path
 
 import pytest
-from certificates import a_ca, a_leaf
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
     PrivateFormat,
 )
 from structlog.testing import capture_logs
-from waiting import until
+from support.certificates import a_ca, a_leaf
+from support.waiting import until
 
 from runtime.http.server import serve
 from runtime.http.tls import (

@@ -7,9 +7,9 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from certificates import a_ca, a_leaf
-from served import PATIENT, client, served
-from waiting import until
+from support.certificates import a_ca, a_leaf
+from support.servers.served import PATIENT, client, served
+from support.waiting import until
 
 from runtime.http.body import ByteBudget
 from runtime.http.connection_limiter import UNREAD, ConnectionLimiter

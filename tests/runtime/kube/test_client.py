@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from aiohttp import web
-from certificates import a_ca, a_leaf
-from fake_api import after, status, text
-from waiting import PATIENCE
+from support.certificates import a_ca, a_leaf
+from support.servers.fake_api import after, status, text
+from support.waiting import PATIENCE
 
 from runtime.http.server import serve
 from runtime.http.tls import ServingCertificate

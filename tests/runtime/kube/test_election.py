@@ -4,7 +4,7 @@ from contextlib import suppress
 from itertools import chain, repeat
 
 import pytest
-from lease_api import Client, Fate, in_no_time, now
+from support.servers.lease_api import Client, Fate, in_no_time, now
 
 from runtime.kube.client import ApiError
 from runtime.kube.election import Election

@@ -4,9 +4,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from fake_cluster import FakeCluster
 from structlog.testing import capture_logs
-from waiting import until
+from support.servers.fake_cluster import FakeCluster
+from support.waiting import until
 
 from runtime.kube import event_recorder
 from runtime.kube.client import ApiError, Kube

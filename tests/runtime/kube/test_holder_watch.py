@@ -3,8 +3,8 @@ import time
 from contextlib import asynccontextmanager
 
 import pytest
-from lease_api import Client, LeaseAPI
-from waiting import until
+from support.servers.lease_api import Client, LeaseAPI
+from support.waiting import until
 
 from runtime.kube.election import Election
 from runtime.kube.holder_watch import until_ended

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
-from fake_api import ended, held, status, text
 from structlog.testing import capture_logs
-from waiting import PATIENCE, until
+from support.servers.fake_api import ended, held, status, text
+from support.waiting import PATIENCE, until
 
 from runtime.kube.client import Kube
 from runtime.kube.decode import decode

@@ -2,8 +2,8 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-import virtual_time
-from lease_api import Client, LeaseAPI, in_no_time, now
+from support import virtual_time
+from support.servers.lease_api import Client, LeaseAPI, in_no_time, now
 
 from runtime.kube.lease import LeaseTimings
 from runtime.kube.sidecar_election import SidecarElection

@@ -1,6 +1,6 @@
 import asyncio
 
-import virtual_time
+from support import virtual_time
 
 from runtime.process.backoff import Backoff
 

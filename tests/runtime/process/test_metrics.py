@@ -2,7 +2,7 @@ import time
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
-from waiting import until
+from support.waiting import until
 
 from runtime.http.observers import RequestMetrics
 from runtime.http.probes import metrics_handler

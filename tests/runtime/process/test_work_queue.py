@@ -1,7 +1,7 @@
 import asyncio
 
 import pytest
-import virtual_time
+from support import virtual_time
 
 from runtime.process import work_queue
 from runtime.process.fair_schedule import URGENT, Limits

@@ -4,7 +4,7 @@ import sys
 import time
 
 import pytest
-from waiting import until
+from support.waiting import until
 
 from runtime.process.worker import MAX_JOBS_PER_FUNCTION, BusyError, LimitError, worker
 from runtime.process.worker_process import MAX_RESULT_BYTES

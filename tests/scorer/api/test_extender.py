@@ -1,11 +1,11 @@
 import json
 
 import pytest
-from builders import a_pod
-from waiting import until_true
+from support.builders import a_pod
+from support.waiting import until_true
 
 from cluster import keys
-from scorer.placement.reasons import Reason
+from scorer.placement.filtering.reasons import Reason
 
 NODE = {"status": {"allocatable": {keys.GPU_WHOLE: "8", "cpu": "96", "pods": "110"}}}
 LABELS = {keys.NODE_MODE: "topology"}

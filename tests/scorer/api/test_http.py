@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from builders import a_held_pod, a_pod, placed_pod
-from waiting import until, until_true
+from support.builders import a_held_pod, a_pod, placed_pod
+from support.waiting import until, until_true
 
 from cluster import keys
-from cluster.gpus import GPUShare
-from cluster.pod import Pod
+from cluster.allocations.gpus import GPUShare
+from cluster.objects.pod import Pod
 from cluster.scorer_lease import LEASE
 from cluster.whatif_api import MAX_PODS, FitRequest, FitResponse, FitTemplate
 from scorer import __main__ as process

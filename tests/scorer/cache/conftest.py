@@ -1,5 +1,5 @@
 import pytest_asyncio
-from leader_harness import Cluster
+from support.servers.leader_harness import Cluster
 
 
 @pytest_asyncio.fixture

@@ -3,10 +3,10 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from leader_harness import Cluster, leading
-from waiting import until
+from support.servers.leader_harness import Cluster, leading
+from support.waiting import until
 
-from cluster.device_claims import ClaimedGPUs
+from cluster.nodes.device_claims import ClaimedGPUs
 from runtime.kube.client import Kube
 from scorer.cache.claim_informer import ClaimInformer
 from scorer.cache.slice_budget import SLICES_MAX

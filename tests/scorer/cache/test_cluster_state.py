@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from builders import a_member, a_node, a_pod, an_nvswitch_machine
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from support.builders import a_member, a_node, a_pod, an_nvswitch_machine
 
-from cluster.accounting import ledger_of
-from cluster.gpus import Exact, GPUShare
+from cluster.account.accounting import ledger_of
+from cluster.allocations.gpus import Exact, GPUShare
+from cluster.allocations.record import Allocation, Isolation, format_record
 from cluster.keys import GANG, GPU_WHOLE
-from cluster.pod import Pod
-from cluster.record import Allocation, Isolation, format_record
-from cluster.request import read_request
+from cluster.objects.pod import Pod
+from cluster.requests.request import read_request
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.pod_info import pod_info
 from scorer.placement.schedule import plan

@@ -1,5 +1,5 @@
-from informers_harness import node_in, watching
-from waiting import until
+from support.servers.informers_harness import node_in, watching
+from support.waiting import until
 
 from cluster import keys
 from runtime.kube.client import Kube

@@ -1,5 +1,5 @@
 import pytest
-from builders import an_nvswitch_machine
+from support.builders import an_nvswitch_machine
 
 from scorer.cache.machine_changes import WINDOW, MachineChanges
 

@@ -3,11 +3,11 @@
 from collections import Counter
 
 import pytest
-from builders import a_held_pod, a_seen
 from hypothesis import given
 from hypothesis import strategies as st
-from leader_harness import Cluster, leading
-from waiting import until
+from support.builders import a_held_pod, a_seen
+from support.servers.leader_harness import Cluster, leading
+from support.waiting import until
 
 from scorer.cache import memory_budget
 from scorer.cache.memory_budget import MemoryBudget

@@ -1,10 +1,10 @@
 import msgspec
 import pytest
-from builders import dgx1_v100
+from support.builders import dgx1_v100
 
 from cluster import keys
-from cluster.node import NodeError, NodeObject
-from cluster.topology_configmap import PublishedTopology, write_published
+from cluster.nodes.node import NodeError, NodeObject
+from cluster.nodes.topology_configmap import PublishedTopology, write_published
 from policy.document import parse_policy
 from policy.snapshot import PolicySnapshot
 from scorer.cache.node_info import ConfigMap, build_node

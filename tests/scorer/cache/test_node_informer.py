@@ -1,11 +1,11 @@
 import pytest
-from builders import dgx1_v100
-from informers_harness import CONFIG_MAPS, node_in, watching
 from structlog.testing import capture_logs
-from waiting import until
+from support.builders import dgx1_v100
+from support.servers.informers_harness import CONFIG_MAPS, node_in, watching
+from support.waiting import until
 
 from cluster import keys
-from cluster.topology_configmap import PublishedTopology, write_published
+from cluster.nodes.topology_configmap import PublishedTopology, write_published
 
 
 def topology(cluster, name="gpu-0", **labels):

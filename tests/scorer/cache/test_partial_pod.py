@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from builders import a_held_pod
-from leader_harness import Cluster, leading
 from structlog.testing import capture_logs
-from waiting import until
+from support.builders import a_held_pod
+from support.servers.leader_harness import Cluster, leading
+from support.waiting import until
 
 from cluster import keys
 from scorer.cache.partial_pod import read_pod

@@ -1,6 +1,6 @@
 import pytest
-from leader_harness import leading
-from waiting import until
+from support.servers.leader_harness import leading
+from support.waiting import until
 
 
 def grow(pod, part):

@@ -5,20 +5,20 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 import pytest_asyncio
-from builders import a_member, a_pod, an_nvswitch_machine
-from informers_harness import CONFIG_MAPS, node_in, watching
 from structlog.testing import capture_logs
-from waiting import until
+from support.builders import a_member, a_pod, an_nvswitch_machine
+from support.servers.informers_harness import CONFIG_MAPS, node_in, watching
+from support.waiting import until
 
 from cluster import keys
-from cluster.pod import Pod
-from cluster.topology_configmap import PublishedTopology, write_published
+from cluster.nodes.topology_configmap import PublishedTopology, write_published
+from cluster.objects.pod import Pod
 from runtime.kube.client import Kube
 from runtime.process.work_queue import Retry
 from scorer.cache.informers import Informers
 from scorer.cache.table_builder import TableBuilder
 from scorer.extender.filter import Filter
-from scorer.placement.reasons import Reason
+from scorer.placement.filtering.reasons import Reason
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from topology.table import table_bytes, table_of

@@ -1,11 +1,11 @@
 import pytest
-from builders import a_held_pod
-from informers_harness import watching
-from waiting import until
+from support.builders import a_held_pod
+from support.servers.informers_harness import watching
+from support.waiting import until
 
 from cluster import keys
 from cluster.gang import GangKey
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from workloads.members import ExpectedPods
 from workloads.state import OwnerState
 

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from builders import a_seen
-from leader_harness import JOB, NOW, Clock, Cluster, leading
-from waiting import until
+from support.builders import a_seen
+from support.servers.leader_harness import JOB, NOW, Clock, Cluster, leading
+from support.waiting import until
 
 from cluster import keys
 from scorer.commit.binding_tracker import BindingTracker

@@ -4,21 +4,21 @@ from copy import deepcopy
 import jsonpatch
 import msgspec
 import pytest
-from builders import a_counted_node, a_gated_member, a_held_pod, a_node
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import pods
+from support.builders import a_counted_node, a_gated_member, a_held_pod, a_node
+from support.strategies import pods
 
 from cluster import keys
-from cluster.gpus import Counted, Exact, GPUShare
+from cluster.account.node_ledger import NodeLedger
+from cluster.allocations.gpus import Counted, Exact, GPUShare
+from cluster.allocations.record import Allocation, parse_record
 from cluster.keys import NVIDIA_GPU
-from cluster.node import MachineSource
-from cluster.node_ledger import NodeLedger
-from cluster.pod import Pod
-from cluster.record import Allocation, parse_record
+from cluster.nodes.node import MachineSource
+from cluster.objects.pod import Pod
 from policy.document import Containers
 from scorer.commit.patches import allocation_annotations, allocation_of, allocation_patch, unpinned
-from scorer.placement.member import new_member
+from scorer.placement.pods.member import new_member
 from scorer.placement.result import Placement
 from topology.table import table_of
 

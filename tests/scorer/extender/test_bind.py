@@ -5,18 +5,18 @@ import json
 
 import pytest
 import pytest_asyncio
-from builders import EXACT_LABELS, TIED, TIMESLICED, a_held_pod
-from fake_cluster import FENCED
-from leader_harness import Cluster, beginning, leading
 from prometheus_client import CollectorRegistry
-from waiting import until
+from support.builders import EXACT_LABELS, TIED, TIMESLICED, a_held_pod
+from support.servers.fake_cluster import FENCED
+from support.servers.leader_harness import Cluster, beginning, leading
+from support.waiting import until
 
 from cluster import keys
 from runtime.http.types import HttpRequest
 from scorer.api.extender import Extender
 from scorer.extender.wire import Binding
 from scorer.metrics import Metrics
-from scorer.placement.reasons import Reason
+from scorer.placement.filtering.reasons import Reason
 
 AMOUNTS = {
     keys.GPU_MEM: "60",

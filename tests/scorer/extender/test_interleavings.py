@@ -5,16 +5,16 @@ from collections import deque
 from contextlib import suppress
 
 import msgspec
-import virtual_time
-from builders import TIMESLICED, a_machine, a_node, a_pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
+from support import virtual_time
+from support.builders import TIMESLICED, a_machine, a_node, a_pod
 
 from cluster import keys
-from cluster.accounting import ledger_of
-from cluster.pod import Pod
-from cluster.record import parse_record
+from cluster.account.accounting import ledger_of
+from cluster.allocations.record import parse_record
+from cluster.objects.pod import Pod
 from runtime.kube.client import ApiError, Kube, Unreachable
 from scorer.cache.informers import Informers
 from scorer.extender.bind import Binder

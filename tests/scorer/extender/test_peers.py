@@ -2,16 +2,16 @@
 
 import msgspec
 import pytest
-from builders import a_container, a_machine, a_node, a_pod, placed_pod
+from support.builders import a_container, a_machine, a_node, a_pod, placed_pod
 
 from cluster import keys
-from cluster.gpus import GPUShare
-from cluster.pod import Pod
+from cluster.allocations.gpus import GPUShare
+from cluster.objects.pod import Pod
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.filter import Filter, request_of
 from scorer.extender.gpu_choice import choose_gpus
 from scorer.gang.pod_info import pod_info
-from scorer.placement.reasons import Reason
+from scorer.placement.filtering.reasons import Reason
 from scorer.report.inspection import view_nodes
 
 

@@ -2,13 +2,13 @@ from itertools import count
 
 import msgspec
 import pytest
-from builders import TIMESLICED, a_machine, a_node, a_pod, placed_pod
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.builders import TIMESLICED, a_machine, a_node, a_pod, placed_pod
 
 from cluster import keys
-from cluster.gpus import GPUShare
-from cluster.pod import Pod
+from cluster.allocations.gpus import GPUShare
+from cluster.objects.pod import Pod
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.filter import Filter
 from scorer.extender.preempt import preemption

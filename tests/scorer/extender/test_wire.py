@@ -2,7 +2,7 @@ import json
 
 import msgspec
 import pytest
-from builders import a_pod
+from support.builders import a_pod
 
 from scorer.extender.wire import (
     Binding,

@@ -2,22 +2,23 @@
 
 import msgspec
 import pytest
-from builders import a_held_pod, a_node
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_held_pod, a_node
 
-from cluster import keys, mps
+from cluster import keys
 from cluster.gang import gang_mark, is_member, link_strictness, rank_order
-from cluster.isolation import isolation_of
 from cluster.mode import NodeMode
-from cluster.pod import Pod
-from cluster.request import read_request
-from cluster.selector import node_matches, tolerates
+from cluster.nodes.isolation import isolation_of
+from cluster.objects.pod import Pod
+from cluster.objects.selector import node_matches, tolerates
+from cluster.requests import mps
+from cluster.requests.request import read_request
 from scorer.commit.patches import allocation_patch
 from scorer.gang.compact_pod import compact
 from scorer.gang.pod_info import pod_info
 from scorer.placement.explain import left_to_scheduler
-from scorer.placement.member import new_member
+from scorer.placement.pods.member import new_member
 
 NAMES = sorted({text for text in vars(keys).values() if isinstance(text, str)})
 """All wire names."""

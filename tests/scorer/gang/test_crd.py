@@ -3,13 +3,13 @@ import re
 import jsonpatch
 import msgspec
 import pytest
-from builders import workers
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import workers
 
 from cluster import keys
 from cluster.gang import GangKey, Link
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from scorer.gang.crd import (
     GANGS,
     Gang,

@@ -1,11 +1,11 @@
 import msgspec
 import pytest
-from builders import a_node, placed_pod
+from support.builders import a_node, placed_pod
 
 from cluster import keys
+from cluster.allocations.gpus import Exact, GPUShare
 from cluster.gang import GangKey
-from cluster.gpus import Exact, GPUShare
-from cluster.pod import Pod
+from cluster.objects.pod import Pod
 from scorer.gang.crd import GangPlan, PlannedPod
 from scorer.gang.lost_members import lost_members, reserved_holding, running_member
 from scorer.gang.pod_info import pod_info

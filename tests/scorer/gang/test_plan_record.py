@@ -1,6 +1,6 @@
 import msgspec
 import pytest
-from builders import a_member, a_node, a_snapshot, exact
+from support.builders import a_member, a_node, a_snapshot, exact
 
 from cluster import keys
 from cluster.gang import GangKey, Link

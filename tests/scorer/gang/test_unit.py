@@ -2,11 +2,11 @@ from itertools import permutations
 
 import msgspec
 import pytest
-from builders import a_container, a_held_pod, a_seen
+from support.builders import a_container, a_held_pod, a_seen
 
 from cluster import keys
 from cluster.gang import GangKey, Link
-from cluster.pod import Owner, Pod
+from cluster.objects.pod import Owner, Pod
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners, units_of
 from workloads.kinds.job_set import JOB_SET

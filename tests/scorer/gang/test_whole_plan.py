@@ -1,9 +1,9 @@
 import pytest
-from builders import a_counted_node, a_node, a_seen, a_snapshot
+from support.builders import a_counted_node, a_node, a_seen, a_snapshot
 
 from cluster import keys
-from cluster.gpus import Exact, GPUShare
-from cluster.record import Allocation
+from cluster.allocations.gpus import Exact, GPUShare
+from cluster.allocations.record import Allocation
 from scorer.gang.crd import GangPlan, PlannedPod
 from scorer.gang.unit import Owners, units_of
 from scorer.gang.whole_plan import all_members, whole_plan, without_siblings

@@ -1,13 +1,13 @@
 from dataclasses import replace
 
 import pytest
-from builders import a_node, a_snapshot, dgx1_v100
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_node, a_snapshot, dgx1_v100
 
-from cluster.node import MachineSource, uniform_machine
+from cluster.nodes.node import MachineSource, uniform_machine
+from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
 from scorer.placement.bandwidth import LinkKind, bandwidth_over, value_of
-from scorer.placement.node_assignment import Candidate, NodeAssignment
 from topology.catalogue import entry
 from topology.machine import gpus_of, mask_of
 

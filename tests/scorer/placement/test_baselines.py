@@ -1,10 +1,10 @@
 from dataclasses import replace
 
 import pytest
-from builders import a_member, a_node, a_snapshot, workers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import clusters, gangs
+from support.builders import a_member, a_node, a_snapshot, workers
+from support.strategies import clusters, gangs
 
 from cluster.gang import Link
 from scorer.placement.bandwidth import JobBandwidth

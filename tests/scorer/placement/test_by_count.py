@@ -4,7 +4,9 @@ from dataclasses import replace
 from itertools import combinations
 
 import pytest
-from builders import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.builders import (
     a_counted_node,
     a_gated_member,
     a_member,
@@ -13,22 +15,20 @@ from builders import (
     an_nvswitch_machine,
     gated_workers,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
+from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.allocations.gpus import Counted
+from cluster.allocations.record import Allocation
 from cluster.gang import Link
-from cluster.gpus import Counted
 from cluster.keys import GANG, NVIDIA_GPU
-from cluster.node import MachineSource, Node
-from cluster.node_ledger import Holding, NodeLedger
-from cluster.record import Allocation
+from cluster.nodes.node import MachineSource, Node
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.explain import why_these
 from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.siblings import plan_with_siblings
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from topology.table import table_of
 
 RACK = "example.com/rack"

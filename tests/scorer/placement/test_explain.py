@@ -1,16 +1,16 @@
 from dataclasses import replace
 
 import pytest
-from builders import a_machine, a_member, a_node, a_snapshot, workers
+from support.builders import a_machine, a_member, a_node, a_snapshot, workers
 
 from cluster.gang import Link
 from cluster.keys import GPU_MEM
-from cluster.node import MachineSource, uniform_machine
+from cluster.nodes.node import MachineSource, uniform_machine
 from scorer.placement.explain import MAX_EXPLAINED, PlanExplanation, explain_plan
 from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 
 
 def explained(snapshot: Snapshot, members, **options) -> PlanExplanation:

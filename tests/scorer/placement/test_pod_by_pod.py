@@ -1,18 +1,18 @@
 import pytest
-from builders import a_machine, a_member, a_node, a_snapshot, workers
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_machine, a_member, a_node, a_snapshot, workers
 
+from cluster.allocations.gpus import GPUShare
 from cluster.gang import Link
-from cluster.gpus import GPUShare
 from cluster.keys import GPU_MEM, NVIDIA_GPU
-from cluster.node import PackingStrategy
-from scorer.placement.group import new_group
-from scorer.placement.node_cache import DeadlineExceeded
+from cluster.nodes.node import PackingStrategy
+from scorer.placement.filtering.shares import has_enough
 from scorer.placement.options import PlanOptions
 from scorer.placement.pod_by_pod import place_each, place_together
+from scorer.placement.pods.group import new_group
 from scorer.placement.result import Plan, Refusal
-from scorer.placement.shares import has_enough
+from scorer.placement.state.node_cache import DeadlineExceeded
 
 
 def a_share(name: str, memory: int):

@@ -1,8 +1,8 @@
 import pytest
-from builders import a_member, a_node, a_snapshot
+from support.builders import a_member, a_node, a_snapshot
 
-from cluster.gpu_usage import LedgerError
-from cluster.gpus import Exact, GPUShare
+from cluster.account.gpu_usage import LedgerError
+from cluster.allocations.gpus import Exact, GPUShare
 from scorer.placement.bandwidth import JobBandwidth
 from scorer.placement.result import Placement, Plan
 

@@ -1,7 +1,9 @@
 from dataclasses import replace
 from itertools import combinations, product
 
-from builders import (
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from support.builders import (
     a_machine,
     a_member,
     a_node,
@@ -11,23 +13,21 @@ from builders import (
     bridged_pairs,
     workers,
 )
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
-from strategies import RACK, clusters, gangs
+from support.strategies import RACK, clusters, gangs
 
+from cluster.account.ledger import Ledger
+from cluster.account.node_ledger import NodeLedger
+from cluster.allocations.gpus import GPUShare
 from cluster.gang import Link
-from cluster.gpus import GPUShare
 from cluster.keys import COMPUTE_CLASS, GPU_MEM, MODEL_SERIES, NVIDIA_GPU
-from cluster.ledger import Ledger
-from cluster.node import MachineSource, PackingStrategy, uniform_machine
-from cluster.node_ledger import NodeLedger
-from cluster.selector import node_matches, tolerates
+from cluster.nodes.node import MachineSource, PackingStrategy, uniform_machine
+from cluster.objects.selector import node_matches, tolerates
 from scorer.placement.bandwidth import JobBandwidth
-from scorer.placement.member import Member
 from scorer.placement.options import PlanOptions
+from scorer.placement.pods.member import Member
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import plan
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from topology.machine import mask_of
 
 quick = settings(max_examples=50)

@@ -1,17 +1,17 @@
 from dataclasses import replace
 
 import pytest
-from builders import a_machine, a_member, a_node, a_pcie_machine, a_snapshot
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import clusters
+from support.builders import a_machine, a_member, a_node, a_pcie_machine, a_snapshot
+from support.strategies import clusters
 
-from cluster.gpus import GPUShare
+from cluster.allocations.gpus import GPUShare
 from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
-from cluster.node import PackingStrategy
-from scorer.placement.node_assignment import Candidate, SelectionOptions, select_gpus
+from cluster.nodes.node import PackingStrategy
+from scorer.placement.assignment.node_assignment import Candidate, SelectionOptions, select_gpus
+from scorer.placement.assignment.single_node import best_node
 from scorer.placement.score import node_value, scores
-from scorer.placement.single_node import best_node
 
 
 def rank_nodes(snapshot, names, request_):

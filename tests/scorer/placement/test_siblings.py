@@ -1,12 +1,12 @@
 from itertools import combinations
 
 import pytest
-from builders import a_member, a_node, a_snapshot, an_nvswitch_machine, exact, workers
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.builders import a_member, a_node, a_snapshot, an_nvswitch_machine, exact, workers
 
+from cluster.allocations.record import Allocation
 from cluster.gang import Link
-from cluster.record import Allocation
 from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.siblings import EACH_MAX, plan_with_siblings

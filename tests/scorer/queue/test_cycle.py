@@ -3,18 +3,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from builders import a_machine, a_node, a_pcie_machine, a_seen, a_snapshot, dgx1_v100, exact
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import clusters
+from support.builders import a_machine, a_node, a_pcie_machine, a_seen, a_snapshot, dgx1_v100, exact
+from support.strategies import clusters
 
 from cluster import keys
+from cluster.account.node_ledger import Holding
+from cluster.allocations.record import Allocation
 from cluster.gang import GangKey
-from cluster.node_ledger import Holding
-from cluster.record import Allocation
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.result import Plan, Refusal
-from scorer.placement.snapshot import Snapshot
+from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.cycle import SchedulingCycle, in_order
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import pytest_asyncio
-from leader_harness import SHORT, Clock, Cluster
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
-from waiting import until
+from support.servers.leader_harness import SHORT, Clock, Cluster
+from support.waiting import until
 
 from cluster import keys
 from runtime.kube.client import Kube
@@ -19,7 +19,7 @@ from scorer.fence import LeadershipLost
 from scorer.gang import unit
 from scorer.leader import Leader
 from scorer.metrics import Metrics, Stage
-from scorer.placement import node_columns
+from scorer.placement.state import node_columns
 
 PODS = "/api/v1/namespaces/team/pods"
 GANGS = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"

@@ -5,14 +5,14 @@ from itertools import count
 
 import pytest
 import pytest_asyncio
-from builders import a_held_pod
-from leader_harness import JOB, Cluster, leading
 from prometheus_client import CollectorRegistry
-from waiting import until
+from support.builders import a_held_pod
+from support.servers.leader_harness import JOB, Cluster, leading
+from support.waiting import until
 
 from cluster import keys
 from cluster.gang import GangKey
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from runtime.kube.client import Kube
 from scorer.cache.informers import Informers
 from scorer.gang.crd import GANGS

@@ -1,9 +1,9 @@
 import pytest
-from builders import a_seen
 from prometheus_client import CollectorRegistry
+from support.builders import a_seen
 
 from cluster import keys
-from cluster.pod import Owner
+from cluster.objects.pod import Owner
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.unit import Owners
 from scorer.metrics import Metrics

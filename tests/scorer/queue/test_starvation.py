@@ -1,7 +1,7 @@
 import pytest
-from builders import a_seen
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_seen
 
 from cluster import keys
 from scorer.gang.unit import Owners, units_of

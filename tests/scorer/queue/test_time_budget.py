@@ -1,5 +1,5 @@
-import virtual_time
-from builders import a_seen
+from support import virtual_time
+from support.builders import a_seen
 
 from scorer.gang.unit import Owners, units_of
 from scorer.queue.time_budget import TimeBudget

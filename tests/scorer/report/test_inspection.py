@@ -1,15 +1,15 @@
 import msgspec
-from builders import a_counted_node, a_node, a_snapshot, workers
+from support.builders import a_counted_node, a_node, a_snapshot, workers
 
+from cluster.account.ledger import Ledger
+from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.allocations.gpus import Counted, Exact, GPUShare
 from cluster.gang import GangKey, Link
-from cluster.gpus import Counted, Exact, GPUShare
 from cluster.keys import NVIDIA_GPU
-from cluster.ledger import Ledger
-from cluster.node_ledger import Holding, NodeLedger
 from scorer.gang.crd import Gang, GangMetadata, GangPlan, GangSpec, GangStatus, Phase, PlannedPod
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Unit
-from scorer.placement.snapshot import snapshot_of
+from scorer.placement.state.snapshot import snapshot_of
 from scorer.report.inspection import view_gangs, view_nodes
 
 

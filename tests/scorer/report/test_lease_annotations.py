@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from fake_cluster import FakeCluster
-from waiting import until
+from support.servers.fake_cluster import FakeCluster
+from support.waiting import until
 
 from cluster import keys
 from cluster.scorer_lease import LEASE

@@ -2,9 +2,9 @@ import asyncio
 from contextlib import asynccontextmanager
 
 import pytest_asyncio
-from builders import EXACT_LABELS
-from leader_harness import Cluster, leading
-from waiting import until
+from support.builders import EXACT_LABELS
+from support.servers.leader_harness import Cluster, leading
+from support.waiting import until
 
 from cluster import keys
 from cluster.scorer_lease import LEASE

@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 import pytest_asyncio
-from builders import a_held_pod, dgx1_v100, topology_map
-from leader_harness import Cluster, leading
-from waiting import until
+from support.builders import a_held_pod, dgx1_v100, topology_map
+from support.servers.leader_harness import Cluster, leading
+from support.waiting import until
 
 from cluster import keys
 from cluster.gang import GangKey
-from cluster.topology_configmap import PublishedTopology
+from cluster.nodes.topology_configmap import PublishedTopology
 from scorer.gang.crd import GANGS, name_of
 from scorer.report.gang_writer import GangWriter
 from scorer.report.status_reporter import StatusReporter

@@ -2,13 +2,13 @@ import json
 from dataclasses import replace
 
 import pytest
-from builders import a_pod, an_nvswitch_machine
-from informers_harness import CONFIG_MAPS
-from waiting import until, until_true
+from support.builders import a_pod, an_nvswitch_machine
+from support.servers.informers_harness import CONFIG_MAPS
+from support.waiting import until, until_true
 
 from cluster import keys
+from cluster.nodes.topology_configmap import PublishedTopology, write_published
 from cluster.scorer_lease import LEASE
-from cluster.topology_configmap import PublishedTopology, write_published
 
 PODS = "/api/v1/namespaces/team/pods"
 

@@ -2,11 +2,11 @@
 
 import pytest
 import pytest_asyncio
-from leader_harness import NOW, Clock, Cluster, leading
-from waiting import until
+from support.servers.leader_harness import NOW, Clock, Cluster, leading
+from support.waiting import until
 
 from cluster import keys
-from cluster.pod import NO_CAPACITY
+from cluster.objects.pod import NO_CAPACITY
 from runtime.process.clock import rfc3339
 from scorer.gang.crd import GANGS
 from scorer.scale_up.crd import POD_SETS_MAX

@@ -1,14 +1,14 @@
 import msgspec
 import pytest
-from builders import a_counted_node, a_node, a_pcie_machine, a_pod, a_seen, a_snapshot
+from support.builders import a_counted_node, a_node, a_pcie_machine, a_pod, a_seen, a_snapshot
 
 from cluster import keys
-from cluster.gpus import GPUShare
-from cluster.node import MachineSource
-from cluster.pod import Pod
+from cluster.allocations.gpus import GPUShare
+from cluster.nodes.node import MachineSource
+from cluster.objects.pod import Pod
 from cluster.whatif_api import FitRequest, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
-from scorer.placement.reasons import Reason
+from scorer.placement.filtering.reasons import Reason
 from scorer.queue.cycle import Reservation
 from scorer.whatif.fit import BY_COUNT, BY_SCHEDULER, settled_in, would_fit
 

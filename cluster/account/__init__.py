@@ -1,0 +1,1 @@
+"""The account of GPUs, which never gives one to two pods."""

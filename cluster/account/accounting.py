@@ -1,0 +1,122 @@
+"""Build the ledger from the pods: at every start, never from a file."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from cluster.account.gpu_usage import LedgerError
+from cluster.account.ledger import Conflict, Ledger
+from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.account.pod_usage import PodUsage, pod_usage
+from cluster.allocations.gpus import NO_GPUS, Unreadable
+from cluster.nodes.node import Node
+from cluster.objects.pod import Pod
+
+
+def ledger_of(nodes: Iterable[Node], pods: Iterable[Pod], *, migrate: bool = False) -> Ledger:
+    """Return the ledger of all nodes, from the nodes and all pods of the cluster.
+
+    A pod counts on the node to which it is bound, or which its record names; finished pods hold
+    nothing. A node becomes `unaccounted` if the GPUs of a bound pod are unknown, or if its agent
+    reports a mismatch. An unbound pod whose record is invalid is a conflict. The result does not
+    depend on the order of the pods.
+
+    Args:
+        nodes: All nodes.
+        pods: All pods.
+        migrate: Accept records of other schedulers on pods without a record of ours.
+    """
+    known = {node.name: node for node in nodes}
+    claimants: dict[str, list[PodUsage]] = {}
+    for claimant in filter(None, map(pod_usage, pods)):
+        claimants.setdefault(claimant.target, []).append(claimant)
+    ledgers: dict[str, NodeLedger] = {}
+    conflicts: list[Conflict] = []
+    for name, node in known.items():
+        ledgers[name], refused = account(node, claimants.pop(name, ()), migrate=migrate)
+        conflicts += refused
+    for rest in claimants.values():
+        conflicts += filter(None, map(unresolved_conflict, rest))
+    return Ledger(ledgers, tuple(sorted(conflicts, key=lambda one: one.pod)))
+
+
+def account(
+    node: Node, claimants: Iterable[PodUsage], *, migrate: bool = False
+) -> tuple[NodeLedger, tuple[Conflict, ...]]:
+    """Return the ledger of one node, and the unbound pods whose records are invalid there.
+
+    Args:
+        node: The node.
+        claimants: Pods whose `target` is the node.
+        migrate: As in `ledger_of`.
+    """
+    ledger = NodeLedger.empty(node)
+    conflicts: list[Conflict] = []
+    others: list[Holding] = []
+    """Pods without GPUs here. Any pod can name a node, so there may be thousands."""
+    uids: set[str] = set()
+    unaccounted, unknown = node.machine_refused, None
+    if node.mismatch:
+        unaccounted = f"its agent reports: {node.mismatch}"
+    for one in sorted(claimants, key=lambda one: one.order):
+        if one.uid in uids:
+            unknown = unknown or one
+            unaccounted = unaccounted or f"{one.name}: {one.name} is on {node.name} already"
+            continue
+        uids.add(one.uid)
+        gpus = one.gpus_on(node, migrate=migrate)
+        if not isinstance(gpus, Unreadable):
+            if not gpus.shares:
+                others.append(one.holding(gpus))
+                continue
+            try:
+                ledger = ledger.hold(one.holding(gpus))
+                continue
+            except LedgerError as error:
+                gpus = Unreadable(str(error))
+        if not one.node:
+            conflicts.append(Conflict(one.name, one.uid, node.name, gpus.reason))
+            continue
+        # Its CPU, memory and ports are known, and how many GPUs it requests.
+        others.append(one.holding(one.nvidia or NO_GPUS))
+        unknown = unknown or one
+        unaccounted = unaccounted or f"{one.name}: {gpus.reason}"
+    pod = (unknown.uid, unknown.name) if unknown else None
+    ledger = ledger.hold_others(others)
+    return replace(ledger, unaccounted=unaccounted, unaccounted_pod=pod), tuple(conflicts)
+
+
+def account_changes(
+    ledger: NodeLedger, changed: Mapping[str, PodUsage | None], *, migrate: bool = False
+) -> NodeLedger | None:
+    """Return the ledger of a node without conflicts, with changed usages.
+
+    None: all usages must be accounted, in their order.
+
+    Args:
+        ledger: Of the node.
+        changed: By uid of the pod; None: it has nothing there any more.
+        migrate: As in `ledger_of`.
+    """
+    if ledger.unaccounted:
+        return None
+    for uid in changed:
+        ledger = ledger.release(uid)
+    try:
+        for usage in filter(None, changed.values()):
+            gpus = usage.gpus_on(ledger.node, migrate=migrate)
+            if isinstance(gpus, Unreadable):
+                return None
+            ledger = ledger.hold(usage.holding(gpus))
+    except LedgerError:
+        return None
+    return ledger
+
+
+def unresolved_conflict(one: PodUsage) -> Conflict | None:
+    """Return the conflict of an unbound pod whose node does not exist; None without a record."""
+    if one.node or one.record is None:
+        return None
+    if isinstance(one.record, Unreadable):
+        return Conflict(one.name, one.uid, None, one.record.reason)
+    node = one.record.node
+    return Conflict(one.name, one.uid, node, f"there is no node {node}")

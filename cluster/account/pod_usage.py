@@ -1,0 +1,171 @@
+"""Resources that a pod holds on a node: compact enough to keep for every pod."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from cluster.account.node_ledger import Holding
+from cluster.allocations.foreign import read_foreign
+from cluster.allocations.gpus import NO_GPUS, Counted, Exact, GPUs, Unreadable
+from cluster.allocations.record import Allocation, RecordError, parse_record
+from cluster.gang import gang_mark, is_member
+from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.mode import NodeMode
+from cluster.nodes.node import Node
+from cluster.objects.pod import Pod
+from cluster.requests.demand import Demand, demand_of
+from cluster.requests.request import Family, Request, read_request
+
+T = TypeVar("T")
+
+_MAX_LENGTH = 500
+"""Maximum length of a stored error [characters]."""
+_FINISHED = {"Succeeded", "Failed"}
+_COUNTED = {NVIDIA_GPU, NVIDIA_GPU_SHARED}
+_CONTRADICTED = Unreadable(f"its {ALLOCATION} names GPUs that NVIDIA's plugin may allocate")
+_NO_RECORD = Unreadable(f"it has GPUs of this node, but no {ALLOCATION}")
+_STAY = {"DaemonSet", "Node"}
+"""Kinds of owners whose pods live as long as their node."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodUsage:
+    """Resources that a pod holds, or will hold when bound."""
+
+    name: str
+    """`namespace/name`."""
+    uid: str
+    age: str
+    """Creation time (RFC 3339), sortable; empty if unknown."""
+    node: str
+    """Its node; empty before it is bound."""
+    family: Family | None
+    places: bool
+    """Linkwise chooses its GPUs."""
+    demand: Demand
+    nvidia: Counted | None = None
+    """GPUs or replicas that it requests under NVIDIA's names, whether or not Linkwise chooses."""
+    gang: str | None = None
+    """`namespace/name` of its gang."""
+    priority: int = 0
+    """Priority; pods of higher priority may preempt it."""
+    stays: bool = False
+    """It lives as long as its node."""
+    record: Allocation | Unreadable | None = None
+    """Our record."""
+    foreign: Exact | Unreadable = NO_GPUS
+    """Record of another scheduler, of a pod without ours."""
+    unreadable: Unreadable | None = None
+    """Why its resources are unknown despite its record; None for nearly every pod."""
+
+    @property
+    def order(self) -> tuple[bool, str, str, str]:
+        """Precedence if two claim the same GPU: bound pods, then older ones."""
+        return not self.node, self.age, self.name, self.uid
+
+    @property
+    def target(self) -> str:
+        """The node on which it holds resources; empty without one."""
+        return self.node or (self.allocation.node if self.allocation else "")
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """Our record; None where it is missing or unreadable."""
+        return self.record if isinstance(self.record, Allocation) else None
+
+    def holding(self, gpus: GPUs) -> Holding:
+        """Return the ledger entry of the pod with these GPUs."""
+        demand = self.demand
+        return Holding(
+            self.name,
+            self.uid,
+            gpus,
+            demand.cpu,
+            demand.memory,
+            demand.ports,
+            gang=self.gang,
+            stays=self.stays,
+        )
+
+    def gpus_on(self, node: Node, *, migrate: bool) -> GPUs | Unreadable:
+        """Return its GPUs on a node.
+
+        Args:
+            node: Its node, or the node of its record.
+            migrate: Accept a record of another scheduler if there is none of ours.
+        """
+        nvidia = self.nvidia
+        if node.mode is NodeMode.DEFAULT and nvidia and nvidia.resource == NVIDIA_GPU:
+            # The scheduler and the plugin count requests, whatever a record says.
+            names_gpus = self.allocation is not None and self.allocation.gpus.shares
+            return _CONTRADICTED if names_gpus else nvidia
+        if not self.places:
+            lacks_record = nvidia and node.mode.is_ours and nvidia.resource == node.gpu_resource
+            return _NO_RECORD if lacks_record else nvidia or NO_GPUS
+        if self.unreadable or _offers(node.mode, self.family):
+            return self.unreadable or self._recorded_gpus(node, migrate=migrate)
+        return Unreadable(f"it runs on a node whose mode, {node.mode}, does not offer what it has")
+
+    def _recorded_gpus(self, node: Node, *, migrate: bool) -> GPUs | Unreadable:
+        match self.record:
+            case None:
+                return self.foreign if migrate and self.foreign != NO_GPUS else _NO_RECORD
+            case Unreadable():
+                return self.record
+            case Allocation(node=name) if name != node.name:
+                return Unreadable(f"{ALLOCATION} names node {name}, but it runs on {node.name}")
+            case Allocation(gpus=Counted()):
+                return Unreadable("NVIDIA's plugin chose its GPUs, so it is not known which it has")
+            case Allocation(gpus=gpus):
+                return gpus
+
+
+def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
+    """Return the resources of a pod; None for a finished one.
+
+    Args:
+        pod: The pod.
+        request: Its request, if it was read already.
+    """
+    if pod.status.phase in _FINISHED:
+        return None
+    request = request or read_request(pod)[0]
+    metadata = pod.metadata
+    namespace = metadata.namespace or "default"
+    name = f"{namespace}/{metadata.name}"
+    mark, _ = gang_mark(pod)
+    record = _read(parse_record, pod.annotations) if request.places else None
+    foreign: Exact | Unreadable = NO_GPUS
+    if request.places and record is None:
+        foreign = _read(read_foreign, pod.annotations)
+    is_nvidia = request.gpus and request.resource in _COUNTED
+    nvidia = Counted(request.resource, request.gpus) if is_nvidia else None
+    return PodUsage(
+        name=name,
+        uid=metadata.uid or name,
+        age=metadata.creation_timestamp or "",
+        node=pod.spec.node_name,
+        family=request.family,
+        places=request.places,
+        demand=demand_of(pod),
+        nvidia=nvidia,
+        gang=f"{namespace}/{mark.name}" if mark and is_member(pod, request, mark) else None,
+        priority=pod.spec.priority or 0,
+        stays=any(one.kind in _STAY for one in metadata.owner_references or () if one.controller),
+        record=record,
+        foreign=foreign,
+    )
+
+
+def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T | Unreadable:
+    try:
+        return read(annotations)
+    except RecordError as error:
+        # It may quote a text of any length, and is kept as long as the pod.
+        return Unreadable(str(error)[:_MAX_LENGTH])
+
+
+def _offers(mode: NodeMode, family: Family | None) -> bool:
+    if family is Family.SHARE:
+        return mode.shares_memory
+    return mode is (NodeMode.TOPOLOGY if family is Family.WHOLE else NodeMode.TIMESLICE)

@@ -1,0 +1,1 @@
+"""The GPUs of a pod, and the annotations that record them."""

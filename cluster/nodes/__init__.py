@@ -1,0 +1,1 @@
+"""Nodes: resources, GPUs, health and machines, from labels, agents and ResourceSlices."""

@@ -1,0 +1,286 @@
+"""A node: its mode, its cards, and the links between them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cache
+
+from cluster.allocations.record import Isolation
+from cluster.keys import CORDON, GPU_MEM, NVIDIA_GPU, UNHEALTHY_NAME_PREFIX
+from cluster.mode import NodeMode, PackingStrategy, counting_resource, read_placement
+from cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy
+from cluster.nodes.node_resources import NodeError, NodeObject, NodeResources, read_node_resources
+from cluster.nodes.topology_configmap import PublishedTopology, read_indices
+from cluster.requests.amounts import MEMORY_MAX
+from topology.machine import MAX_GPUS, Level, Machine
+
+__all__ = [
+    "Card",
+    "MachineSource",
+    "Node",
+    "NodeError",
+    "NodeMode",
+    "NodeObject",
+    "PackingStrategy",
+    "Taint",
+    "read_node",
+    "uniform_machine",
+]
+
+DEFAULT_PODS = 110
+"""Maximum number of pods of a node; the default of the kubelet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU of a node."""
+
+    memory: int | None = None
+    """Memory [GiB]; None if unknown."""
+    uuid: str | None = None
+    """UUID of the driver; None if not published."""
+    healthy: bool = True
+    cordoned: bool = False
+    """Cordoned by an administrator: running pods stay, no new ones."""
+
+    @property
+    def usable(self) -> bool:
+        """New pods may be placed here."""
+        return self.healthy and not self.cordoned
+
+
+class MachineSource(StrEnum):
+    """The source of the links of a node's GPUs."""
+
+    AGENT = "agent"
+    """The agent of the node publishes them."""
+    POLICY = "policy"
+    """A rule of the policy names the machine."""
+    FEATURE_DISCOVERY = "gpu-feature-discovery"
+    """Labels of GPU feature discovery identify the machine."""
+    FILE = "cluster-file"
+    """A short form in a cluster file names the machine."""
+    UNKNOWN = "unknown"
+    """All GPUs count as equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node with everything that placement needs."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    mode: NodeMode = NodeMode.DEFAULT
+    placement: PackingStrategy = PackingStrategy.BINPACK
+    machine: Machine | None = None
+    """Links of the cards; None if there are no cards."""
+    machine_source: MachineSource = MachineSource.UNKNOWN
+    preparing: bool = False
+    """Tables of its machine are still being built; Linkwise places nothing on it until then."""
+    machine_refused: str | None = None
+    """Why no tables of its machine are built, so that nothing is placed on it; None: they are."""
+    cards: tuple[Card, ...] = ()
+    """By GPU index; as many as the machine has GPUs."""
+    cpu: int = 0
+    """Allocatable CPU [millicores]."""
+    memory: int = 0
+    """Allocatable memory [bytes]."""
+    pods: int = DEFAULT_PODS
+    """Maximum number of pods."""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    """Allocatable extended resources (those with a domain in their name)."""
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    """False only with a Ready condition that is not True."""
+    replicas: int = 0
+    """Replicas per GPU of a time-sliced node; 0 in every other mode."""
+    isolation: Isolation | None = None
+    """What its agent saw to keep shares within their limits; None: no agent reports it."""
+    mismatch: str | None = None
+    """How the processes on its GPUs contradict the records of pods, as its agent publishes it."""
+    kubelet: KubeletPolicy = UNKNOWN_POLICY
+    """The policies of its kubelet, as its agent publishes them."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about guessed or ignored data, for users."""
+    usable_mask: int = field(init=False, repr=False, compare=False)
+    """Cards on which new pods may be placed."""
+    gpu_resource: str = field(init=False, repr=False, compare=False)
+    """The resource that counts its GPUs or replicas, such as `aliyun.com/gpu`."""
+
+    @property
+    def is_counted(self) -> bool:
+        """NVIDIA's plugin offers whole GPUs here and chooses those of each pod."""
+        return self.mode is NodeMode.DEFAULT and NVIDIA_GPU in self.resources
+
+    @property
+    def machine_known(self) -> bool:
+        """False if all GPUs count as equal because their links are unknown."""
+        return self.machine_source is not MachineSource.UNKNOWN
+
+    def __post_init__(self) -> None:
+        if len(self.cards) != (self.machine.n if self.machine else 0):
+            raise NodeError(f"node {self.name}: one card for each GPU of its machine is expected")
+        mask = sum(1 << i for i, card in enumerate(self.cards) if card.usable)
+        object.__setattr__(self, "usable_mask", mask)
+        object.__setattr__(self, "gpu_resource", counting_resource(self.mode, self.labels))
+
+
+def read_node(
+    raw: NodeObject,
+    *,
+    published: PublishedTopology | None = None,
+    machine: Machine | None = None,
+    discovered: Machine | None = None,
+    unhealthy: str = "",
+    placement: PackingStrategy = PackingStrategy.BINPACK,
+) -> Node:
+    """Return a node from its Node object and other sources about its GPUs.
+
+    A node has GPUs if the resource of its mode counts some, healthy or not. A machine that the
+    agent publishes is used regardless of that count. A machine of the policy, or else of the
+    labels, is used if the count matches; otherwise all GPUs count as equal. Unreadable entries of
+    GPU lists are ignored with a warning.
+
+    Args:
+        raw: The Node.
+        published: Topology that the agent publishes.
+        machine: Machine by the rules of the policy.
+        discovered: Machine by the labels of GPU feature discovery.
+        unhealthy: List in the ConfigMap of unhealthy GPUs.
+        placement: Default by the policy; the label of the node takes precedence.
+
+    Raises:
+        NodeError: An amount is not a Kubernetes quantity.
+    """
+    published = published or PublishedTopology(None, ())
+    offer = read_node_resources(raw, published.machine.n if published.machine else 0)
+    linked, source, doubt = _read_machine(offer, published.machine, machine, discovered)
+    layout, misspelt = read_placement(offer.labels, placement)
+    n = linked.n if linked else 0
+    listed, unlisted = read_indices(unhealthy, n)
+    faulty = listed | published.unhealthy
+    cordoned, undrained = read_indices(offer.annotations.get(CORDON, ""), n)
+    is_published = linked is published.machine
+    cards = tuple(
+        replace(card, healthy=card.healthy and i not in faulty, cordoned=i in cordoned)
+        for i, card in enumerate(_read_cards(offer, linked, is_published=is_published))
+    )
+    problems = (
+        misspelt,
+        *(f"published topology: {problem}" for problem in _doubts(published)),
+        doubt,
+        f"ConfigMap {UNHEALTHY_NAME_PREFIX}{raw.metadata.name}: {unlisted}" if unlisted else None,
+        f"{CORDON}: {undrained}" if undrained else None,
+        _missing(offer, cards),
+        _unit(cards),
+    )
+    return Node(
+        name=raw.metadata.name,
+        labels=offer.labels,
+        mode=offer.mode,
+        placement=layout,
+        machine=linked,
+        machine_source=source,
+        cards=cards,
+        cpu=offer.allocatable.get("cpu", 0),
+        memory=offer.allocatable.get("memory", 0),
+        pods=offer.allocatable.get("pods", DEFAULT_PODS),
+        resources={name: amount for name, amount in offer.allocatable.items() if "/" in name},
+        taints=tuple(Taint(t.key, t.value, t.effect) for t in raw.spec.taints or ()),
+        unschedulable=bool(raw.spec.unschedulable),
+        ready=all(c.status == "True" for c in raw.status.conditions or () if c.type == "Ready"),
+        replicas=offer.replicas if linked else 0,
+        isolation=published.isolation,
+        mismatch=published.mismatch,
+        kubelet=published.kubelet,
+        warnings=(*offer.warnings, *(problem for problem in problems if problem)),
+    )
+
+
+@cache
+def uniform_machine(n: int) -> Machine:
+    """Return a machine of n equal GPUs, for unknown links."""
+    return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, numa=(0,) * n)
+
+
+def _doubts(published: PublishedTopology) -> tuple[str, ...]:
+    """Return warnings about a published topology and its machine."""
+    guessed = published.machine.warnings if published.machine else ()
+    return (*published.warnings, *guessed)
+
+
+def _read_machine(
+    offer: NodeResources,
+    published: Machine | None,
+    mapped: Machine | None,
+    discovered: Machine | None,
+) -> tuple[Machine | None, MachineSource, str | None]:
+    """Return the machine, its source, and a warning."""
+    n = offer.count
+    if not n:
+        return None, MachineSource.UNKNOWN, None
+    if published:
+        differ = f"the agent publishes {published.n} GPUs, but the kubelet counts {n}"
+        return published, MachineSource.AGENT, None if published.n == n else differ
+    if n > MAX_GPUS:
+        problem = f"{n} GPUs: at most {MAX_GPUS} on a node are placed, so none is"
+        return None, MachineSource.UNKNOWN, problem
+    if mapped and mapped.n == n:
+        return mapped, MachineSource.POLICY, None
+    if discovered and discovered.n == n and not mapped:
+        return discovered, MachineSource.FEATURE_DISCOVERY, None
+    doubt = f"the policy says a machine of {mapped.n} GPUs, the kubelet {n}" if mapped else None
+    return uniform_machine(n), MachineSource.UNKNOWN, doubt
+
+
+def _read_cards(
+    offer: NodeResources, machine: Machine | None, *, is_published: bool
+) -> Iterator[Card]:
+    if machine is None:
+        return
+    # The kubelet reports how many GPUs are allocatable, not which; 0 means none of them.
+    some_usable = offer.usable > 0 or not offer.mode.is_ours
+    for i in range(machine.n):
+        yield Card(
+            memory=_read_memory(offer, machine, i, is_published=is_published),
+            uuid=machine.uuids[i] if is_published and machine.uuids else None,
+            healthy=some_usable,
+        )
+
+
+def _read_memory(
+    offer: NodeResources, machine: Machine, i: int, *, is_published: bool
+) -> int | None:
+    """Return the memory of one card [GiB]: as published, else its part of the registered total."""
+    if machine.memory and (is_published or not offer.mode.shares_memory):
+        return machine.memory[i]
+    return offer.shared_memory // offer.count or None if offer.mode.shares_memory else None
+
+
+def _missing(offer: NodeResources, cards: tuple[Card, ...]) -> str | None:
+    """Return a warning about GPUs that are not allocatable and cannot be identified."""
+    missing = offer.count - offer.usable
+    if not offer.mode.is_ours or missing <= sum(not card.healthy for card in cards):
+        return None
+    return f"{missing} of {offer.count} GPUs are not allocatable, and it is unknown which"
+
+
+def _unit(cards: tuple[Card, ...]) -> str | None:
+    """Return a warning if memory was registered in another unit than GiB."""
+    most = max((card.memory or 0 for card in cards), default=0)
+    if most <= MEMORY_MAX:
+        return None
+    return (
+        f"{most} GiB on one card cannot be: {GPU_MEM} counts GiB, so let the device plugin count "
+        "GiB (gpushare's: --memory-unit=GiB)"
+    )

@@ -1,0 +1,1 @@
+"""Kubernetes objects, as far as Linkwise reads them: pods, quantities, node selectors."""

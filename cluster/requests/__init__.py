@@ -1,0 +1,1 @@
+"""Requests of pods: GPUs, CPU and memory, and what is wrong with them."""

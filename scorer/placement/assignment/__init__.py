@@ -1,0 +1,1 @@
+"""Assign pods to nodes and GPUs whose links are known."""

@@ -1,0 +1,107 @@
+"""Nodes that fit workers of a gang, grouped into classes of nodes that differ by name only."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from scorer.placement.assignment.node_assignment import Candidate
+from scorer.placement.state.node_columns import Ints, labels, node_columns
+from scorer.placement.state.snapshot import Snapshot
+from topology.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClass:
+    """Nodes with the same machine, free GPUs and capacity."""
+
+    table: Table
+    free: int
+    """Mask of each node's free GPUs."""
+    capacity: int
+    """Number of workers that each node fits."""
+    rows: list[int]
+    """The nodes, as indices in `snapshot.nodes`, ascending, and so by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateNodes:
+    """The nodes that fit at least one worker."""
+
+    snapshot: Snapshot
+    rows: Ints
+    """Indices in `snapshot.nodes`, ascending, and so by name."""
+    capacity: Ints
+    """By row: how many workers the node fits, at least 1."""
+
+    def min_nodes(self, workers: int) -> int | None:
+        """Return the least number of nodes for so many workers; None where all are too few."""
+        total = np.cumsum(np.sort(self.capacity)[::-1])
+        count = int(np.searchsorted(total, workers)) + 1
+        return count if count <= len(total) else None
+
+    def domains(
+        self, label: str | None, workers: int
+    ) -> Iterator[tuple[str | None, "CandidateNodes"]]:
+        """Yield the nodes of each network domain that fits all workers; all nodes for no label."""
+        if label is None:
+            yield None, self
+            return
+        values = labels(self.snapshot, label)[self.rows]
+        total = np.bincount(values, weights=self.capacity)
+        # 0 stands for nodes without the label, which share no domain.
+        for value in np.flatnonzero(total >= workers).tolist():
+            if value:
+                here = values == value
+                domain = replace(self, rows=self.rows[here], capacity=self.capacity[here])
+                first = self.snapshot.nodes[domain.rows[0]].node.labels[label]
+                yield f"{label}={first}", domain
+
+    def nearest_domains(
+        self, workers: int, count: int
+    ) -> list[tuple[str | None, "CandidateNodes"]]:
+        """Return the domains of the nearest label in which so many nodes fit all workers.
+
+        Args:
+            workers: How many workers.
+            count: The least number of nodes for them, `min_nodes`.
+        """
+        labels = *self.snapshot.preferences.domains, None
+        found = (
+            [
+                (domain, inside)
+                for domain, inside in self.domains(label, workers)
+                if inside.min_nodes(workers) == count
+            ]
+            for label in labels
+        )
+        # Without a label all nodes are one domain, so the last one is never empty.
+        return next(filter(None, found))
+
+    def with_capacity(self, workers: int) -> "CandidateNodes":
+        """Return the nodes that fit so many workers."""
+        enough = self.capacity >= workers
+        return replace(self, rows=self.rows[enough], capacity=self.capacity[enough])
+
+    def classes(self) -> list[NodeClass]:
+        """Return the nodes by class."""
+        if not len(self.rows):
+            return []
+        states = node_columns(self.snapshot).state
+        key = states[self.rows] * (int(self.capacity.max()) + 1) + self.capacity
+        order = np.argsort(key, kind="stable")
+        ends = [*(np.flatnonzero(np.diff(key[order])) + 1).tolist(), len(order)]
+        rows, capacity = self.rows[order].tolist(), self.capacity[order].tolist()
+        state = states[self.rows[order]].tolist()
+        classes: list[NodeClass] = []
+        for start, end in pairwise([0, *ends]):
+            table, free = self.snapshot.cache.states[state[start]]
+            classes.append(NodeClass(table, free, capacity[start], rows[start:end]))
+        return classes
+
+
+def candidate(snapshot: Snapshot, row: int, capacity: int = 1) -> Candidate:
+    """Return the node of a row, which fits so many workers."""
+    node = snapshot.nodes[row]
+    return Candidate(node, snapshot.tables[node.node.name], capacity)

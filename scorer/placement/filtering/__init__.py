@@ -1,0 +1,1 @@
+"""Filter nodes, and count how many pods each one fits."""

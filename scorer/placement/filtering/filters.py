@@ -1,0 +1,85 @@
+"""Filter nodes for a pod, and count how often the GPUs of a node satisfy its request."""
+
+from cluster.account.node_ledger import NodeLedger
+from cluster.nodes.node import Node, NodeMode
+from cluster.objects.selector import node_matches, tolerates
+from cluster.requests.request import Family, Request
+from scorer.placement.filtering.reasons import Reason
+from scorer.placement.filtering.shares import has_room
+from scorer.placement.pods.member import Member
+
+_SHORT = frozenset({Reason.GPUS, Reason.MEMORY_SHARE, Reason.REPLICAS})
+"""Reasons that cordoned or unhealthy cards can cause."""
+
+
+def filter_node(node: NodeLedger, member: Member) -> Reason | None:
+    """Return why the pod does not fit this node, whatever is free there, or None."""
+    facts, spec = node.node, member.pod.spec
+    if not facts.ready or facts.unschedulable:
+        return Reason.CORDONED if facts.ready else Reason.NOT_READY
+    if not mode_serves(facts, member.request):
+        return Reason.MODE
+    if any(not tolerates(spec.tolerations, taint) for taint in facts.taints):
+        return Reason.TAINT
+    if not node_matches(spec, facts.name, facts.labels):
+        return Reason.SELECTOR
+    # Pods that are not planned go anywhere.
+    return _hidden_capacity_for(node, member.request) if member.request.places else None
+
+
+def _hidden_capacity_for(node: NodeLedger, request: Request) -> Reason | None:
+    if not _is_by_count(node.node, request):
+        return hidden_capacity(node)
+    # To count GPUs, no tables of their links are needed.
+    return Reason.UNACCOUNTED if node.unaccounted else None
+
+
+def _is_by_count(node: Node, request: Request) -> bool:
+    """Return whether NVIDIA's plugin would choose the GPUs of a planned pod on this node."""
+    return request.by_count and node.is_counted
+
+
+def hidden_capacity(node: NodeLedger) -> Reason | None:
+    """Return why it is not known which GPUs of a node are free, or how they are linked, or None."""
+    if node.node.machine_refused:
+        return Reason.REFUSED
+    if node.unaccounted:
+        return Reason.UNACCOUNTED
+    return Reason.PREPARING if node.node.preparing else None
+
+
+def mode_serves(node: Node, request: Request) -> bool:
+    """Return whether a node of this mode offers the requested GPUs."""
+    mode = node.mode
+    match request.family:
+        case Family.WHOLE:
+            is_exact = mode is NodeMode.TOPOLOGY and node.gpu_resource == request.resource
+            return is_exact or _is_by_count(node, request)
+        case Family.SHARE:
+            return mode.shares_compute if request.core else mode.shares_memory
+        case Family.REPLICA:
+            return mode is NodeMode.TIMESLICE
+        case _:
+            return mode is NodeMode.DEFAULT
+
+
+def gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
+    """Return how often this node's GPUs satisfy a request, or why not once; 1 for shares."""
+    capacity = _gpu_capacity(node, request)
+    if capacity in _SHORT and isinstance(_gpu_capacity(node.ignoring_unhealthy, request), int):
+        return Reason.UNUSABLE
+    return capacity
+
+
+def _gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
+    match request.family:
+        case Family.WHOLE if not _is_by_count(node.node, request):
+            return node.free_mask.bit_count() // request.gpus or Reason.GPUS
+        case Family.SHARE:
+            if node.sharing == ("memory" if request.core else "compute"):
+                return Reason.MEMORY_ONLY if request.core else Reason.COMPUTE_TOO
+            return 1 if has_room(node, request) else Reason.MEMORY_SHARE
+        case Family.REPLICA:
+            return 1 if has_room(node, request) else Reason.REPLICAS
+        case _:
+            return max(0, node.counted_free(request.resource)) // request.gpus or Reason.GPUS

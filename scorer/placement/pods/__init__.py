@@ -1,0 +1,1 @@
+"""The pods that are planned together."""

@@ -1,0 +1,1 @@
+"""The cluster at one moment, and values of its nodes as columns."""

@@ -1,0 +1,1 @@
+"""Builders, strategies and other tools of several tests."""
