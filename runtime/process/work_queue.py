@@ -1,6 +1,6 @@
 """A queue of keys whose newest state is to be processed, as client-go's `workqueue`.
 
-Whoever changes the state of a key adds the key. Its state is read when its turn comes, so several
+A key is added at each change of its state. The state is read when its turn comes, so several
 changes cost one turn. A key has one worker at a time: what it writes is never older than what was
 written before. A key whose processing raises backs off, and the groups of keys take turns.
 """

@@ -31,7 +31,7 @@ def objects(data: bytes) -> None:
         # An API server sends nothing else. A pod that cannot be decoded is read part by part.
         read_pod(data)
     with suppress(*UNDECODABLE):
-        for request in _requests_decoder.decode(data).items:
+        for request in _requests_decoder.decode(data).items or ():
             assert all(path.startswith("/api") for path in request.templates)
             assert request.is_final or not request.has_failed
     with suppress(*UNDECODABLE, NodeError, TopologyError):
