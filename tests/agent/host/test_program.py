@@ -101,8 +101,9 @@ def test_programs_are_started_without_the_fork_handlers_of_grpc():
         [sys.executable, "-c", MANY], capture_output=True, text=True, check=False, timeout=300
     )
 
-    assert ended.stderr == ""
-    assert ended.returncode == 0
+    # gRPC may log other things, such as connections that its server closes.
+    assert "fork" not in ended.stderr
+    assert ended.returncode == 0, ended.stderr
 
 
 async def test_a_program_of_a_cancelled_task_is_killed(tmp_path):

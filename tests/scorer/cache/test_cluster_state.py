@@ -227,7 +227,7 @@ def test_tables_of_machines_that_no_node_has_any_more_are_freed():
 
 
 def test_numbers_of_labels_that_nodes_had_are_not_kept(monkeypatch):
-    monkeypatch.setattr("scorer.placement.node_cache.MAX_NUMBERS", 100)
+    monkeypatch.setattr("scorer.placement.state.node_cache.MAX_NUMBERS", 100)
     state = ClusterState()
     member = a_member(1, nodeSelector={"zone": "1"})
     for zone in range(300):
