@@ -8,7 +8,7 @@ from cli.analysis.unit_explanation import PodPlacement, UnitExplanation, UnitSta
 from cli.output.document import Document, rounded
 from cli.render.simulate_json import GPUsTaken, IndexOrder, index_order, lists, runner_up
 from cluster.allocations.gpus import number_counted
-from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note
+from scorer.gang.plan_record import bandwidth_note
 from scorer.placement.bandwidth import value_of
 from scorer.placement.explain import explain_plan
 
@@ -115,8 +115,8 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
 
 
 def _bandwidth_note(unit: UnitExplanation) -> str | None:
-    is_unknown = unit.bandwidth is None and unit.plan is not None and unit.plan.sets_unknown
-    return SETS_UNKNOWN if is_unknown else bandwidth_note(unit.bandwidth)
+    sets_unknown = unit.plan is not None and unit.plan.sets_unknown
+    return bandwidth_note(unit.bandwidth, sets_unknown=sets_unknown)
 
 
 def _pod(pod: PodPlacement) -> ExplainedPod:

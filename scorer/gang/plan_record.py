@@ -91,12 +91,21 @@ def recorded_bandwidths(plan: GangPlan) -> RecordedBandwidths:
 
 def note_of(plan: Plan) -> str | None:
     """Return what the bandwidth of a plan does not count, or why there is none, in a word."""
-    return SETS_UNKNOWN if plan.sets_unknown else bandwidth_note(plan.job_bandwidth)
+    return bandwidth_note(plan.job_bandwidth, sets_unknown=plan.sets_unknown)
 
 
-def bandwidth_note(bandwidth: JobBandwidth | None) -> str | None:
-    """Return what a bandwidth does not count, in a word for scripts; None where all counts."""
-    return NIC_UNKNOWN if bandwidth and bandwidth.nic_unknown else None
+def bandwidth_note(bandwidth: JobBandwidth | None, *, sets_unknown: bool) -> str | None:
+    """Return what a bandwidth does not count, or why there is none, in a word for scripts.
+
+    None: all counts, or the bandwidth is not defined.
+
+    Args:
+        bandwidth: The bandwidth; None where it is not known or not defined.
+        sets_unknown: NVIDIA's plugin chooses some of the GPUs.
+    """
+    if bandwidth is None:
+        return SETS_UNKNOWN if sets_unknown else None
+    return NIC_UNKNOWN if bandwidth.nic_unknown else None
 
 
 def placement_of(planned: PlannedPod, member: Member, node: Node) -> Placement:

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from cluster.account.node_ledger import NodeLedger
 from scorer.gang.crd import GangPlan, NodeGPUs, PlannedPod, held_nodes
-from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note, plan_from_records, tenths
+from scorer.gang.plan_record import bandwidth_note, plan_from_records, tenths
 from scorer.gang.unit import Unit
 from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
 from scorer.placement.bandwidth import JobBandwidth, bandwidth_over, value_of
@@ -49,12 +49,12 @@ def whole_plan(plan: GangPlan, unit: Unit, snapshot: Snapshot, before: GangPlan 
     ledgers, bandwidth = snapshot.ledger.nodes, None
     if all(member.gpus for member in unit.members):
         bandwidth = gang_bandwidth(nodes, ledgers.get, snapshot.tables.get, nic)
-    is_unknown = bandwidth is None and any(node.count for node in nodes)
+    counted = any(node.count for node in nodes)
     return structs.replace(
         plan,
         members=members,
         bandwidth=tenths(value_of(bandwidth)),
-        bandwidth_note=SETS_UNKNOWN if is_unknown else bandwidth_note(bandwidth),
+        bandwidth_note=bandwidth_note(bandwidth, sets_unknown=counted),
         domain=_domain([ledgers.get(node.node) for node in nodes], snapshot.preferences.domains),
     )
 

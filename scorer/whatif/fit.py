@@ -13,7 +13,7 @@ from cluster.allocations.gpus import number_counted
 from cluster.nodes.node import NodeMode
 from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
-from scorer.gang.plan_record import SETS_UNKNOWN, bandwidth_note, tenths
+from scorer.gang.plan_record import bandwidth_note, tenths
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.bandwidth import value_of
 from scorer.placement.baselines import never_fits
@@ -144,7 +144,7 @@ def _fit(
         notes=list(dict.fromkeys((*notes, *_left_to_others(first.members[0])))),
         reason=refused.reason if refused else None,
         never=refused is not None and _never_fits(refused),
-        bandwidth_note=SETS_UNKNOWN if unknown else bandwidth_note(least),
+        bandwidth_note=bandwidth_note(least, sets_unknown=unknown),
         bandwidth_nodes=least.nodes if least else None,
         best_possible_nodes=best.nodes if best else None,
     )
