@@ -92,17 +92,18 @@ class Plugins(Background):
     """What two plugins did at once."""
     _offered: dict[str, str] = field(default_factory=dict)
     """By node: the plugin whose GPUs it shows."""
+    _modes: dict[str, str] = field(default_factory=dict)
+    """By node: the mode that the agent has published as in use."""
 
     def _run(self) -> None:
         while not self._over.wait(0.2):
             pods = self.api.get("/api/v1/pods")["items"]
             for name in self.nodes:
-                labels = [
-                    pod["metadata"].get("labels", {})
-                    for pod in pods
-                    if pod["spec"].get("nodeName") == name
-                ]
+                here = [pod for pod in pods if pod["spec"].get("nodeName") == name]
+                labels = [pod["metadata"].get("labels", {}) for pod in here]
                 self._update(name, [found for one in labels if (found := _plugin(one))])
+                if self._offered.get(name) == "agent":
+                    self._publish_mode(name, "topology" if any(map(_has_gpus, here)) else "none")
 
     def _update(self, name: str, running: list[str]) -> None:
         if len(running) > 1:
@@ -119,6 +120,19 @@ class Plugins(Background):
         status = {"allocatable": amounts, "capacity": amounts}
         self.api.patch(f"/api/v1/nodes/{name}/status", {"status": status})
         self._offered[name] = plugin
+
+    def _publish_mode(self, name: str, mode: str) -> None:
+        if self._modes.get(name) != mode:
+            annotations = {keys.MODE_IN_USE: mode}
+            self.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": annotations}})
+            self._modes[name] = mode
+
+
+def _has_gpus(pod: Object) -> bool:
+    limits = [
+        container.get("resources", {}).get("limits", {}) for container in pod["spec"]["containers"]
+    ]
+    return any(keys.NVIDIA_GPU in each for each in limits)
 
 
 def _plugin(labels: Mapping[str, str]) -> str:
