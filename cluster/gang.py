@@ -71,10 +71,6 @@ class Link(StrEnum):
     """All members must be on one node."""
 
 
-# In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_BEST = Link.BEST
-
-
 class GangKey(NamedTuple):
     """Identity of a gang; a new owner makes a new gang of the same name."""
 
@@ -198,7 +194,7 @@ def link_strictness(pod: NewPod) -> tuple[Link, tuple[Finding, ...]]:
     """Return the required links of the gang of a pod; default `best`."""
     annotations = pod.metadata.annotations
     if not annotations or LINK not in annotations:
-        return _BEST, ()
+        return Link.BEST, ()
     text = annotations[LINK]
     try:
         return Link(text), ()
@@ -218,7 +214,7 @@ def link_strictness(pod: NewPod) -> tuple[Link, tuple[Finding, ...]]:
 def link_alone(pod: NewPod, request: Request) -> Link:
     """Return the required links of a single pod; one GPU or a share has none."""
     several = request.family is Family.WHOLE and request.gpus > 1
-    return link_strictness(pod)[0] if several else _BEST
+    return link_strictness(pod)[0] if several else Link.BEST
 
 
 def _name(

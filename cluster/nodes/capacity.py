@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     # The import costs 20 ms, which a check without a cluster should not pay.
     from cluster.nodes.node import Node
 
-# In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_SHARE, _WHOLE, _REPLICA = Family.SHARE, Family.WHOLE, Family.REPLICA
-
 
 _MAX_MATCHED = 100
 """Terms, requirements and values of a pod's node affinity that are matched with each node."""
@@ -136,7 +133,7 @@ class Capacity:
         """Return why no node can satisfy a request; None where some node may, or none is known."""
         if not self.nodes or request.family is None:
             return None
-        if request.family is _SHARE:
+        if request.family is Family.SHARE:
             return self._share_excess(request)
         resource, maximum = self._offer(request)
         if request.gpus <= maximum:
@@ -146,13 +143,13 @@ class Capacity:
 
     def _offer(self, request: Request) -> tuple[str, int]:
         """Return the requested resource, and its maximum on one node [GPUs]."""
-        if request.family is _WHOLE:
+        if request.family is Family.WHOLE:
             if request.resource == NVIDIA_GPU:
                 return NVIDIA_GPU, self.nvidia if request.by_count else self.exact_gpus
             return GPU_WHOLE, self.whole
-        if request.family is _SHARE:
+        if request.family is Family.SHARE:
             return GPU_MEM, len(self._share_cards(request))
-        if request.family is _REPLICA:
+        if request.family is Family.REPLICA:
             return NVIDIA_GPU_SHARED, self.replicas
         resource = request.resource
         return resource, self.nvidia if resource == NVIDIA_GPU else self.nvidia_replicas
@@ -182,9 +179,9 @@ class Capacity:
 
 def _node_mode(request: Request) -> NodeMode | None:
     """Return the mode that nodes need for a request; None for resources under NVIDIA's names."""
-    if request.family is _WHOLE:
+    if request.family is Family.WHOLE:
         return None if request.resource == NVIDIA_GPU else NodeMode.TOPOLOGY
-    if request.family is _SHARE:
+    if request.family is Family.SHARE:
         return NodeMode.CORE_MEM if request.core else NodeMode.SHARE
     return None
 

@@ -103,7 +103,7 @@ class Request(Struct, frozen=True, gc=False):
     @property
     def places(self) -> bool:
         """Linkwise chooses the node and, except on counted nodes, the GPUs."""
-        return self.family is not None and self.family is not _NVIDIA
+        return self.family is not None and self.family is not Family.NVIDIA
 
     @property
     def chooses_gpus(self) -> bool:
@@ -115,7 +115,7 @@ class Request(Struct, frozen=True, gc=False):
         """The requested resource, such as `nvidia.com/gpu`; of a share, its memory."""
         if self.containers:
             return self.containers[0].resource
-        return GPU_WHOLE if self.family is _WHOLE else NVIDIA_GPU
+        return GPU_WHOLE if self.family is Family.WHOLE else NVIDIA_GPU
 
     def decided(self, *, places: bool, by_count: bool = False) -> "Request":
         """Return a request under NVIDIA's names once it is decided who chooses its GPUs.
@@ -124,8 +124,8 @@ class Request(Struct, frozen=True, gc=False):
             places: Linkwise places the pod; else NVIDIA's plugin chooses its GPUs.
             by_count: Whole GPUs may also be on nodes where NVIDIA's plugin chooses which.
         """
-        family = _PLACED_AS[self.resource][1] if places else _NVIDIA
-        is_whole = family is _WHOLE
+        family = _PLACED_AS[self.resource][1] if places else Family.NVIDIA
+        is_whole = family is Family.WHOLE
         return msgspec.structs.replace(self, family=family, by_count=is_whole and by_count)
 
     def is_part_of(self, other: "Request") -> bool:
@@ -159,9 +159,6 @@ _FAMILY_OF = {
     NVIDIA_GPU: Family.NVIDIA,
     NVIDIA_GPU_SHARED: Family.REPLICA,
 }
-# In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_SHARE, _WHOLE = Family.SHARE, Family.WHOLE
-_NVIDIA, _REPLICA = Family.NVIDIA, Family.REPLICA
 _PLACED_AS = {
     NVIDIA_GPU: (NodeMode.TOPOLOGY, Family.WHOLE),
     NVIDIA_GPU_SHARED: (NodeMode.TIMESLICE, Family.REPLICA),
@@ -187,7 +184,7 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
         return Request(), _label_alone(pod)
     families = _families(containers)
     family = next(iter(families))
-    cards = _cards(pod) if _SHARE in families else 1
+    cards = _cards(pod) if Family.SHARE in families else 1
     findings: list[Finding] = []
     requests: list[ContainerRequest] = []
     for resources in containers:
@@ -197,13 +194,13 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
             requests.append(requested)
     findings += zero_compute_findings(pod.spec, containers, cards)
     request = _total(tuple(requests), family, cards or 1)
-    if family is _REPLICA or family is _NVIDIA:
+    if family is Family.REPLICA or family is Family.NVIDIA:
         is_tied_to_ours = is_tied(pod.spec, NODE_MODE, _PLACED_AS[families[family][0]][0])
         places = is_tied_to_ours or ALLOCATION in pod.annotations or pod.spec.is_gated
         request = request.decided(places=places, by_count=not is_tied_to_ours)
     if cards is None:
         findings.append(label_finding(pod.labels[GPU_COUNT]))
-    elif family is _SHARE:
+    elif family is Family.SHARE:
         findings += _total_findings(
             request,
             containers,
@@ -212,7 +209,7 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
         )
     if len(families) > 1:
         findings += family_findings(families.values())
-    elif family is not _SHARE and GPU_COUNT in pod.labels:
+    elif family is not Family.SHARE and GPU_COUNT in pod.labels:
         findings.append(
             unused_label_finding(pod.labels[GPU_COUNT], next(iter(containers[0].named)))
         )
@@ -254,7 +251,7 @@ def _container_request(
     resources: ContainerResources, amounts: dict[str, int], family: Family
 ) -> ContainerRequest | None:
     container, index, init = resources.container, resources.index, resources.init
-    if family is _SHARE:
+    if family is Family.SHARE:
         memory, core = amounts.get(GPU_MEM, 0), amounts.get(GPU_CORE, 0)
         decisive = GPU_MEM if GPU_MEM in amounts else GPU_CORE
         if decisive not in amounts:
@@ -275,11 +272,11 @@ def _container_request(
 def _total(requests: tuple[ContainerRequest, ...], family: Family, cards: int) -> Request:
     if len(requests) == 1:  # Fast path for nearly every pod.
         (requested,) = requests
-        gpus = cards if family is _SHARE else requested.gpus
+        gpus = cards if family is Family.SHARE else requested.gpus
         return Request(family, gpus, requested.memory, requested.core, requests)
     gpus = (
         cards
-        if family is _SHARE
+        if family is Family.SHARE
         else _pod_total(requests, [requested.gpus for requested in requests])
     )
     memory = _pod_total(requests, [requested.memory for requested in requests])

@@ -14,9 +14,6 @@ from topology.choice import ChoiceMode
 from topology.per_table import per_table
 from topology.table import Table
 
-# In Python 3.11 a member of an enum takes ten times as long to look up as a name.
-_WHOLE = Family.WHOLE
-
 HIGHEST = 10
 """`MaxExtenderPriority` of the scheduler's extender protocol."""
 FAST = 8
@@ -47,7 +44,7 @@ def node_value(
     placement: PackingStrategy,
 ) -> NodeValue | None:
     """Return the value of a node for a pod, to compare nodes; None where the pod does not fit."""
-    if request.family is _WHOLE:
+    if request.family is Family.WHOLE:
         return _offer(table, node.free_mask, request.gpus, mode) if table else None
     if not isinstance(gpu_capacity(node, request), int):
         return None
