@@ -7,6 +7,9 @@ shares and its length, so that most code needs no distinction.
 from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
+_LENGTH_MAX = 2**63 - 1
+"""The largest length in Python."""
+
 
 @dataclass(frozen=True, slots=True)
 class GPUShare:
@@ -50,8 +53,9 @@ class Counted:
     indices: ClassVar[tuple[int, ...]] = ()
 
     def __len__(self) -> int:
-        """Return the number of GPUs, or of replicas."""
-        return self.number
+        """Return the number of GPUs, or of replicas; `_LENGTH_MAX` if there are more."""
+        # Users may ask for any number.
+        return min(self.number, _LENGTH_MAX)
 
 
 @dataclass(frozen=True, slots=True)

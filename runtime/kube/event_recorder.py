@@ -20,7 +20,7 @@ MESSAGE_MAX = 1024
 _NAME_MAX = 253 - 17
 _CONFLICT = 409
 _LIMITS = Limits(8, of_group=4)
-_RETRY = Retry(1.0, 600.0, attempts=10)
+_RETRY = Retry(1.0, 600.0, attempts=11)
 _WAITING_MAX = 256
 """Events of one namespace that are not created yet; further ones are dropped."""
 

@@ -140,16 +140,19 @@ class FairSchedule(Generic[K]):
         """Return the time until `take` may return a key, unless one is finished; None: never."""
         if len(self._running) >= self._limits.running:
             return None
-        resting = (self._rests.get(group) for groups in self._ready.values() for group in groups)
-        times = [until for until in resting if until is not None]
+        groups = (group for groups in self._ready.values() for group in groups)
+        # The keys of a full group wait until one is finished, not until the end of its rest.
+        times = [self._rests.get(group, now) for group in groups if not self._is_full(group)]
         if self._delayed:
             times.append(self._delayed[0][0])
         return max(0.0, min(times) - now) if times else None
 
     def _is_blocked(self, group: str, now: float) -> bool:
+        return self._is_full(group) or self._rests.get(group, now) > now
+
+    def _is_full(self, group: str) -> bool:
         limit = self._limits.of_group
-        is_full = limit is not None and self._busy[group] >= limit
-        return is_full or self._rests.get(group, now) > now
+        return limit is not None and self._busy[group] >= limit
 
     def _delay(self, item: _Item[K]) -> None:
         heapq.heappush(self._delayed, (item.due, next(self._numbers), item))

@@ -155,7 +155,8 @@ class TableBuilder:
         self._refusals.pop(machine, None)
         if machine in self._nodes:
             self._tables[machine] = table
-        nodes = self._missing.pop(machine, set())
+        # Not a copy: a node that is removed meanwhile must not get this table.
+        nodes = self._missing.get(machine, set())
         while nodes:
             for _ in range(min(_BATCH, len(nodes))):
                 self._on_built(nodes.pop(), table)

@@ -125,6 +125,16 @@ def test_pods_of_a_counted_node_stay_counted_while_the_plugin_restarts():
     assert (held.gpus_free, held.counted_free(NVIDIA_GPU), held.unaccounted) == (0, -2, None)
 
 
+@pytest.mark.parametrize("node", [a_counted_node("n"), an_exact_node("n")], ids=["count", "exact"])
+def test_more_gpus_than_a_64_bit_number_can_count_are_accounted(node: Node):
+    # An API server accepts at most 2**63 - 1 for each container.
+    spec = {"containers": [a_container({NVIDIA_GPU: 2**63 - 1}, name=name) for name in "ab"]}
+
+    held = ledger_of([node], [pod("x", bound="n", **spec)]).nodes["n"]
+
+    assert (held.gpus_free, held.without_gpu_pods.holdings) == (0, {})
+
+
 def test_a_node_whose_mode_offers_aliyun_gpus_is_accounted_beside_pods_of_nvidias_plugin():
     node = ledger_of([a_node("whole-0")], [pod("a", {NVIDIA_GPU: 1}, bound="whole-0")])
 

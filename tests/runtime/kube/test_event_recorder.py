@@ -2,6 +2,7 @@ import asyncio
 import re
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import count
 
 import pytest
 from structlog.testing import capture_logs
@@ -11,6 +12,7 @@ from support.waiting import until
 from runtime.kube import event_recorder
 from runtime.kube.client import ApiError, Kube
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from runtime.process import work_queue
 from runtime.process.work_queue import Retry
 
 JOB = ObjectReference("kubeflow.org/v1", "MPIJob", "bert", "7f3c", "team")
@@ -123,6 +125,14 @@ def about(namespace, change):
 
 def created(cluster):
     return [event["metadata"]["namespace"] for event in cluster.all("/api/v1/events")]
+
+
+def test_an_event_is_tried_again_for_about_17_minutes(monkeypatch):
+    monkeypatch.setattr(work_queue, "_JITTER", (1, 1))
+
+    delays = list(iter(map(event_recorder._RETRY.delay, count(1)).__next__, None))
+
+    assert sum(delays) == pytest.approx(17 * 60, rel=0.05)
 
 
 async def test_an_event_that_is_refused_is_tried_again_and_delays_no_other(monkeypatch):

@@ -98,6 +98,17 @@ def test_no_key_of_a_group_that_rests_is_taken():
     assert drained(queue, 7.0) == ["a1"]
 
 
+def test_a_full_group_is_not_looked_at_again_because_its_rest_has_ended():
+    queue = schedule(running=2, of_group=1)
+    queue.add("a1", 0.0)
+    queue.add("a2", 0.0)
+    queue.rest("a", 0.0, 7.0)
+    assert (queue.take(7.0), queue.take(7.0)) == ("a1", None)
+    assert queue.time_left(7.0) is None
+    queue.finish("a1")
+    assert queue.take(7.0) == "a2"
+
+
 def test_a_key_that_is_discarded_is_not_taken():
     queue = schedule()
     queue.add("a1", 0.0)
@@ -162,7 +173,9 @@ class Model:
 
     def take(self, seconds):
         self.now += seconds
-        if (key := self.schedule.take(self.now)) is not None:
+        if (key := self.schedule.take(self.now)) is None:
+            assert self.schedule.time_left(self.now) != 0
+        else:
             assert key in self.queued - {*self.running}
             self.queued.discard(key)
             self.running.append(key)

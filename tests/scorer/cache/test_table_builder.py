@@ -1,5 +1,6 @@
 import asyncio
 import threading
+from collections import Counter
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -21,7 +22,7 @@ from scorer.extender.filter import Filter
 from scorer.placement.filtering.reasons import Reason
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
-from topology.table import table_bytes, table_of
+from topology.table import machine_class, table_bytes, table_of
 
 
 @asynccontextmanager
@@ -224,6 +225,34 @@ async def test_other_tasks_run_while_many_nodes_of_a_class_are_updated():
 
     assert seen == {50, 100, 120}
     assert len(set(updated)) == 120
+
+
+async def test_node_that_changes_while_its_class_is_updated_does_not_get_the_old_table():
+    updated, missing = [], []
+
+    def on_built(node, table):
+        updated.append((node, table.machine))
+        if len(updated) == 1:
+            asyncio.get_running_loop().call_soon(replace_the_others)
+
+    def replace_the_others():
+        missing.append(builder.small_missing)
+        for node in nodes.difference(node for node, _ in updated):
+            builder.table(node, an_nvswitch_machine(8, 12))
+
+    builder = TableBuilder(on_built, lambda _: None, table_of)
+    nodes = {f"gpu-{number}" for number in range(120)}
+    for node in nodes:
+        builder.table(node, an_nvswitch_machine(8, 6))
+    task = asyncio.create_task(builder.run())
+    await until(lambda: len({node for node, _ in updated}) == 120)
+    task.cancel()
+
+    assert missing == [70]
+    assert Counter(machine for _, machine in updated) == {
+        machine_class(an_nvswitch_machine(8, 6)): 50,
+        machine_class(an_nvswitch_machine(8, 12)): 70,
+    }
 
 
 async def test_machine_is_refused_if_the_tables_of_all_nodes_would_exceed_their_limit(
