@@ -164,7 +164,7 @@ def read_node(
     """
     published = published or PublishedTopology(None, ())
     offer = read_node_resources(raw, published.machine.n if published.machine else 0)
-    linked, source, doubt = _read_machine(offer, published.machine, machine, discovered)
+    linked, source, miscount = _read_machine(offer, published.machine, machine, discovered)
     layout, misspelt = read_placement(offer.labels, placement)
     n = linked.n if linked else 0
     listed, unlisted = read_indices(unhealthy, n)
@@ -177,8 +177,8 @@ def read_node(
     )
     problems = (
         misspelt,
-        *(f"published topology: {problem}" for problem in _doubts(published)),
-        doubt,
+        *(f"published topology: {problem}" for problem in _published_warnings(published)),
+        miscount,
         f"ConfigMap {UNHEALTHY_NAME_PREFIX}{raw.metadata.name}: {unlisted}" if unlisted else None,
         f"{CORDON}: {undrained}" if undrained else None,
         _missing(offer, cards),
@@ -213,7 +213,7 @@ def uniform_machine(n: int) -> Machine:
     return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, numa=(0,) * n)
 
 
-def _doubts(published: PublishedTopology) -> tuple[str, ...]:
+def _published_warnings(published: PublishedTopology) -> tuple[str, ...]:
     """Return warnings about a published topology and its machine."""
     guessed = published.machine.warnings if published.machine else ()
     return (*published.warnings, *guessed)
@@ -239,8 +239,8 @@ def _read_machine(
         return mapped, MachineSource.POLICY, None
     if discovered and discovered.n == n and not mapped:
         return discovered, MachineSource.FEATURE_DISCOVERY, None
-    doubt = f"the policy says a machine of {mapped.n} GPUs, the kubelet {n}" if mapped else None
-    return uniform_machine(n), MachineSource.UNKNOWN, doubt
+    other = f"the policy says a machine of {mapped.n} GPUs, the kubelet {n}" if mapped else None
+    return uniform_machine(n), MachineSource.UNKNOWN, other
 
 
 def _read_cards(
