@@ -6,7 +6,14 @@ from enum import StrEnum
 from functools import cache
 
 from cluster.allocations.record import Isolation
-from cluster.keys import CORDON, GPU_MEM, NVIDIA_GPU, UNHEALTHY_NAME_PREFIX
+from cluster.keys import (
+    CORDON,
+    GFD_PRODUCT,
+    GPU_MEM,
+    NODE_POOLS,
+    NVIDIA_GPU,
+    UNHEALTHY_NAME_PREFIX,
+)
 from cluster.mode import NodeMode, PackingStrategy, counting_resource, read_placement
 from cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy
 from cluster.nodes.node_resources import NodeError, NodeObject, NodeResources, read_node_resources
@@ -126,6 +133,16 @@ class Node:
     def machine_known(self) -> bool:
         """False if all GPUs count as equal because their links are unknown."""
         return self.machine_source is not MachineSource.UNKNOWN
+
+    @property
+    def model(self) -> str | None:
+        """The product name of its GPUs, by its machine or the label of GPU feature discovery."""
+        return (self.machine.model if self.machine else None) or self.labels.get(GFD_PRODUCT)
+
+    @property
+    def node_pool(self) -> str | None:
+        """The name of its pool, by the label of the provider; None without one."""
+        return next((self.labels[key] for key in NODE_POOLS if key in self.labels), None)
 
     def __post_init__(self) -> None:
         if len(self.cards) != (self.machine.n if self.machine else 0):
