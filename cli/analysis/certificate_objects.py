@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from certs.objects import WebhookConfiguration
 from certs.status_document import CertificateState
 from cli.analysis.certificates import (
     CONFIGURATION,
     KINDS,
     CertificateReport,
-    WebhookConfiguration,
     certificate_report,
 )
 from cluster.keys import CERTS, CERTS_KEY
