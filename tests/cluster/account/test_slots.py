@@ -132,7 +132,6 @@ def test_unknown_links_leave_the_bandwidth_open():
         pytest.param({"ready": False}, id="not ready"),
         pytest.param({"unschedulable": True}, id="unschedulable"),
         pytest.param({"preparing": True}, id="tables are being built"),
-        pytest.param({"machine_refused": "too many"}, id="machine refused"),
     ],
 )
 def test_nodes_that_take_no_pods_have_no_free_sets(closed):
@@ -140,6 +139,14 @@ def test_nodes_that_take_no_pods_have_no_free_sets(closed):
 
     assert (group.nodes, group.closed, group.free) == (2, 1, 8)
     assert numbers(group)[8] == (1, 1, 1)
+
+
+def test_no_tables_are_built_of_a_machine_that_the_scorer_refuses():
+    refused = a_node("a", an_nvswitch_machine(8, 17), machine_refused="too many machines")
+
+    (group,) = free_slots([ledger_with(refused)])
+
+    assert (group.machine_class, group.nodes, group.closed, group.free) == (None, 1, 1, 0)
 
 
 def test_only_nodes_that_offer_whole_gpus_count():
