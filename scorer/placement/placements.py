@@ -7,7 +7,7 @@ from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import number_counted
 from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
 from scorer.placement.assignment.partition import split
-from scorer.placement.bandwidth import bandwidth_over
+from scorer.placement.bandwidth import Bandwidth, bandwidth_over
 from scorer.placement.filtering.shares import whole_gpus
 from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan
@@ -77,13 +77,14 @@ def new_plan(
     nodes_considered: int = 0,
 ) -> Plan:
     """Return the plan of some placements, with its bandwidth where the sets of GPUs are known."""
-    assignments = assignments_of(snapshot, placements)
+    assignments, bandwidth = assignments_of(snapshot, placements), Bandwidth(sets_unknown=True)
+    if assignments is not None:
+        bandwidth = bandwidth_over(assignments, snapshot.preferences.nic_bandwidth)
     return Plan(
         tuple(placements),
-        job_bandwidth=bandwidth_over(assignments or (), snapshot.preferences.nic_bandwidth),
+        bandwidth=bandwidth,
         exact=exact,
         domain=domain,
         one_by_one=one_by_one,
         nodes_considered=nodes_considered,
-        sets_unknown=assignments is None,
     )

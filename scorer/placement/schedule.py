@@ -110,7 +110,7 @@ def _is_better(snapshot: Snapshot, by_count: Plan, by_sets: Plan) -> bool:
 
     if (near := distance(by_count)) != (far := distance(by_sets)):
         return near < far
-    counted, known = by_count.bandwidth, by_sets.bandwidth
+    counted, known = by_count.bandwidth.value, by_sets.bandwidth.value
     return counted is not None and known is not None and known < counted * (1 - TOLERANCE)
 
 
@@ -145,7 +145,7 @@ def _on_one_node(snapshot: Snapshot, group: Group) -> Plan | None:
         return None
     return Plan(
         placements=placements_on(group.members, assignment, linked=linked),
-        job_bandwidth=bandwidth_over([assignment], snapshot.preferences.nic_bandwidth),
+        bandwidth=bandwidth_over([assignment], snapshot.preferences.nic_bandwidth),
         exact=assignment.candidate.table.exact,
         nodes_considered=len(rows),
     )
@@ -171,7 +171,7 @@ def _over_nodes(snapshot: Snapshot, group: Group, each: int) -> Plan | None:
             for assignment, members in zip(best.assignments, parts, strict=True)
             for placement in placements_on(members, assignment, linked=linked)
         ),
-        job_bandwidth=bandwidth_over(best.assignments, snapshot.preferences.nic_bandwidth),
+        bandwidth=bandwidth_over(best.assignments, snapshot.preferences.nic_bandwidth),
         exact=best.exact and all(found.candidate.table.exact for found in best.assignments),
         domain=best.domain,
         nodes_considered=len(rows),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from cluster.allocations.record import Allocation
 from cluster.gang import Link
 from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
-from scorer.placement.bandwidth import bandwidth_over, value_of
+from scorer.placement.bandwidth import bandwidth_over
 from scorer.placement.options import DEFAULT, PlanOptions, SiblingGPUs
 from scorer.placement.placements import new_plan
 from scorer.placement.pods.group import new_group
@@ -126,8 +126,8 @@ def _rank(snapshot: Snapshot, sibling_nodes: _SiblingNodes) -> tuple[float, list
         NodeAssignment(Candidate(snapshot.ledger.nodes[node], snapshot.tables[node], 0), 0, mask)
         for node, mask in sibling_nodes.masks.items()
     ]
-    bandwidth = value_of(bandwidth_over(assignments, snapshot.preferences.nic_bandwidth))
-    return -(bandwidth or 0.0), sorted(sibling_nodes.counts.values(), reverse=True)
+    bandwidth = bandwidth_over(assignments, snapshot.preferences.nic_bandwidth)
+    return -(bandwidth.value or 0.0), sorted(sibling_nodes.counts.values(), reverse=True)
 
 
 def _one_by_one(

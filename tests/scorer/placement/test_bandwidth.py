@@ -7,7 +7,7 @@ from support.builders import a_node, a_snapshot, dgx1_v100
 
 from cluster.nodes.node import MachineSource, uniform_machine
 from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
-from scorer.placement.bandwidth import LinkKind, bandwidth_over, value_of
+from scorer.placement.bandwidth import LinkKind, bandwidth_over
 from topology.catalogue import entry
 from topology.machine import gpus_of, mask_of
 
@@ -22,7 +22,7 @@ def assignment(*gpus: int, machine=None, **node) -> NodeAssignment:
 
 
 def value(assignments, nic):
-    return value_of(bandwidth_over(assignments, nic))
+    return bandwidth_over(assignments, nic).value
 
 
 UNKNOWN = {"machine": uniform_machine(4), "machine_source": MachineSource.UNKNOWN}
