@@ -9,9 +9,9 @@ from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import Exact
 from cluster.nodes.node import PackingStrategy
 from cluster.requests.request import Family
+from scorer.placement.assignment.by_count import linked_by_count
 from scorer.placement.assignment.node_assignment import SelectionOptions
 from scorer.placement.assignment.single_node import best_node_of_pod
-from scorer.placement.by_count import linked_by_count
 from scorer.placement.filtering.feasibility import (
     feasibility_of,
     feasibility_of_all,

@@ -41,9 +41,7 @@ class CandidateNodes:
         count = int(np.searchsorted(total, workers)) + 1
         return count if count <= len(total) else None
 
-    def domains(
-        self, label: str | None, workers: int
-    ) -> Iterator[tuple[str | None, "CandidateNodes"]]:
+    def domains(self, label: str | None, workers: int) -> Iterator["Domain"]:
         """Yield the nodes of each network domain that fits all workers; all nodes for no label."""
         if label is None:
             yield None, self
@@ -58,9 +56,7 @@ class CandidateNodes:
                 first = self.snapshot.nodes[domain.rows[0]].node.labels[label]
                 yield f"{label}={first}", domain
 
-    def nearest_domains(
-        self, workers: int, count: int
-    ) -> list[tuple[str | None, "CandidateNodes"]]:
+    def nearest_domains(self, workers: int, count: int) -> list["Domain"]:
         """Return the domains of the nearest label in which so many nodes fit all workers.
 
         Args:
@@ -99,6 +95,10 @@ class CandidateNodes:
             table, free = self.snapshot.cache.states[state[start]]
             classes.append(NodeClass(table, free, capacity[start], rows[start:end]))
         return classes
+
+
+Domain = tuple[str | None, CandidateNodes]
+"""A network domain as `label=value`, or None for all nodes, and the candidates in it."""
 
 
 def candidate(snapshot: Snapshot, row: int, capacity: int = 1) -> Candidate:

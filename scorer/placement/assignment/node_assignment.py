@@ -51,6 +51,14 @@ class NodeAssignment:
         return self.candidate.node.free_mask & ~self.mask
 
 
+class CountedAssignment(NamedTuple):
+    """Workers on one node where NVIDIA's plugin chooses their GPUs."""
+
+    name: str
+    """The node's name."""
+    workers: int
+
+
 class Selection(NamedTuple):
     """The GPUs selected on a machine, and what they cost the machine."""
 

@@ -44,14 +44,14 @@ Parts = list[tuple[int, list[Option]]]
 
 
 def enumerate_sets(
-    domains: Sequence[tuple[str | None, Parts]], most: int
+    domains: Sequence[tuple[Parts, str | None]], most: int
 ) -> list[tuple[NodeSet, str | None]] | None:
     """Return node sets that include the best one; None where there are more than `most`.
 
     Of all sets that differ in more than names, some that are known to be slower are left out.
     """
     found: list[tuple[NodeSet, str | None]] = []
-    for domain, parts in domains:
+    for parts, domain in domains:
         here = _enumerate(parts, {}, inf, most)
         if here is None:
             return None

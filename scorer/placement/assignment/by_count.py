@@ -1,76 +1,51 @@
-"""Choose nodes by their number of free GPUs, where NVIDIA's plugin chooses the GPUs of each pod.
+"""Rank nodes by their number of free GPUs, where NVIDIA's plugin chooses the GPUs of each pod.
 
-In this order: fewest nodes; the nearest common network domain; the fastest machines; the tightest
-fit, which keeps whole nodes whole; names. A worker is never split over nodes, and all but one node
-are filled. Nodes on which Linkwise chooses the GPUs are used, too, where this saves nodes.
+In this order: the fastest machines; the tightest fit, which keeps whole nodes whole; names. All but
+one node are filled. Nodes on which Linkwise chooses the GPUs are used, too, where this saves nodes.
 """
 
 from dataclasses import replace
-from typing import NamedTuple
+from operator import itemgetter
 
 import numpy as np
 
 from cluster.account.node_ledger import NodeLedger
-from scorer.placement.assignment.candidates import CandidateNodes, candidate
+from scorer.placement.assignment.candidates import CandidateNodes, Domain, candidate
+from scorer.placement.assignment.multi_node import MultiNodeAssignment
 from scorer.placement.assignment.node_assignment import (
+    CountedAssignment,
     NodeAssignment,
     SelectionOptions,
     select_gpus,
 )
-from scorer.placement.placements import in_parts, new_plan, placements_on
-from scorer.placement.pods.group import Group
-from scorer.placement.result import Placement, Plan
 from scorer.placement.state.node_cache import Value
 from scorer.placement.state.node_columns import Ints, node_columns
 from scorer.placement.state.snapshot import Snapshot
 from topology.machine import mask_of
 
 
-class _Choice(NamedTuple):
-    """The nodes of a gang."""
-
-    order: tuple[object, ...]
-    """The key of this choice among those with equally many nodes; the least is best."""
-    workers: dict[int, int]
-    """Number of workers by index in `snapshot.nodes`, ascending."""
-    domain: str | None
-
-
-def plan_by_count(snapshot: Snapshot, group: Group, capacity: Ints) -> Plan | None:
-    """Plan members whose GPUs NVIDIA's plugin may choose; None where they do not fit.
+def tightest(domains: list[Domain], workers: int, count: int, *, each: int) -> MultiNodeAssignment:
+    """Return the best set of nodes by their number of free GPUs; a `Ranking`.
 
     Args:
-        snapshot: The cluster.
-        group: The members.
-        capacity: How many members each node fits; if they differ in GPUs, all or none.
+        domains: As in `Ranking`.
+        workers: As in `Ranking`.
+        count: As in `Ranking`.
+        each: GPUs of each worker; of any, where they differ.
 
-    Cost: a few ms for 8 workers on 5,000 nodes.
+    Cost: linear in the nodes.
     """
+    found = [(*_in_domain(nodes, workers, count, each), domain) for domain, nodes in domains]
+    _, chosen, domain = min(found, key=itemgetter(0))
+    snapshot = domains[0][1].snapshot
     counted = node_columns(snapshot).is_counted
-    capacity = np.minimum(capacity, group.size)
-    choices = (
-        _choose(CandidateNodes(snapshot, rows, capacity[rows]), group)
-        for rows in (np.flatnonzero(capacity * counted), np.flatnonzero(capacity))
+    assignments = tuple(
+        CountedAssignment(snapshot.nodes[row].node.name, number)
+        if counted[row]
+        else _exact(snapshot, row, number, each)
+        for row, number in chosen.items()
     )
-    # At equal numbers the first: counted nodes alone.
-    choice = min(filter(None, choices), key=lambda choice: len(choice.workers), default=None)
-    if choice is None:
-        return None
-    placements: list[Placement] = []
-    parts = in_parts(group.members, choice.workers.values())
-    for row, members in zip(choice.workers, parts, strict=True):
-        if counted[row]:
-            name = snapshot.nodes[row].node.name
-            placements += (Placement(member, name, member.counted_gpus) for member in members)
-        else:
-            assignment = _exact(snapshot, row, len(members), members[0].gpus)
-            placements += placements_on(members, assignment, linked=False)
-    return new_plan(
-        snapshot,
-        placements,
-        exact=len(choice.workers) == 1,
-        domain=choice.domain,
-    )
+    return MultiNodeAssignment(assignments, domain, exact=len(chosen) == 1)
 
 
 def linked_by_count(snapshot: Snapshot, capacity: Ints) -> Ints:
@@ -89,21 +64,19 @@ def linked_by_count(snapshot: Snapshot, capacity: Ints) -> Ints:
     return linked
 
 
-def _choose(nodes: CandidateNodes, group: Group) -> _Choice | None:
-    count = nodes.min_nodes(group.size)
-    if count is None:
-        return None
-    domains = nodes.nearest_domains(group.size, count)
-    choices = (_tightest(domain, inside, group, count) for domain, inside in domains)
-    return min(choices, key=lambda choice: choice.order)
+def _in_domain(
+    nodes: CandidateNodes, workers: int, count: int, each: int
+) -> tuple[tuple[object, ...], dict[int, int]]:
+    """Choose so many nodes of a domain: the smallest ones that suffice together.
 
-
-def _tightest(domain: str | None, nodes: CandidateNodes, group: Group, count: int) -> _Choice:
-    """Choose so many nodes of a domain: the smallest ones that suffice together."""
-    snapshot, workers, slowest = nodes.snapshot, group.size, 0
-    if group.gpus > 1:
+    Returns:
+        The key of this choice among those of all domains, of which the least is best; then the
+        number of workers by index in `snapshot.nodes`, ascending.
+    """
+    slowest = 0
+    if workers * each > 1:
         nodes, slowest = _fastest(nodes, workers, count)
-    columns = node_columns(snapshot)
+    columns = node_columns(nodes.snapshot)
     free, used = columns.free, columns.free < columns.cards
     order = np.lexsort((nodes.rows, ~used[nodes.rows], free[nodes.rows], nodes.capacity))
     rows, capacity = nodes.rows[order], nodes.capacity[order]
@@ -117,7 +90,7 @@ def _tightest(domain: str | None, nodes: CandidateNodes, group: Group, count: in
         rows, capacity = np.delete(rows, place), np.delete(capacity, place)
     broken, left = int((~used)[list(chosen)].sum()), int(free[list(chosen)].sum())
     by_name = dict(sorted(chosen.items()))
-    return _Choice((-slowest, left, broken, list(by_name)), by_name, domain)
+    return (-slowest, left, broken, list(by_name)), by_name
 
 
 def _fastest(nodes: CandidateNodes, workers: int, count: int) -> tuple[CandidateNodes, int]:
