@@ -12,7 +12,7 @@ from cluster.account.node_ledger import NodeLedger
 from scorer.gang.crd import GangPlan, NodeGPUs, PlannedPod, held_nodes
 from scorer.gang.plan_record import plan_from_records, tenths
 from scorer.gang.unit import Unit
-from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
+from scorer.placement.assignment.node_assignment import NodeAssignment
 from scorer.placement.bandwidth import UNDEFINED, Bandwidth, bandwidth_over
 from scorer.placement.placements import counted_set
 from scorer.placement.pods.member import Member
@@ -82,7 +82,7 @@ def gang_bandwidth(
         mask = counted_set(here, node.count) if node.count else mask_of(node.indices)
         if mask is None:
             return UNDEFINED
-        assignments.append(NodeAssignment(Candidate(here, links, 0), 0, mask))
+        assignments.append(NodeAssignment(here, links, mask))
     return bandwidth_over(assignments, nic_bandwidth)
 
 

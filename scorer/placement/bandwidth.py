@@ -118,7 +118,7 @@ def bandwidth_over(assignments: Sequence[NodeAssignment], nic_bandwidth: float |
     links: list[SlowestLink] = []
     for assignment in assignments:
         k = assignment.mask.bit_count()
-        if not assignment.candidate.node.node.machine_known:
+        if not assignment.ledger.node.machine_known:
             if k > 1:
                 return UNDEFINED
             continue
@@ -126,7 +126,7 @@ def bandwidth_over(assignments: Sequence[NodeAssignment], nic_bandwidth: float |
             inside = assignment.bandwidth * 2 * (k - 1) / k
             links.append(SlowestLink(inside, LinkKind.INSIDE, assignment.name, k))
         if several:
-            out = assignment.candidate.table.speed_out(assignment.mask)
+            out = assignment.table.speed_out(assignment.mask)
             links.append(SlowestLink(out, LinkKind.OUT, assignment.name, k))
     if several and nic_bandwidth is not None:
         links.append(SlowestLink(nic_bandwidth, LinkKind.NETWORK, "", 0))
@@ -144,5 +144,5 @@ def bandwidth_over(assignments: Sequence[NodeAssignment], nic_bandwidth: float |
 
 
 def _models(assignments: Sequence[NodeAssignment]) -> set[str]:
-    machines = (assignment.candidate.node.node.machine for assignment in assignments)
+    machines = (assignment.ledger.node.machine for assignment in assignments)
     return {machine.model for machine in machines if machine and machine.model}

@@ -7,7 +7,6 @@ from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import GPUs, number_counted
 from scorer.placement.assignment.multi_node import MultiNodeAssignment
 from scorer.placement.assignment.node_assignment import (
-    Candidate,
     CountedAssignment,
     NodeAssignment,
 )
@@ -47,9 +46,9 @@ def _placements_on(
     if isinstance(assignment, CountedAssignment):
         yield from (Placement(each, assignment.name, each.counted_gpus) for each in members)
         return
-    node = assignment.candidate.node.node
+    node = assignment.ledger.node
     sizes = tuple(member.gpus for member in members)
-    parts = split(assignment.candidate.table, assignment.mask, sizes, linked=linked) or ()
+    parts = split(assignment.table, assignment.mask, sizes, linked=linked) or ()
     for member, part in zip(members, parts, strict=True):
         yield Placement(member, node.name, whole_gpus(node, gpus_of(part)))
 
@@ -73,7 +72,7 @@ def assignments_of(
         known = counted_set(ledger, count) if count else mask
         if known is None or table is None:
             return None
-        assignments.append(NodeAssignment(Candidate(ledger, table, 0), 0, known))
+        assignments.append(NodeAssignment(ledger, table, known))
     return assignments
 
 

@@ -61,7 +61,7 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     placements = tuple(placed[place] for place in range(group.size))
     assignments = assignments_of(snapshot, placements) or []
     only = assignments[0] if len(assignments) == 1 else None
-    if linked and only and not only.candidate.table.linked[only.mask]:
+    if linked and only and not only.table.linked[only.mask]:
         return Refusal(together_refusal(group, "NVLink alone does not connect them there"))
     return new_plan(
         snapshot,
@@ -151,11 +151,11 @@ def _whole(
     """Place a member of a gang with unequal numbers of GPUs, near the others if possible."""
     options = SelectionOptions(snapshot.preferences.mode, linked=linked, multi_node=True)
     tried = (
-        best_node_of_pod(snapshot, some, member.gpus, options, snapshot.preferences.placement)
+        best_node_of_pod(snapshot, some, member.gpus, options)
         for some in (np.array(near, dtype=np.int64), rows)
     )
     assignment = next((found for found in tried if found is not None), None)
     if assignment is None:
         return None
-    node = assignment.candidate.node.node
+    node = assignment.ledger.node
     return Placement(member, assignment.name, whole_gpus(node, gpus_of(assignment.mask)))

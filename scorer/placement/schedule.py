@@ -14,7 +14,7 @@ import numpy as np
 
 from cluster.gang import Link
 from scorer.placement.assignment.by_count import linked_by_count, tightest
-from scorer.placement.assignment.candidates import CandidateNodes, candidate
+from scorer.placement.assignment.candidates import CandidateNodes
 from scorer.placement.assignment.multi_node import (
     MultiNodeAssignment,
     best_assignment,
@@ -139,15 +139,15 @@ def _on_one_node(snapshot: Snapshot, group: Group) -> Plan | None:
     linked, preferences = group.options.is_linked, snapshot.preferences
     options = SelectionOptions(preferences.mode, linked, siblings.multi_node, siblings.mask)
     if group.size == 1:
-        assignment = best_node_of_pod(snapshot, rows, group.gpus, options, preferences.placement)
+        assignment = best_node_of_pod(snapshot, rows, group.gpus, options)
     else:
         classes = CandidateNodes(snapshot, rows, capacity[rows]).classes()
-        candidates = (candidate(snapshot, nodes.rows[0]) for nodes in classes)
+        candidates = (snapshot.nodes[nodes.rows[0]] for nodes in classes)
         sizes = tuple(member.gpus for member in group.members)
-        assignment = best_node(candidates, sizes, options, preferences.placement)
+        assignment = best_node(snapshot, candidates, sizes, options)
     if assignment is None:
         return None
-    found = MultiNodeAssignment((assignment,), None, assignment.candidate.table.exact)
+    found = MultiNodeAssignment((assignment,), None, assignment.table.exact)
     return plan_of_assignment(snapshot, group, found, nodes_considered=len(rows))
 
 

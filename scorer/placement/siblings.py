@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from cluster.allocations.record import Allocation
 from cluster.gang import Link
-from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
+from scorer.placement.assignment.node_assignment import NodeAssignment
 from scorer.placement.bandwidth import bandwidth_over
 from scorer.placement.options import DEFAULT, PlanOptions, SiblingGPUs
 from scorer.placement.placements import new_plan
@@ -123,7 +123,7 @@ def _on_sibling_node(
 def _rank(snapshot: Snapshot, sibling_nodes: _SiblingNodes) -> tuple[float, list[int]]:
     """Return the key that orders the results for a gang: the fastest, then the most even."""
     assignments = [
-        NodeAssignment(Candidate(snapshot.ledger.nodes[node], snapshot.tables[node], 0), 0, mask)
+        NodeAssignment(snapshot.ledger.nodes[node], snapshot.tables[node], mask)
         for node, mask in sibling_nodes.masks.items()
     ]
     bandwidth = bandwidth_over(assignments, snapshot.preferences.nic_bandwidth)

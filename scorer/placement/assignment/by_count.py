@@ -10,7 +10,7 @@ from operator import itemgetter
 import numpy as np
 
 from cluster.account.node_ledger import NodeLedger
-from scorer.placement.assignment.candidates import CandidateNodes, Domain, candidate
+from scorer.placement.assignment.candidates import CandidateNodes, Domain
 from scorer.placement.assignment.multi_node import MultiNodeAssignment
 from scorer.placement.assignment.node_assignment import (
     CountedAssignment,
@@ -107,8 +107,9 @@ def _fastest(nodes: CandidateNodes, workers: int, count: int) -> tuple[Candidate
 
 def _exact(snapshot: Snapshot, row: int, workers: int, each: int) -> NodeAssignment:
     """Choose GPUs on a node of a plan over nodes of both kinds."""
-    here = candidate(snapshot, row, workers)
+    ledger = snapshot.nodes[row]
+    table = snapshot.tables[ledger.node.name]
     options = SelectionOptions(snapshot.preferences.mode, multi_node=True)
-    selection = select_gpus(here.table, here.node.free_mask, (each,) * workers, options)
+    selection = select_gpus(table, ledger.free_mask, (each,) * workers, options)
     # The capacity of the node is its number of free GPUs, so there is such a set.
-    return NodeAssignment(here, workers, selection.mask if selection else 0)
+    return NodeAssignment(ledger, table, selection.mask if selection else 0, workers)

@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from scorer.placement.assignment.node_assignment import Candidate
 from scorer.placement.state.node_columns import Ints, labels, node_columns
 from scorer.placement.state.snapshot import Snapshot
 from topology.table import Table
@@ -99,9 +98,3 @@ class CandidateNodes:
 
 Domain = tuple[str | None, CandidateNodes]
 """A network domain as `label=value`, or None for all nodes, and the candidates in it."""
-
-
-def candidate(snapshot: Snapshot, row: int, capacity: int = 1) -> Candidate:
-    """Return the node of a row, which fits so many workers."""
-    node = snapshot.nodes[row]
-    return Candidate(node, snapshot.tables[node.node.name], capacity)

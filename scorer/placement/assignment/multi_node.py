@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
 
-from scorer.placement.assignment.candidates import CandidateNodes, Domain, candidate
+from scorer.placement.assignment.candidates import CandidateNodes, Domain
 from scorer.placement.assignment.node_assignment import (
     CountedAssignment,
     NodeAssignment,
@@ -92,7 +92,7 @@ def most_even(
     ties = (pair for pair, rank in zip(tried, ranks, strict=True) if rank == best)
     chosen, domain = min(ties, key=_rows)
     assignments = _assignments(domains[0][1].snapshot, chosen)
-    exact = exact and all(assignment.candidate.table.exact for assignment in assignments)
+    exact = exact and all(assignment.table.exact for assignment in assignments)
     return MultiNodeAssignment(assignments, domain, exact)
 
 
@@ -106,7 +106,7 @@ def _assignments(snapshot: Snapshot, chosen: NodeSet) -> tuple[NodeAssignment, .
     rows = sorted(((row, part.option) for part in chosen for row in part.rows), key=itemgetter(0))
     return tuple(
         NodeAssignment(
-            candidate(snapshot, row, option.nodes.capacity), option.workers, option.selection.mask
+            snapshot.nodes[row], option.nodes.table, option.selection.mask, option.workers
         )
         for row, option in rows
     )
