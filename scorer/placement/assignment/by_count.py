@@ -4,7 +4,6 @@ In this order: the fastest machines; the tightest fit, which keeps whole nodes w
 one node are filled. Nodes on which Linkwise chooses the GPUs are used, too, where this saves nodes.
 """
 
-from dataclasses import replace
 from operator import itemgetter
 
 import numpy as np
@@ -97,9 +96,7 @@ def _fastest(nodes: CandidateNodes, workers: int, count: int) -> tuple[Candidate
     """Return the fastest machines that suffice with as many nodes, and the speed of the slowest."""
     speed = node_columns(nodes.snapshot).speed[nodes.rows]
     for slowest in np.unique(speed)[::-1].tolist():
-        fast = replace(
-            nodes, rows=nodes.rows[speed >= slowest], capacity=nodes.capacity[speed >= slowest]
-        )
+        fast = nodes.where(speed >= slowest)
         if fast.min_nodes(workers) == count:
             return fast, slowest
     return nodes, 0

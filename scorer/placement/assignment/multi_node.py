@@ -121,7 +121,7 @@ def _parts(
     allows it consists of nodes for its parts.
     """
     sizes = _even(sorted(nodes.capacity.tolist())[-count:], workers)
-    classes = nodes.with_capacity(sizes[-1]).classes()
+    classes = nodes.where(nodes.capacity >= sizes[-1]).classes()
     parts: Parts = []
     for size, times in Counter(sizes).items():
         found = [
