@@ -44,6 +44,8 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     rows = {node.node.name: row for row, node in enumerate(snapshot.nodes)}
     used: dict[int, None] = {}
     """The nodes of placed members, as indices in `snapshot.nodes`."""
+    # The largest first: a small request fits into what a large one leaves, not the reverse. Each is
+    # placed on a later snapshot, so nothing must be undone where one does not fit.
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
         feasibility = feasibility_of(later, new_group([member], group.options))
@@ -60,6 +62,7 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
         later = later.hold_all([(found.node, found.holding)])
     placements = tuple(placed[place] for place in range(group.size))
     assignments = assignments_of(snapshot, placements) or []
+    # On one node NVLink must connect the whole set, which is known only when all are placed.
     only = assignments[0] if len(assignments) == 1 else None
     if linked and only and not only.table.linked[only.mask]:
         return Refusal(together_refusal(group, "NVLink alone does not connect them there"))
@@ -81,6 +84,8 @@ def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     feasibility = feasibility_of(snapshot, new_group([first], group.options))
     if not len(feasibility.feasible):
         return Refusal(member_refusal(first, 0, group.size, feasibility.blocked))
+    # Sums are a lower bound of what a node needs: shares may still not fit its cards, which only a
+    # plan shows. The largest member orders the nodes, since it is the hardest to place.
     together = feasibility_of_all(snapshot, group)
     rows = np.flatnonzero((feasibility.capacity > 0) & (together.capacity > 0))
     nodes = (snapshot.nodes[row] for row in rows.tolist())
@@ -113,6 +118,7 @@ def _place(
     if not len(rows):
         return None
     if member.request.family is Family.WHOLE:
+        # Known sets first, even on another node: their bandwidth is known.
         counted = node_columns(snapshot).is_counted
         here = [row for row in near if not counted[row]]
         placement = _whole(snapshot, member, rows[~counted[rows]], here, linked=linked)

@@ -102,6 +102,9 @@ def _on_sibling_node(
     options: PlanOptions,
 ) -> Plan | Refusal | None:
     """Plan all members on the node of the others that is best; None without any node."""
+    # `plan` ranks the new members, but the gang is as fast as all of its GPUs. So each node is
+    # planned alone, and the results are compared as the whole gang would have them. Without known
+    # sets there is no bandwidth: the node with most members is taken, to keep the gang together.
     is_ranked = sibling_nodes.are_sets_known and all(member.gpus for member in members)
     plans: list[Plan] = []
     refusal = None
@@ -138,10 +141,13 @@ def _one_by_one(
 ) -> Plan | None:
     """Plan each member on the node of the others that is best for it; None if not all fit."""
     group = new_group(members)
+    # A member alone was tried on each of these nodes already.
     if not 1 < group.size * len(sibling_nodes.counts) <= EACH_MAX or group.size == 1:
         return None
     placed: dict[int, Placement] = {}
     later = snapshot
+    # The largest first, since the fewest nodes fit it. A member that is placed counts as a sibling
+    # for the next one, which then completes the set on its node.
     for place, member in sorted(enumerate(members), key=lambda pair: -pair[1].gpus):
         near = _on_sibling_node(later, [member], sibling_nodes, options)
         if not isinstance(near, Plan):

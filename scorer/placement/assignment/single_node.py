@@ -51,6 +51,8 @@ def best_node(
     ]
     if not selections:
         return None
+    # All are compared with the fastest one: "within 1 % of each other" is not transitive, so it is
+    # no order.
     enough = max(selection.bandwidth for selection, _ in selections) * (1 - TOLERANCE)
     sign = _sign(snapshot)
 
@@ -89,6 +91,8 @@ def best_node_of_pod(
     bandwidth, left, damage = snapshot.cache.get_or_compute(
         key, snapshot.nodes, compute, np.float64
     )
+    # The keys of `best_node` one after another; each leaves the nodes that are best by it. Rows
+    # ascend by name, so the first one left is the least by all keys.
     rows = np.sort(rows)
     best = bandwidth[rows].max()
     if best < 0:
