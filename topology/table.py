@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from topology.bandwidth import bandwidths, nvlink_connected, uplinks
 from topology.canonical import class_of
 from topology.disjoint import best_disjoint, best_partition
-from topology.machine import NIC, Level, Machine
+from topology.machine import GPU, NIC, Level, Machine
 from topology.per_table import empty_caches
 from topology.subsets import Floats, Ints, pair_sums, popcounts, subset_sums
 
@@ -112,7 +112,8 @@ class Table:
 def machine_class(machine: Machine) -> Machine:
     """Return a machine without its identity: equal for machines that share their tables."""
     nics = tuple(NIC("", nic.levels) for nic in machine.nics)
-    return replace(machine, nics=nics, model=None, uuids=(), bus_ids=(), memory=(), warnings=())
+    gpus = tuple(GPU(gpu.numa) for gpu in machine.gpus)
+    return replace(machine, gpus=gpus, nics=nics, model=None, warnings=())
 
 
 def table_bytes(n: int) -> int:
@@ -160,7 +161,7 @@ def _renumber(machine: Machine, order: tuple[int, ...]) -> Machine:
     return Machine(
         links=tuple(tuple(machine.links[i][j] for j in order) for i in order),
         levels=tuple(tuple(machine.levels[i][j] for j in order) for i in order),
-        numa=(0,) * machine.n,
+        gpus=(GPU(),) * machine.n,
         constants=machine.constants,
         switched=machine.switched,
     )
@@ -175,8 +176,9 @@ def _numa_counts(machine: Machine) -> Ints:
     """Return how many NUMA nodes each set of GPUs touches, shape (2ⁿ,)."""
     masks = np.arange(1 << machine.n)
     count = np.zeros(1 << machine.n, dtype=np.int64)
-    for node in set(machine.numa):
-        there = sum(1 << i for i, other in enumerate(machine.numa) if other == node)
+    nodes = [gpu.numa for gpu in machine.gpus]
+    for node in set(nodes):
+        there = sum(1 << i for i, other in enumerate(nodes) if other == node)
         count += (masks & there) != 0
     return count
 

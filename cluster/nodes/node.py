@@ -19,7 +19,7 @@ from cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy
 from cluster.nodes.node_resources import NodeError, NodeObject, NodeResources, read_node_resources
 from cluster.nodes.topology_configmap import PublishedTopology, read_indices
 from cluster.requests.amounts import MEMORY_MAX
-from topology.machine import MAX_GPUS, Level, Machine
+from topology.machine import GPU, MAX_GPUS, Level, Machine
 
 __all__ = [
     "Card",
@@ -227,7 +227,7 @@ def read_node(
 @cache
 def uniform_machine(n: int) -> Machine:
     """Return a machine of n equal GPUs, for unknown links."""
-    return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, numa=(0,) * n)
+    return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, gpus=(GPU(),) * n)
 
 
 def _published_warnings(published: PublishedTopology) -> tuple[str, ...]:
@@ -267,20 +267,18 @@ def _read_cards(
         return
     # The kubelet reports how many GPUs are allocatable, not which; 0 means none of them.
     some_usable = offer.usable > 0 or not offer.mode.is_ours
-    for i in range(machine.n):
+    for gpu in machine.gpus:
         yield Card(
-            memory=_read_memory(offer, machine, i, is_published=is_published),
-            uuid=machine.uuids[i] if is_published and machine.uuids else None,
+            memory=_read_memory(offer, gpu, is_published=is_published),
+            uuid=gpu.uuid if is_published else None,
             healthy=some_usable,
         )
 
 
-def _read_memory(
-    offer: NodeResources, machine: Machine, i: int, *, is_published: bool
-) -> int | None:
+def _read_memory(offer: NodeResources, gpu: GPU, *, is_published: bool) -> int | None:
     """Return the memory of one card [GiB]: as published, else its part of the registered total."""
-    if machine.memory and (is_published or not offer.mode.shares_memory):
-        return machine.memory[i]
+    if gpu.memory is not None and (is_published or not offer.mode.shares_memory):
+        return gpu.memory
     return offer.shared_memory // offer.count or None if offer.mode.shares_memory else None
 
 

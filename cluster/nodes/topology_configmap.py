@@ -35,7 +35,7 @@ from cluster.nodes.machine_record import (
     record_of,
 )
 from topology.constants import UNKNOWN_ARCHITECTURE
-from topology.machine import MAX_GPUS, Level, Machine, TopologyError
+from topology.machine import GPU, MAX_GPUS, Level, Machine, TopologyError
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
@@ -250,7 +250,7 @@ def _machine_of_links(words: list[list[str]]) -> Machine:
     return Machine(
         links=tuple(map(tuple, links)),
         levels=tuple(map(tuple, levels)),
-        numa=(0,) * n,
+        gpus=(GPU(),) * n,
         switched=any(sum(row) > UNKNOWN_ARCHITECTURE.links for row in links),
         warnings=tuple(warnings),
     )
