@@ -12,7 +12,7 @@ from topology.catalogue import NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
-LIVE = ("inspect", "explain", "snapshot")
+LIVE = ("inspect", "explain", "snapshot", "dashboard")
 COMMANDS = [
     shlex.split(line, comments=True)[1:]
     for line in commands("README.md")
