@@ -46,6 +46,7 @@ class Table:
         self._uplinks = uplinks(machine)
         self._v: dict[int, Floats] = {}
         self._partition: dict[int, Ints] = {}
+        self._fastest: dict[int, NDArray[np.int8]] = {}
         self._remainder: list[float] | None = None
 
     def bandwidth(self, mask: int) -> float:
@@ -68,6 +69,13 @@ class Table:
         if k not in self._partition:
             self._partition[k] = best_partition(self.w, self.n, k) if k > 1 else self.w * 0
         return self._partition[k]
+
+    def fastest(self, k: int) -> NDArray[np.int8]:
+        """Return by mask the most disjoint k-sets with the best A of the machine, shape (2ⁿ,)."""
+        if k not in self._fastest:
+            is_best = np.array(self.rounded) >= self.best_possible(k)
+            self._fastest[k] = best_disjoint(is_best.astype(float), self.n, k).astype(np.int8)
+        return self._fastest[k]
 
     def remainder(self, mask: int) -> float:
         """Return what a set of free GPUs is still good for: 0.25·(V_2 + V_4) [GB/s]."""
@@ -109,8 +117,8 @@ def machine_class(machine: Machine) -> Machine:
 
 def table_bytes(n: int) -> int:
     """Return the memory of the tables of n GPUs, once all are built [bytes]: 24 MB for 16."""
-    # For each set: A twice, three sums, NVLink, two lists of floats, V_j and W*_k of all sizes.
-    return (1 << n) * (5 * 8 + 1 + 2 * 40 + 2 * 8 * n) + (32 << 10)
+    # For each set: A twice, three sums, NVLink, two lists of floats; by size V, W* and `fastest`.
+    return (1 << n) * (5 * 8 + 1 + 2 * 40 + (2 * 8 + 1) * n) + (32 << 10)
 
 
 def table_of(machine: Machine) -> Table:

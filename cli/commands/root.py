@@ -151,6 +151,9 @@ def inspect(
     detail: Annotated[
         bool, typer.Option("--detail", "-d", help="Show each GPU and its pods.")
     ] = False,
+    slots: Annotated[
+        bool, typer.Option("--slots", help="Show the free sets of GPUs by size, pool and model.")
+    ] = False,
     style: Annotated[
         Literal["linkwise", "gpushare"],
         typer.Option("--format", help="Table layout; that of gpushare shows only memory."),
@@ -182,6 +185,8 @@ def inspect(
     ] = "table",
 ) -> int:
     """Show the GPUs of nodes, and the pods that have them."""
+    if slots and (detail or style == "gpushare" or output == "html"):
+        raise typer.BadParameter("--slots goes with none of -d, --format gpushare and -o html.")
     from cli.commands.inspect import NodeFilter, Style, View, show_inspection
     from cli.live.kubeconfig import Access
     from cli.live.load import load_cluster
@@ -191,7 +196,7 @@ def inspect(
     loaded = load_cluster(Access(kubeconfig, context), cluster)
     command = ("linkwise", "inspect", *(("--cluster", cluster) if cluster else ()))
     caption = Caption(command, wall(), (loaded.source,))
-    view = View(output, Style(style), detail=detail)
+    view = View(output, Style(style), detail=detail, slots=slots)
     return show_inspection(loaded, NodeFilter(node, namespace), view, caption)
 
 

@@ -20,6 +20,7 @@ from cli.output.document import Document
 from cli.render.explain_json import Explanation
 from cli.render.inspect_json import Inspection
 from cli.render.simulate_json import Simulation
+from cli.render.slots import Slots
 from cli.render.topology_json import Choice, MachineList, MachineReport
 from cluster.keys import CLI_API_VERSION
 from policy.document import Policy
@@ -33,6 +34,7 @@ _ANSWERS: tuple[type[Document], ...] = (
     MachineReport,
     MachineList,
     Inspection,
+    Slots,
     Explanation,
     LintReport,
     Snapshot,

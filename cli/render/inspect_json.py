@@ -136,7 +136,7 @@ def _node(view: InspectedNode) -> NodeReport:
         ready=node.ready,
         unschedulable=node.unschedulable,
         class_=view.table.key if node.machine_known else None,
-        model=view.model,
+        model=view.node.model,
         machine_source=node.machine_source.value,
         unhealthy=[i for i in view.indices if not node.cards[i].healthy],
         mismatch=node.mismatch,

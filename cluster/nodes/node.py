@@ -6,7 +6,14 @@ from enum import StrEnum
 from functools import cache
 
 from cluster.allocations.record import Isolation
-from cluster.keys import CORDON, GPU_MEM, NVIDIA_GPU, UNHEALTHY_NAME_PREFIX
+from cluster.keys import (
+    CORDON,
+    GFD_PRODUCT,
+    GPU_MEM,
+    NODE_POOLS,
+    NVIDIA_GPU,
+    UNHEALTHY_NAME_PREFIX,
+)
 from cluster.mode import NodeMode, PackingStrategy, counting_resource, read_placement
 from cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy
 from cluster.nodes.node_resources import NodeError, NodeObject, NodeResources, read_node_resources
@@ -127,6 +134,16 @@ class Node:
         """False if all GPUs count as equal because their links are unknown."""
         return self.machine_source is not MachineSource.UNKNOWN
 
+    @property
+    def model(self) -> str | None:
+        """The product name of its GPUs, by its machine or the label of GPU feature discovery."""
+        return (self.machine.model if self.machine else None) or self.labels.get(GFD_PRODUCT)
+
+    @property
+    def node_pool(self) -> str | None:
+        """The name of its pool, by the label of the provider; None without one."""
+        return next((self.labels[key] for key in NODE_POOLS if key in self.labels), None)
+
     def __post_init__(self) -> None:
         if len(self.cards) != (self.machine.n if self.machine else 0):
             raise NodeError(f"node {self.name}: one card for each GPU of its machine is expected")
@@ -164,7 +181,7 @@ def read_node(
     """
     published = published or PublishedTopology(None, ())
     offer = read_node_resources(raw, published.machine.n if published.machine else 0)
-    linked, source, doubt = _read_machine(offer, published.machine, machine, discovered)
+    linked, source, miscount = _read_machine(offer, published.machine, machine, discovered)
     layout, misspelt = read_placement(offer.labels, placement)
     n = linked.n if linked else 0
     listed, unlisted = read_indices(unhealthy, n)
@@ -177,8 +194,8 @@ def read_node(
     )
     problems = (
         misspelt,
-        *(f"published topology: {problem}" for problem in _doubts(published)),
-        doubt,
+        *(f"published topology: {problem}" for problem in _published_warnings(published)),
+        miscount,
         f"ConfigMap {UNHEALTHY_NAME_PREFIX}{raw.metadata.name}: {unlisted}" if unlisted else None,
         f"{CORDON}: {undrained}" if undrained else None,
         _missing(offer, cards),
@@ -213,7 +230,7 @@ def uniform_machine(n: int) -> Machine:
     return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, numa=(0,) * n)
 
 
-def _doubts(published: PublishedTopology) -> tuple[str, ...]:
+def _published_warnings(published: PublishedTopology) -> tuple[str, ...]:
     """Return warnings about a published topology and its machine."""
     guessed = published.machine.warnings if published.machine else ()
     return (*published.warnings, *guessed)
@@ -239,8 +256,8 @@ def _read_machine(
         return mapped, MachineSource.POLICY, None
     if discovered and discovered.n == n and not mapped:
         return discovered, MachineSource.FEATURE_DISCOVERY, None
-    doubt = f"the policy says a machine of {mapped.n} GPUs, the kubelet {n}" if mapped else None
-    return uniform_machine(n), MachineSource.UNKNOWN, doubt
+    other = f"the policy says a machine of {mapped.n} GPUs, the kubelet {n}" if mapped else None
+    return uniform_machine(n), MachineSource.UNKNOWN, other
 
 
 def _read_cards(

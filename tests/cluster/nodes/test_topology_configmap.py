@@ -312,8 +312,8 @@ def test_whatever_else_is_published_the_gpus_that_are_called_unhealthy_are(data,
     found = read_published({**data, TOPOLOGY_DEVICES: json.dumps(words)})
 
     n = found.machine.n if found.machine else len(healthy)
-    ill = {i for i, ok in enumerate(healthy) if not ok}
-    assert found.unhealthy == ill & set(range(n))
+    unhealthy = {i for i, ok in enumerate(healthy) if not ok}
+    assert found.unhealthy == unhealthy & set(range(n))
     assert len(found.healthy) == n
 
 
