@@ -16,6 +16,7 @@ from cli.analysis.pending import PendingUnit, pending_units
 from cli.analysis.planner_view import PlannerView, planner_view
 from cli.files.current_cluster import CurrentCluster
 from cli.render.page.occupancy import COLOURS
+from cluster.account.slots import SlotGroup, free_slots
 from scorer.gang.unit import units_of
 
 
@@ -90,6 +91,11 @@ class Moment:
     def pending(self) -> list[PendingUnit]:
         """The pending units with their reasons, in the order of planning."""
         return pending_units(self.planner)
+
+    @cached_property
+    def slots(self) -> tuple[SlotGroup, ...]:
+        """The free sets of GPUs, in groups of equal nodes."""
+        return free_slots(self.current.cluster.ledger.nodes.values())
 
     def node(self, name: str) -> InspectedNode | None:
         """Return one node with GPUs; None if there is none of this name."""

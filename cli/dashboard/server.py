@@ -77,6 +77,7 @@ class Dashboard:
             "namespaces": self._namespaces,
             "past": self._past,
             "samples": self._samples,
+            "sets": self._sets,
         }
         return [
             *static,
@@ -158,6 +159,10 @@ class Dashboard:
     def _samples(self, _: Query) -> Callable[[], object]:
         samples = list(self._feed.history.samples)
         return lambda: samples
+
+    def _sets(self, _: Query) -> Callable[[], object]:
+        moment, samples = self._feed.moment, list(self._feed.history.samples)
+        return lambda: {"groups": moment.slots, "samples": samples}
 
 
 def _static_answers() -> dict[str, Callable[[HttpRequest], HttpResponse]]:

@@ -197,11 +197,10 @@ def waiting_view(moment: Moment) -> list[WaitingUnit]:
 
 
 def unit_views(moment: Moment, kind: str, namespace: str, name: str) -> list[UnitView]:
-    """Return the gangs of a name, or a pod; several gangs if a job was submitted again."""
+    """Return the gangs of a name, else a pod; several gangs if a job was submitted again."""
     planner = moment.planner
-    if kind == "gang":
-        explained = explain_gang(planner, namespace, name)
-    else:
+    explained = explain_gang(planner, namespace, name) if kind == "gang" else ()
+    if not explained:
         pod = explain_pod(planner, namespace, name)
         explained = (pod,) if pod else ()
     gangs = {(gang.metadata.namespace, gang.spec.gang): gang for gang in planner.gangs.values()}

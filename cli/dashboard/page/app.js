@@ -4,6 +4,7 @@
 import {h, nameOf, plural, shown} from "./dom.js";
 import {connect, staleness, store, subscribe} from "./store.js";
 import {fleet} from "./fleet.js";
+import {sets} from "./sets.js";
 import {node} from "./node.js";
 import {waiting} from "./waiting.js";
 import {unit} from "./unit.js";
@@ -17,8 +18,8 @@ import {timeline} from "./timeline.js";
  */
 
 /** @type {Record<string, (place: HTMLElement, parts: string[]) => View>} */
-const VIEWS = {fleet, node, waiting, gang: unit, pod: unit, namespaces, try: trial};
-const NAV = [["fleet", "Fleet"], ["waiting", "Waiting"], ["namespaces", "Namespaces"],
+const VIEWS = {fleet, sets, node, waiting, gang: unit, pod: unit, namespaces, try: trial};
+const NAV = [["fleet", "Fleet"], ["sets", "Free sets"], ["waiting", "Waiting"], ["namespaces", "Namespaces"],
   ["try", "Try a manifest"]];
 
 const find = (/** @type {string} */ id) => /** @type {HTMLElement} */(document.getElementById(id));

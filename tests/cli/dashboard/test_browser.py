@@ -142,7 +142,16 @@ def overlaps(a: dict, b: dict) -> bool:
     return wide > 0.5 and high > 0.5
 
 
-VIEWS = ("fleet", "node/dgx-0", "waiting", "gang/team/vgg", "gang/team/big", "namespaces", "try")
+VIEWS = (
+    "fleet",
+    "sets",
+    "node/dgx-0",
+    "waiting",
+    "gang/team/vgg",
+    "gang/team/big",
+    "namespaces",
+    "try",
+)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -231,6 +240,16 @@ def test_a_unit_that_waits_says_why(small, opened):
     page.get_by_role("link", name="big").click()
     page.wait_for_selector(".help")
     assert "It would not fit if nothing else ran" in page.locator(".help").inner_text()
+
+
+def test_free_sets_are_counted_by_size_with_what_fragments_them(small, opened):
+    page = opened(small, "sets")
+    page.wait_for_selector(".size")
+
+    counts = page.locator(".size > b").all_inner_texts()
+    assert counts == ["0", "2", "6", "13"]
+    page.locator(".slots summary").click()
+    assert "team/vgg" in page.locator(".slots table").inner_text()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,14 @@ from runtime.process.clock import wall
 SECRET = "a-secret-for-a-test"  # noqa: S105
 EVENTS = "api/events"
 HOSTILE = '</script><img src=x onerror=alert(1)>"\u202e'
-VIEWS = ("api/node?name=dgx-0", "api/waiting", "api/namespaces", "api/samples", "api/past?at=1")
+VIEWS = (
+    "api/node?name=dgx-0",
+    "api/waiting",
+    "api/namespaces",
+    "api/samples",
+    "api/sets",
+    "api/past?at=1",
+)
 
 
 @pytest.fixture
