@@ -42,7 +42,8 @@ def run_dashboard(loaded: CurrentCluster, access: Access | None, *, port: int, o
     try:
         asyncio.run(_run(loaded, access, port=port, open_=open_))
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        # asyncio writes the address before the reason.
+        reason = (error.strerror or str(error)).rpartition(": ")[2].lower()
         raise InputError(f"port {port}: {reason}. Name another one with --port.") from None
     return 0
 

@@ -1,6 +1,8 @@
 // @ts-check
 /** The cluster as this page knows it, kept up to date by server-sent events. */
 
+import {clock} from "./dom.js";
+
 /** Places in the row of a node. */
 export const [NAME, POOL, MODEL, MODE, DOMAIN, STATES, USED, FREE, STRANDED, PROBLEMS, HOLDERS] =
   Array(11).keys();
@@ -65,7 +67,8 @@ export const now = () => Date.now() / 1000 + store.ahead;
 export function staleness() {
   if (!store.facts) return "";
   if (!store.connected) return "The command linkwise dashboard has ended, or does not answer.";
-  return store.facts.problem;
+  const {problem, at} = store.facts;
+  return problem && `The cluster is not watched now: ${problem}. What is shown is of ${clock(at)}.`;
 }
 
 function take(/** @type {MessageEvent} */ event) {
