@@ -1,7 +1,7 @@
 // @ts-check
 /** The frame of the page: the head, the views and their addresses. */
 
-import {h, nameOf, plural, shown} from "./dom.js";
+import {clock, h, nameOf, plural, shown} from "./dom.js";
 import {connect, staleness, store, subscribe} from "./store.js";
 import {fleet} from "./fleet.js";
 import {sets} from "./sets.js";
@@ -51,9 +51,9 @@ function head() {
   if (!facts) return;
   find("source").replaceChildren(nameOf(facts.source.replace(/^https?:\/\//, "")));
   const old = staleness();
-  const words = !store.connected ? "Not connected" : old ? "Not up to date"
+  const words = store.past ? `As at ${clock(store.past.at)}` : !store.connected ? "Not connected" : old ? "Not up to date"
     : facts.live ? "Live" : "From a file";
-  find("state").replaceChildren(h(`span.dot.${old ? "bad" : facts.live ? "live" : "still"}`), words);
+  find("state").replaceChildren(h(`span.dot.${store.past ? "past" : old ? "bad" : facts.live ? "live" : "still"}`), words);
   const texts = [old, ...facts.warnings].filter(Boolean).map(shown);
   const notices = find("notices");
   if (notices.dataset.text !== texts.join("\n")) {

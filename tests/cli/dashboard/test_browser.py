@@ -58,13 +58,17 @@ def served(tmp_path_factory):
     started = []
 
     def serve(text: str) -> str:
+        return start(text)[0]
+
+    def start(text: str) -> tuple[str, subprocess.Popen]:
         file = tmp_path_factory.mktemp("cluster") / "cluster.yaml"
         file.write_text(text)
         arguments = [LINKWISE, "dashboard", "--cluster", file, "--no-browser"]
         process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)  # noqa: S603
         started.append(process)
-        return re.search(r"http://\S+", process.stdout.readline())[0]
+        return re.search(r"http://\S+", process.stdout.readline())[0], process
 
+    serve.start = start
     yield serve
     for process in started:
         process.send_signal(signal.SIGINT)
@@ -304,3 +308,18 @@ def test_an_unknown_address_says_so(small, opened):
 
     page.wait_for_selector(".empty")
     assert "no node" in page.locator("main").inner_text()
+
+
+def test_a_page_whose_command_ended_says_so_and_keeps_the_map(served, opened):
+    address, process = served.start(CLUSTER)
+    page = opened(address)
+    page.wait_for_selector("a.node")
+
+    process.send_signal(signal.SIGINT)
+    page.wait_for_selector("#state:has-text('Not connected')")
+
+    assert "has ended" in page.locator("#notices").inner_text()
+    assert page.locator("a.node").count() == 3
+    assert all("Failed to load" in problem for problem in page.problems)
+    page.problems.clear()
+    page.close()
