@@ -276,6 +276,37 @@ def explain(
     return show_explanation(loaded, kind, name, output, clock=wall())
 
 
+@app.command(epilog="Example: linkwise dashboard --cluster cluster.json")
+def dashboard(
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A cluster file or snapshot, instead of the live cluster."
+        ),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, max=65535, help="Port on loopback; default: any that is free."
+        ),
+    ] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only print the address of the page.")
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> int:
+    """Show a live page of the cluster: its GPUs and links, and why gangs wait."""
+    from cli.commands.dashboard import run_dashboard
+    from cli.live.kubeconfig import Access
+    from cli.live.load import load_cluster
+
+    access = Access(kubeconfig, context)
+    loaded = load_cluster(access, cluster)
+    watched = None if cluster else access
+    return run_dashboard(loaded, watched, port=port, open_=not no_browser)
+
+
 def _complete_kind(incomplete: str) -> list[str]:
     from cli.commands.schema import KINDS
 
