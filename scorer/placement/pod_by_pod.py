@@ -41,7 +41,9 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     linked, placed = group.options.is_linked, dict[int, Placement]()
     """By index among the members."""
     considered: set[int] = set()
-    rows = {node.node.name: row for row, node in enumerate(snapshot.nodes)}
+    # One pod is near no others; on many nodes this takes as long as all the rest of its plan.
+    names = (node.node.name for node in snapshot.nodes if group.size > 1)
+    rows = {name: row for row, name in enumerate(names)}
     used: dict[int, None] = {}
     """The nodes of placed members, as indices in `snapshot.nodes`."""
     later = snapshot
@@ -55,7 +57,8 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
             reason = member_refusal(member, len(placed), group.size, blocked)
             return Refusal(reason + label_hint(member, snapshot.nodes, blocked))
         placed[place] = found
-        used.setdefault(rows[found.node])
+        if rows:
+            used.setdefault(rows[found.node])
         considered.update(feasible.tolist())
         later = later.hold_all([(found.node, found.holding)])
     placements = tuple(placed[place] for place in range(group.size))

@@ -1,0 +1,76 @@
+"""Fleets and jobs of replays, and lines of synthetic traces that a seed reproduces."""
+
+import random
+
+import numpy as np
+
+from cluster.nodes.node import Card, MachineSource, Node, uniform_machine
+from replay.fleet import PLENTY, empty_fleet
+from replay.job import Job, Shape
+from replay.policies.registry import POLICIES, Context
+from topology.catalogue import entry
+
+OPENB_HEADER = (
+    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
+    "creation_time,deletion_time,scheduled_time\n"
+)
+
+
+def shared_fleet(*sizes, cpu=PLENTY, model=""):
+    """Return nodes a, b, ... with so many GPUs each, which give out shares."""
+    return empty_fleet(
+        [a_node(name, size, cpu, model) for name, size in zip("abcdefgh", sizes, strict=False)],
+        shared=True,
+    )
+
+
+def a_node(name, gpus, cpu=PLENTY, model=""):
+    labels = {"nvidia.com/gpu.product": model} if model else {}
+    machine = uniform_machine(gpus)
+    return Node(name, labels, machine=machine, cards=(Card(),) * gpus, cpu=cpu, memory=PLENTY)
+
+
+def whole_fleet(count, machine="dgx1-v100", **labels):
+    """Return nodes of a machine of the catalogue, which give out whole GPUs."""
+    known = entry(machine).machine
+    nodes = [
+        Node(
+            f"node-{i}",
+            {label.replace("_", "/"): value[i] for label, value in labels.items()},
+            machine=known,
+            machine_source=MachineSource.FILE,
+            cards=(Card(),) * known.n,
+            cpu=PLENTY,
+            memory=PLENTY,
+        )
+        for i in range(count)
+    ]
+    return empty_fleet(nodes, shared=False)
+
+
+def a_policy(name, seed=0, shapes=()):
+    """Return a policy for a run; of some shapes each is as popular."""
+    popularity = {shape: 1 / len(shapes) for shape in shapes}
+    return POLICIES[name](Context(np.random.default_rng(seed), popularity))
+
+
+def a_job(name="job", submit=0.0, duration=10.0, **shape):
+    return Job(name, submit, duration, Shape(**({"gpus": 1} | shape)))
+
+
+def openb_lines(jobs, seed=0):
+    """Return a synthetic trace in the format of openb: the same for the same seed."""
+    draw, time = random.Random(seed), 0.0  # noqa: S311 (the same trace each time)
+    lines = [OPENB_HEADER]
+    for i in range(jobs):
+        time += draw.expovariate(1 / 10)
+        gpus = draw.choices([0, 1, 2, 4, 8], [13, 75, 4, 3, 5])[0]
+        is_whole = gpus != 1 or draw.random() < 0.4
+        milli = (
+            1000 if is_whole else draw.choice([220, 340, 460, 500, draw.randrange(50, 1000, 10)])
+        )
+        cpu, memory = draw.choice([2000, 4000, 8000, 16000]), draw.choice([8192, 16384, 32768])
+        begin, end = int(time), int(time + draw.lognormvariate(7, 1.2))
+        amounts = f"{cpu},{memory},{gpus},{milli if gpus else 0}"
+        lines.append(f"pod-{i},{amounts},,LS,Running,{begin},{end},{begin}\n")
+    return lines
