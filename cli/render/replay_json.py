@@ -63,9 +63,10 @@ class PolicyRun(Struct, frozen=True, kw_only=True):
 
     seed: int
     seconds: float
-    """How long it took."""
+    """CPU time that it took."""
     decisions: int
     decisions_per_second: float
+    """Of CPU time, with all that is recorded of them."""
     arrived: int
     started: int
     unplaced: int

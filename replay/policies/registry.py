@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from replay.job import Shape
+from replay.policies.fgd import FragmentationGradientDescent, typical_pods
 from replay.policies.linkwise import Linkwise
 from replay.policies.packing import (
     best_fit,
@@ -25,6 +26,16 @@ from replay.policies.policy import (
     lowest_indices,
     most_left,
 )
+from replay.policies.products import (
+    LeastAllocated,
+    NativeGangs,
+    TopologyAwareScheduling,
+    best_effort_cards,
+    hami_binpack_cards,
+    hami_node,
+    hami_spread_cards,
+    hami_spread_node,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +48,11 @@ class Context:
     """The part of the jobs of each shape, in the trace."""
 
 
+def _fgd(popularity: Mapping[Shape, float]) -> Policy:
+    descent = FragmentationGradientDescent(typical_pods(popularity))
+    return PodByPod(descent.node, descent.cards)
+
+
 POLICIES: Mapping[str, Callable[[Context], Policy]] = {
     "linkwise": lambda _: Linkwise(),
     "random": lambda run: PodByPod(random_node(run.draw), random_cards(run.draw)),
@@ -46,5 +62,11 @@ POLICIES: Mapping[str, Callable[[Context], Policy]] = {
     "dot-product": lambda _: PodByPod(highest(dot_product), least_left),
     "gpu-packing": lambda _: PodByPod(highest(gpu_packing), least_left),
     "gpu-clustering": lambda _: PodByPod(highest(gpu_clustering), least_left),
+    "fgd": lambda run: _fgd(run.popularity),
+    "hami-binpack": lambda _: PodByPod(highest(hami_node), hami_binpack_cards),
+    "hami-spread": lambda _: PodByPod(highest(hami_spread_node), hami_spread_cards),
+    "nvidia": lambda run: PodByPod(LeastAllocated(run.draw), best_effort_cards),
+    "native-gangs": lambda run: NativeGangs(run.draw),
+    "kueue-tas": lambda _: TopologyAwareScheduling(),
 }
 """How each policy is created for a run."""

@@ -3,30 +3,19 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.traces import a_job, a_policy, shared_fleet
+from support.traces import a_job, a_policy, occupied, placed, shared_fleet
 
-from cluster.allocations.gpus import Exact, GPUShare
 from replay.engine import Rules, Run
 from replay.job import members_of
 from replay.policies.registry import POLICIES
 
 
-def after(fleet, *jobs):
-    """Return the fleet after jobs that were put on it: (node, GPU, milli)."""
-    for number, (node, gpu, milli) in enumerate(jobs):
-        (member,) = members_of(a_job(milli=milli), 1000 + number, shared=True)
-        fleet = fleet.hold_all([(node, member.holding(Exact((GPUShare(gpu, mem=milli),))))])
-    return fleet
-
-
 def place(name, fleet, **shape):
-    job = a_job(**shape)
-    placed = a_policy(name).place(fleet, job.shape, members_of(job, 0, shared=True))
-    return placed and [(each.node, list(each.gpus.indices)) for each in placed]
+    return placed(a_policy(name), fleet, **shape)
 
 
 # Node a: GPUs with 1000 and 300 left; b: 500 and 1000; c: 1000 and 1000, idle.
-FLEET = after(shared_fleet(2, 2, 2), ("a", 1, 700), ("b", 0, 500))
+FLEET = occupied(shared_fleet(2, 2, 2), ("a", 1, 700), ("b", 0, 500))
 
 
 @pytest.mark.parametrize(
@@ -48,6 +37,10 @@ FLEET = after(shared_fleet(2, 2, 2), ("a", 1, 700), ("b", 0, 500))
         ("gpu-clustering", {"milli": 300}, "a", [1]),
         ("gpu-clustering", {"gpus": 1}, "c", [0]),
         ("round-robin", {"milli": 300}, "a", [0]),
+        # a: 10 × (1/20 + 2 × 0.35) = 7.5; b: 10 × (1/20 + 2 × 0.25) = 5.5; c: 0.
+        ("hami-binpack", {"milli": 300}, "a", [1]),
+        ("hami-binpack", {"milli": 400}, "a", [0]),
+        ("hami-spread", {"milli": 300}, "c", [0]),
     ],
 )
 def test_worked_examples(name, shape, node, gpus):
@@ -90,7 +83,7 @@ AMOUNTS = st.lists(st.sampled_from([0, 100, 300, 500, 700, 1000]), min_size=4, m
 def test_a_pod_is_placed_exactly_if_brute_force_finds_a_place(name, taken, gpus, milli):
     gpus = gpus if milli == 1000 else 1
     used = [("ab"[i // 2], i % 2, amount) for i, amount in enumerate(taken) if amount]
-    fleet = after(shared_fleet(2, 2), *used)
+    fleet = occupied(shared_fleet(2, 2), *used)
 
     fits = any(
         all(taken[2 * node + card] + milli <= 1000 for card in cards)
@@ -104,7 +97,7 @@ def test_a_pod_is_placed_exactly_if_brute_force_finds_a_place(name, taken, gpus,
 @given(taken=AMOUNTS, milli=st.sampled_from([200, 500, 900]))
 def test_best_fit_leaves_the_least_on_the_node_by_brute_force(taken, milli):
     used = [("ab"[i // 2], i % 2, amount) for i, amount in enumerate(taken) if amount]
-    fleet = after(shared_fleet(2, 2), *used)
+    fleet = occupied(shared_fleet(2, 2), *used)
     found = place("best-fit", fleet, milli=milli)
 
     left = [1000 - amount for amount in taken]
