@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from manifest.value import InputError
 from replay.fleet import TraceNode
 from replay.job import FOREVER, Job, Shape
-from replay.traces.formats import FORMATS, LeftOut, TraceFormat
+from replay.traces.format import LeftOut, TraceFormat
+from replay.traces.formats import FORMATS
 from replay.traces.table import rows_of
 
 SORTED_MAX = 2_000_000
@@ -103,8 +104,8 @@ def format_of(header: str, file: str) -> TraceFormat:
     for known in FORMATS:
         if found.issuperset(known.columns):
             return known
-    names = "; ".join(f"{known.name} has {', '.join(known.columns)}" for known in FORMATS)
-    raise InputError(f"{file}:1: these are not the columns of a known trace: {names}.")
+    names = "; ".join(f"{known.name}: {known.source}" for known in FORMATS)
+    raise InputError(f"{file}:1: these are not the columns of a known trace. Known are {names}.")
 
 
 def fleet_format_of(header: str) -> TraceFormat | None:

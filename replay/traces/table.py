@@ -87,7 +87,7 @@ def rows_of(lines: Iterable[str], file: str, columns: Sequence[str]) -> Iterator
     Args:
         lines: The text, line by line.
         file: Its name, for messages.
-        columns: The columns that it must have.
+        columns: The columns that are read.
 
     Raises:
         InputError: A column is missing, or a line has too few or too many fields, such as the last

@@ -136,7 +136,7 @@ def test_wrong_options(replay, arguments, message):
     [
         ("none.csv", "nodes.csv", "none.csv: no such file or directory"),
         ("-", "nodes.csv", "a trace is read once for each run"),
-        ("nodes.csv", "nodes.csv", "nodes.csv:1: these are not the columns of a known trace: o"),
+        ("nodes.csv", "nodes.csv", "nodes.csv:1: these are not the columns of a known trace. K"),
         ("pods.csv", "none.csv", "none.csv: no such file or directory"),
         ("pods.csv", "5xdgx9", "dgx9: no such file or directory"),
         ("pods.csv", "empty.csv", "empty.csv"),

@@ -5,7 +5,7 @@ from support.traces import OPENB_HEADER, openb_lines
 
 from manifest.value import InputError
 from replay.job import FOREVER, Shape
-from replay.traces.formats import OPENB
+from replay.traces.openb import OPENB
 from replay.traces.read import SORTED_MAX, TraceReader, fleet_format_of, format_of, read_nodes
 
 POD = "pod-0,4000,15258,1,220,,BE,Running,100,160,110\n"
