@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 
+from typer import echo
+
 from cli.analysis.replay_runs import ReplayInputs, carry_out_all
 from cli.files.trace_file import open_trace, read_fleet
 from cli.output.printer import Format, emit, warn
 from cli.output.progress import with_progress
 from cli.render import replay_json, replay_text
+from cli.render.page.caption import Caption
+from cli.render.page.replay import replay_page
 from manifest.value import InputError
 from replay.job import FOREVER
 from replay.policies.registry import POLICIES
@@ -33,14 +37,22 @@ class Options:
     seeds: int
     until: str | None
 
+    @property
+    def words(self) -> list[str]:
+        """The options as they can be typed again."""
+        named = {"--fleet": self.fleet, "--load": self.load, "--until": self.until}
+        given = [word for name, value in named.items() if value for word in (name, f"{value}")]
+        return [*given, "--policies", self.policies, "--seeds", f"{self.seeds}"]
 
-def show_replay(trace: str, options: Options, output: str) -> int:
+
+def show_replay(trace: str, options: Options, output: str, *, clock: float) -> int:
     """Replay a trace and show the comparison; return the exit code.
 
     Args:
         trace: The file of the trace.
         options: The options.
-        output: `table` or `json`.
+        output: `table`, `json` or `html`.
+        clock: The time [s since 1970].
 
     Raises:
         InputError: An option, the trace or the fleet is wrong.
@@ -66,6 +78,11 @@ def show_replay(trace: str, options: Options, output: str) -> int:
         warn("interrupted: only the runs that were done are shown.")
     if output == "json":
         emit(replay_json.document(inputs, results), Format.JSON)
+    elif output == "html":
+        caption = Caption(
+            ("linkwise", "replay", trace, *options.words), clock, (trace, options.fleet or "")
+        )
+        echo(replay_page(inputs, results, caption), nl=False)
     else:
         replay_text.show(inputs, results)
     return 0 if results.is_complete else 1

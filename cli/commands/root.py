@@ -275,13 +275,15 @@ def replay(
         ),
     ] = None,
     output: Annotated[
-        Literal["table", "json"], typer.Option("--output", "-o", help="Output format.")
+        Literal["table", "json", "html"],
+        typer.Option("--output", "-o", help="Output format; html is a page with curves."),
     ] = "table",
 ) -> int:
     """Compare scheduling policies on a trace, on a simulated fleet."""
     from cli.commands.replay import Options, show_replay
+    from runtime.process.clock import wall
 
-    return show_replay(trace, Options(fleet, policies, load, seeds, until), output)
+    return show_replay(trace, Options(fleet, policies, load, seeds, until), output, clock=wall())
 
 
 @app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")

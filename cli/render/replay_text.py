@@ -1,114 +1,31 @@
 """The table of `linkwise replay`."""
 
-from collections.abc import Callable, Iterable, Mapping
-from statistics import median
-
-from cli.analysis.replay_runs import ReplayInputs, ReplayResults, RunResult
+from cli.analysis.replay_runs import ReplayInputs, ReplayResults
 from cli.output.printer import QUIET, Paint, is_quiet, say, table
-from cli.output.words import plural
-from replay.fleet import empty_fleet, gpus_of_fleet
-from replay.league import SEEDS_MIN, Column, Figure, league
-from replay.measures import SET_SIZE, Size
-
-_FORMATS: Mapping[Column, tuple[str, Callable[[float], str]]] = {
-    Column.FIRST_REFUSAL: ("AT FIRST REFUSAL", lambda part: f"{100 * part:.1f} %"),
-    Column.ALLOCATED: ("MEAN ALLOCATED", lambda part: f"{100 * part:.1f} %"),
-    Column.AT_END: ("AT LAST ARRIVAL", lambda part: f"{100 * part:.2f} %"),
-    Column.WAIT: ("MEAN WAIT", lambda seconds: f"{seconds:,.0f} s"),
-    Column.UNPLACED: ("UNPLACED", lambda jobs: f"{jobs:,.0f}"),
-    Column.BEST_SET: ("ON BEST SET", lambda part: f"{100 * part:.1f} %"),
-    Column.BANDWIDTH: ("GB/s", lambda speed: f"{speed:.1f}"),
-    Column.LOST: ("GB/s LOST", lambda speed: f"{speed:.1f}"),
-    Column.FREE_SETS: (f"FREE SETS OF {SET_SIZE}", lambda sets: f"{sets:,.1f}"),
-    Column.SPLIT: ("SPLIT", lambda jobs: f"{jobs:,.0f}"),
-}
-_WHEN_FILLED = {Column.ALLOCATED, Column.WAIT}
-"""Figures without a meaning where jobs neither wait nor end."""
+from cli.render.replay_figures import figure_rows, input_lines, legend_lines, wait_rows
 
 
 def show(inputs: ReplayInputs, results: ReplayResults) -> None:
     """Write the comparison, then the waiting times by size."""
     if not is_quiet():
         _show_inputs(inputs, results)
-    figures = league(results.measures)
-    unused = _WHEN_FILLED if inputs.scenario.fills else {Column.AT_END}
-    columns = [
-        column
-        for column in _FORMATS
-        if column not in unused and any(column in own for own in figures.values())
-    ]
-    header = ["POLICY", *(_FORMATS[column][0] for column in columns), "DECISIONS/s"]
-    rows = [
-        [policy, *(_cell(column, own) for column in columns), _speed(results.runs[policy].values())]
-        for policy, own in figures.items()
-    ]
-    table([header, *rows])
+    table(figure_rows(inputs, results))
     if not inputs.scenario.fills:
         say()
-        _show_waits(results)
+        table(wait_rows(results))
     if not is_quiet():
         _show_legend(results)
 
 
 def _show_inputs(inputs: ReplayInputs, results: ReplayResults) -> None:
-    survey, scenario = inputs.survey, inputs.scenario
-    fleet = empty_fleet(inputs.fleet.nodes, shared=scenario.shared)
-    jobs, gpus = survey.jobs, gpus_of_fleet(fleet)
-    seeds = max(map(len, results.runs.values()), default=0)
-    arrivals = (
-        "drawn until they ask for all GPUs" if scenario.fills else f"over {_span(survey.span)}"
-    )
-    load = f", at load {scenario.load:g}" if scenario.load is not None else ""
-    say(
-        f"{inputs.reader.format.title}: {jobs:,} {plural('job', jobs)}, {arrivals}{load}; "
-        f"{len(fleet.nodes):,} nodes with {gpus:,} GPUs; {seeds} {plural('seed', seeds)}"
-    )
-    for reason, lines in sorted(survey.left_out.items()):
-        say(Paint(f"left out: {lines:,} {plural('line', lines)} {reason}", QUIET))
-    if not survey.is_sorted:
-        say(Paint("the trace is not in the order of submit times: it was sorted", QUIET))
+    first, *notes = input_lines(inputs, results)
+    say(first)
+    for note in notes:
+        say(Paint(note, QUIET))
     say()
-
-
-def _span(seconds: float) -> str:
-    hours = seconds / 3600
-    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
-
-
-def _cell(column: Column, figures: Mapping[Column, Figure]) -> str:
-    """Return the median, the spread, and a mark where it is clearly worse than the best."""
-    if column not in figures:
-        return "–"
-    figure, show_value = figures[column], _FORMATS[column][1]
-    shown, least, most = map(show_value, (figure.median, figure.least, figure.most))
-    spread = "" if least == most else f" ({least} to {most})"
-    return f"{shown}{spread}{'*' if figure.clear else ''}"
-
-
-def _speed(runs: Iterable[RunResult]) -> str:
-    return f"{median(run.measures.decisions / max(run.seconds, 1e-9) for run in runs):,.0f}"
-
-
-def _show_waits(results: ReplayResults) -> None:
-    measures = results.measures
-    sizes = [
-        size
-        for size in Size
-        if any(run.waits[size].jobs for runs in measures.values() for run in runs.values())
-    ]
-    names = ("a share" if size is Size.SHARE else f"{size} GPUs" for size in sizes)
-    rows = [
-        [policy, *(f"{median(r.waits[s].mean for r in runs.values()):,.0f} s" for s in sizes)]
-        for policy, runs in measures.items()
-    ]
-    table([["MEAN WAIT OF", *names], *rows])
 
 
 def _show_legend(results: ReplayResults) -> None:
     say()
-    if any(len(runs) >= SEEDS_MIN for runs in results.runs.values()):
-        text = "* worse than the best policy with every seed"
-    else:
-        text = f"with fewer than {SEEDS_MIN} seeds it is not said which differences are clear"
-    say(Paint(text, QUIET))
-    say(Paint("bandwidth is modelled, without contention and without a network", QUIET))
+    for note in legend_lines(results):
+        say(Paint(note, QUIET))

@@ -1,5 +1,7 @@
 import copy
 import json
+from collections import Counter
+from html.parser import HTMLParser
 
 import jsonschema
 import pytest
@@ -31,6 +33,22 @@ def replay(linkwise, write):
         return linkwise("replay", "pods.csv", "--fleet", fleet, *arguments)
 
     return call
+
+
+class Tags(HTMLParser):
+    """Counts elements, and finds those that are not closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.count, self.open = Counter(), []
+
+    def handle_starttag(self, tag, _):
+        self.count[tag] += 1
+        if tag not in {"meta", "input"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
 
 
 def without_times(document):
@@ -80,6 +98,22 @@ def test_the_table_has_a_line_for_each_policy(replay):
     assert lines[0].startswith("Alibaba, GPU sharing, 2023: 131 jobs, over 0.4 hours; 3 nodes")
     assert lines[1] == "left out: 19 lines without GPUs"
     assert [line.split()[0] for line in lines[3:6]] == ["POLICY", "linkwise", "best-fit"]
+
+
+@pytest.mark.parametrize("more", [(), ("--until", "full")])
+def test_the_page_has_tables_and_a_chart_of_each_policy(replay, more):
+    ran = replay("-o", "html", "--policies", "linkwise,best-fit", "--seeds", "2", *more)
+
+    assert (ran.code, ran.err) == (0, "")
+    parser = Tags()
+    parser.feed(ran.out)
+    charts = 2 if more else 3
+    assert parser.count["figure"] == 2 * charts
+    # A curve of each seed.
+    assert parser.count["polyline"] == 2 * 2 * charts
+    assert parser.open == []
+    assert "linkwise replay pods.csv --fleet nodes.csv" in ran.out
+    assert "nan" not in ran.out
 
 
 def test_quietly_only_the_tables_are_shown(replay):
