@@ -1,6 +1,6 @@
 """What people compare of a run, recorded event by event in bounded memory."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil
@@ -136,19 +136,16 @@ def size_of(shape: Shape) -> Size:
     return Size.ONE if gpus == 1 else Size.NODE if gpus <= 8 else Size.MANY
 
 
-def measured(
-    run: Run, jobs: Iterable[Job], expected: int, progress: Callable[[], object] = lambda: None
-) -> Measures:
+def measured(run: Run, jobs: Iterable[Job], expected: int) -> Measures:
     """Carry out a run, and return its figures.
 
     Args:
         run: A run that has not begun.
         jobs: Its jobs, by submit time.
         expected: How many these are, about; for the distance of the points of curves.
-        progress: Called after each arrival.
     """
     recorder = _Recorder(run, max(1, expected // POINTS))
-    for event in run.events(recorder.counting(jobs, progress)):
+    for event in run.events(recorder.counting(jobs)):
         recorder.add(event)
     return recorder.finish()
 
@@ -167,7 +164,7 @@ class _Recorder:
         self._area = self._set_area = 0.0
         self._end: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
-    def counting(self, jobs: Iterable[Job], progress: Callable[[], object]) -> Iterator[Job]:
+    def counting(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """Yield the jobs; the one before is counted when the next one is requested."""
         for job in jobs:
             self.figures.arrived += 1
@@ -177,7 +174,6 @@ class _Recorder:
             self._mark_end()
             if self.figures.arrived % self._every == 0:
                 self._add_point(job.submit)
-            progress()
 
     def add(self, event: Event) -> None:
         """Record an event."""

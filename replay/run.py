@@ -46,13 +46,7 @@ class Task:
     seed: int
 
 
-def carry_out(
-    task: Task,
-    scenario: Scenario,
-    trace: Trace,
-    fleet: Snapshot,
-    progress: Callable[[], object] = lambda: None,
-) -> Measures:
+def carry_out(task: Task, scenario: Scenario, trace: Trace, fleet: Snapshot) -> Measures:
     """Return the figures of a run; the same for the same arguments.
 
     Args:
@@ -60,7 +54,6 @@ def carry_out(
         scenario: The scenario.
         trace: The trace.
         fleet: The empty fleet.
-        progress: Called after each arrival.
     """
     gpus, survey = gpus_of_fleet(fleet), trace.survey
     if scenario.fills:
@@ -73,7 +66,7 @@ def carry_out(
     rules = Rules(shared=scenario.shared, waits=not scenario.fills)
     # Runs share no cached values, so that the time of one does not depend on those before it.
     run = Run(fleet.fork(), POLICIES[task.policy](context), rules)
-    return measured(run, jobs, expected, progress)
+    return measured(run, jobs, expected)
 
 
 def stretch_of(scenario: Scenario, survey: Survey, gpus: int) -> float:

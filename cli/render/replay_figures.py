@@ -21,6 +21,7 @@ _FORMATS: Mapping[Column, tuple[str, Callable[[float], str]]] = {
     Column.FREE_SETS: (f"FREE SETS OF {SET_SIZE}", lambda sets: f"{sets:,.1f}"),
     Column.SPLIT: ("SPLIT", lambda jobs: f"{jobs:,.0f}"),
 }
+_SIZES = {Size.SHARE: "A SHARE", Size.ONE: "1 GPU"}
 _WHEN_FILLED = {Column.ALLOCATED, Column.WAIT}
 """Figures without a meaning where jobs neither wait nor end."""
 
@@ -50,7 +51,7 @@ def wait_rows(results: ReplayResults) -> list[list[str]]:
         for size in Size
         if any(run.waits[size].jobs for runs in measures.values() for run in runs.values())
     ]
-    names = ("a share" if size is Size.SHARE else f"{size} GPUs" for size in sizes)
+    names = (_SIZES.get(size, f"{size} GPUs") for size in sizes)
     rows = [
         [policy, *(f"{median(r.waits[s].mean for r in runs.values()):,.0f} s" for s in sizes)]
         for policy, runs in measures.items()

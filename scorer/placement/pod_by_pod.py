@@ -41,9 +41,9 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     linked, placed = group.options.is_linked, dict[int, Placement]()
     """By index among the members."""
     considered: set[int] = set()
-    # One pod is near no others; on many nodes this takes as long as all the rest of its plan.
-    names = (node.node.name for node in snapshot.nodes if group.size > 1)
-    rows = {name: row for row, name in enumerate(names)}
+    # A pod alone is near no others. On many nodes this takes a fifth of the time of its plan.
+    nodes = snapshot.nodes if group.size > 1 else ()
+    rows = {node.node.name: row for row, node in enumerate(nodes)}
     used: dict[int, None] = {}
     """The nodes of placed members, as indices in `snapshot.nodes`."""
     later = snapshot
@@ -60,7 +60,8 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
         if rows:
             used.setdefault(rows[found.node])
         considered.update(feasible.tolist())
-        later = later.hold_all([(found.node, found.holding)])
+        if len(placed) < group.size:
+            later = later.hold_all([(found.node, found.holding)])
     placements = tuple(placed[place] for place in range(group.size))
     assignments = assignments_of(snapshot, placements) or []
     only = assignments[0] if len(assignments) == 1 else None

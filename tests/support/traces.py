@@ -1,6 +1,4 @@
-"""Fleets and jobs of replays, and lines of synthetic traces that a seed reproduces."""
-
-import random
+"""Fleets, jobs and policies of replays."""
 
 import numpy as np
 
@@ -11,11 +9,6 @@ from replay.job import Job, Shape, members_of
 from replay.policies.registry import POLICIES, Context
 from scorer.placement.options import Preferences
 from topology.catalogue import entry
-
-OPENB_HEADER = (
-    "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
-    "creation_time,deletion_time,scheduled_time\n"
-)
 
 
 def shared_fleet(*sizes, cpu=PLENTY, model=""):
@@ -87,21 +80,3 @@ def placed(policy, fleet, *, shared=True, **shape):
     job = a_job(**shape)
     placements = policy.place(fleet, job.shape, members_of(job, 0, shared=shared))
     return placements and [(each.node, list(each.gpus.indices)) for each in placements]
-
-
-def openb_lines(jobs, seed=0):
-    """Return a synthetic trace in the format of openb: the same for the same seed."""
-    draw, time = random.Random(seed), 0.0  # noqa: S311 (the same trace each time)
-    lines = [OPENB_HEADER]
-    for i in range(jobs):
-        time += draw.expovariate(1 / 10)
-        gpus = draw.choices([0, 1, 2, 4, 8], [13, 75, 4, 3, 5])[0]
-        is_whole = gpus != 1 or draw.random() < 0.4
-        milli = (
-            1000 if is_whole else draw.choice([220, 340, 460, 500, draw.randrange(50, 1000, 10)])
-        )
-        cpu, memory = draw.choice([2000, 4000, 8000, 16000]), draw.choice([8192, 16384, 32768])
-        begin, end = int(time), int(time + draw.lognormvariate(7, 1.2))
-        amounts = f"{cpu},{memory},{gpus},{milli if gpus else 0}"
-        lines.append(f"pod-{i},{amounts},,LS,Running,{begin},{end},{begin}\n")
-    return lines

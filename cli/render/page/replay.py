@@ -44,9 +44,14 @@ def _table(rows: Sequence[Sequence[str]]) -> Markup:
         element("tr", element("th", first, scope="row"), [element("td", cell) for cell in rest])
         for first, *rest in body
     )
-    titles = [element("th", title.capitalize(), scope="col") for title in head]
+    titles = [element("th", _sentence(title), scope="col") for title in head]
     table = element("table", element("thead", element("tr", titles)), element("tbody", lines))
     return element("div", table, class_="card", style="overflow-x:auto")
+
+
+def _sentence(title: str) -> str:
+    """Return a title of the table in a terminal as it is written in a sentence."""
+    return title.capitalize().replace("Gb/s", "GB/s").replace("gpu", "GPU")
 
 
 def _curves(inputs: ReplayInputs, results: ReplayResults) -> Markup:

@@ -1,8 +1,8 @@
 import re
 
 import pytest
-from support.traces import OPENB_HEADER, openb_lines
 
+from bench.traces import OPENB_HEADER, openb_lines
 from manifest.value import InputError
 from replay.job import FOREVER, Shape
 from replay.traces.openb import OPENB
