@@ -15,6 +15,7 @@ from itertools import count
 from typing import NamedTuple
 
 from cluster.account.node_ledger import Holding
+from replay.fleet import gpus_of_fleet
 from replay.job import FOREVER, Job, Shape, members_of
 from replay.policies.policy import Policy
 from scorer.placement.result import Placement
@@ -116,6 +117,7 @@ class Run:
         self.decisions = 0
         """Number of times that the policy was asked."""
         self._policy, self._rules = policy, rules
+        self._gpus = gpus_of_fleet(fleet)
         self._queue = _Queue()
         self._running: list[_Running] = []
         self._numbers = count()
@@ -159,6 +161,9 @@ class Run:
         Raises:
             LedgerError: The policy gave out a GPU that is taken.
         """
+        if job.shape.total > self._gpus:
+            # No policy is asked: a trace may have jobs of any size, which take time each time.
+            return None
         self.decisions += 1
         members = members_of(job, self.decisions, shared=self._rules.shared)
         placements = self._policy.place(self.snapshot, job.shape, members)

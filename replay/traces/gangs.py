@@ -19,7 +19,8 @@ from replay.traces.table import Row
 
 _ON_NODE = 8
 """GPUs of a pod where a trace does not say on how many nodes a job was."""
-_CPU_MAX = 1 << 40
+_CPU_MAX, _GIB_MAX = 1 << 30, 1 << 20
+"""No pod has more CPUs, or memory [GiB]."""
 
 
 def _workers(gpus: int, nodes: int) -> Shape | LeftOut:
@@ -68,7 +69,7 @@ def _gfs(row: Row) -> Job | LeftOut:
         return NOT_SUBMITTED if submit is None else NEVER_RAN
     shape = Shape(
         row.whole("gpu_request", NODE_MAX),
-        cpu=round(1000 * (row.number("cpu_request") or 0.0)),
+        cpu=round(1000 * (row.number("cpu_request", _CPU_MAX) or 0.0)),
         models=frozenset(filter(None, [row.text("gpu_model")])),
         pods=max(1, row.whole("worker_num", GPUS_MAX)),
     )
@@ -92,8 +93,8 @@ def _dlrm(row: Row) -> Job | LeftOut:
     submit, end = row.number("creation_time") or 0.0, row.number("deletion_time")
     shape = Shape(
         gpus,
-        cpu=round(1000 * (row.number("cpu_request") or 0.0)),
-        memory=round(GIB * (row.number("memory_request") or 0.0)),
+        cpu=round(1000 * (row.number("cpu_request", _CPU_MAX) or 0.0)),
+        memory=round(GIB * (row.number("memory_request", _GIB_MAX) or 0.0)),
     )
     duration = FOREVER if end is None else max(0.0, end - submit)
     return Job(row.text("instance_sn") or f"line-{row.line}", submit, duration, shape)

@@ -4,7 +4,6 @@ import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import isfinite
 
 from manifest.value import InputError
 
@@ -33,11 +32,11 @@ class Row:
         text = self.fields[column].strip()
         return "" if text.lower() in _EMPTY else text
 
-    def number(self, column: str) -> float | None:
+    def number(self, column: str, most: float = _MOST) -> float | None:
         """Return a number of at least 0, or None for a field without a value.
 
         Raises:
-            InputError: It is no such number.
+            InputError: It is no number from 0 to `most`.
         """
         text = self.text(column)
         if not text:
@@ -46,8 +45,8 @@ class Row:
             number = float(text)
         except ValueError:
             number = -1.0
-        if not isfinite(number) or not 0 <= number <= _MOST:
-            raise self.error(f"{column} is {text[:40]!r}; a number of at least 0 is expected.")
+        if not 0 <= number <= most:
+            raise self.error(f"{column} is {text[:40]!r}; a number to {most:,.0f} is expected.")
         return number
 
     def whole(self, column: str, most: int) -> int:

@@ -57,10 +57,17 @@ def test_a_refused_job_is_gone_where_jobs_do_not_wait():
 
 
 def test_a_job_that_never_fits_waits_at_the_end():
-    run = a_run(shared_fleet(1))
+    run = a_run(shared_fleet(1, 1))
 
     assert starts(run, [a_job(gpus=2)]) == []
     assert run.waiting == 1
+
+
+def test_no_policy_is_asked_about_a_job_larger_than_the_fleet():
+    run = a_run(whole_fleet(1), rules=WHOLE)
+
+    assert starts(run, [a_job("huge", gpus=8, pods=60_000), a_job("small")]) == [("small", 0)]
+    assert (run.decisions, run.waiting) == (1, 1)
 
 
 def test_a_policy_that_gives_out_a_taken_gpu_is_stopped():

@@ -147,6 +147,18 @@ def test_an_interrupt_shows_what_is_there(replay, monkeypatch):
     assert [policy["policy"] for policy in document["policies"]] == ["best-fit"]
 
 
+@pytest.mark.parametrize("output", ["table", "json", "html"])
+def test_an_interrupt_before_the_first_run_shows_no_policy(replay, monkeypatch, output):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.commands.replay.with_progress", interrupted)
+    ran = replay("-o", output, "--policies", "best-fit")
+
+    assert ran.code == 1
+    assert ran.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

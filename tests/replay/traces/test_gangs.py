@@ -105,6 +105,12 @@ def test_a_wrong_time_is_named():
         read("philly", "yesterday,60.0,1,60.0,abc")
 
 
+def test_an_amount_beyond_all_reason_is_named():
+    line = "i1,HN,app_0,12,12,1,1,25,25,1e14,120.0,680.0,800.0,8,100.0,101.0,400.0"
+    with pytest.raises(InputError, match="memory_request is '1e14'; a number to 1,048,576"):
+        read("dlrm", line)
+
+
 def test_nodes_of_the_spot_trace():
     header = "node_name,gpu_model,gpu_capacity_num,cpu_num\n"
     assert fleet_format_of(header) is GFS

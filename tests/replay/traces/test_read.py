@@ -55,7 +55,7 @@ def test_what_is_left_out_is_counted():
     ("line", "message"),
     [
         ("p,1,1,1\n", "t.csv:3: 4 fields, but the header has 11. Is the file complete?"),
-        ("p,1,1,x,9,,LS,R,1,2,1\n", "t.csv:3: num_gpu is 'x'; a number of at least 0"),
+        ("p,1,1,x,9,,LS,R,1,2,1\n", "t.csv:3: num_gpu is 'x'; a number to "),
         ("p,1,1,1.5,9,,LS,R,1,2,1\n", "t.csv:3: num_gpu is '1.5'; a whole number to 16"),
         ("p,1,1,17,9,,LS,R,1,2,1\n", "t.csv:3: num_gpu is '17'; a whole number to 16"),
         ("p,1,1,1,0,,LS,R,1,2,1\n", "t.csv:3: gpu_milli is 0 for a pod with GPUs"),
