@@ -1,4 +1,6 @@
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from manifest.value import InputError
 from replay.job import FOREVER, Shape
@@ -117,6 +119,27 @@ def test_nodes_of_the_spot_trace():
     (node,) = read_nodes([header, "3,A100-SXM4-80GB,8,128\n"], "n.csv", GFS)
 
     assert (node.name, node.gpus, node.model, node.cpu) == ("node-3", 8, "A100-SXM4-80GB", 128_000)
+
+
+VALUES = ["", "0", "1", "8", "1.5", "-1", "nan", "1e400", "1970-01-02 00:00:00", "0001-01-01", "x"]
+
+
+@settings(deadline=None, max_examples=300)
+@given(known=st.sampled_from(FORMATS), data=st.data())
+def test_any_line_is_read_or_named(known, data):
+    size, field = len(known.columns), st.one_of(st.sampled_from(VALUES), st.text(max_size=8))
+    fields = data.draw(st.lists(field, min_size=size - 1, max_size=size))
+    text = [",".join(known.columns) + "\n", ",".join(fields) + "\n"]
+    reader = TraceReader("t.csv", lambda: iter(text), known)
+
+    try:
+        jobs = list(reader.jobs(is_sorted=False))
+    except InputError as error:
+        where = str(error)
+    else:
+        where = "t.csv:"
+        assert all(job.shape.gpus >= 1 and job.duration >= 0 for job in jobs)
+    assert where.startswith("t.csv:")
 
 
 def test_each_format_has_a_source():
