@@ -34,6 +34,8 @@ ALLOWED = {
     ("certs/store.py", "kubernetes.io/"): "a type of Secret",
     ("cli/__main__.py", "linkwise"): "the command's own name",
     ("cli/render/check_ci.py", "linkwise"): "the command's own name",
+    ("cli/commands/replay.py", "linkwise"): "the command's own name",
+    ("cli/render/replay_json.py", "linkwise"): "the command's own name",
     ("cli/commands/root.py", "linkwise"): "the command's own name",
     ("cli/commands/inspect.py", "linkwise"): "the command's own name",
     ("cli/", "gpushare"): "the name of a table, which is that label's name by chance",

@@ -243,6 +243,54 @@ def simulate(
     return show_simulation(inputs, View(output), ChoiceMode(mode), caption)
 
 
+@app.command(epilog="Example: linkwise replay philly.csv --fleet 128xdgx1-v100 --seeds 10")
+@with_output_options
+def replay(
+    trace: Annotated[
+        str,
+        typer.Argument(metavar="TRACE", help="A published trace; docs/replay.md says where."),
+    ],
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A published list of nodes, a cluster file, or machines such as 128xdgx1-v100.",
+        ),
+    ] = None,
+    policies: Annotated[
+        str,
+        typer.Option(metavar="NAMES", help="The policies to compare, separated by commas."),
+    ] = "linkwise,best-fit,gpu-packing,random",
+    load: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            max=100,
+            help="Scale the arrivals to this load, as a part of the fleet; default: the trace's.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=1000, help="Runs of each policy; each has another order.")
+    ] = 1,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Last arrival after the first one, such as 7d; full: jobs that never end.",
+        ),
+    ] = None,
+    output: Annotated[
+        Literal["table", "json", "html"],
+        typer.Option("--output", "-o", help="Output format; html is a page with curves."),
+    ] = "table",
+) -> int:
+    """Compare scheduling policies on a trace, on a simulated fleet."""
+    from cli.commands.replay import Options, show_replay
+    from runtime.process.clock import wall
+
+    return show_replay(trace, Options(fleet, policies, load, seeds, until), output, clock=wall())
+
+
 @app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")
 @with_output_options
 def explain(
