@@ -2,25 +2,23 @@
 
 import ssl
 from collections.abc import Callable
-from typing import NoReturn, Self, TypeVar, cast
+from typing import NoReturn, TypeVar
 
 import aiohttp
 import msgspec
-from kubernetes_asyncio.client.rest import RESTClientObject
 
 from cli.files.objects import Plain
-from cli.live.kubeconfig import UserContext
+from cli.live.user_kube import UserKube
 from manifest.value import InputError
-from runtime.kube.decode import decode
-from runtime.kube.errors import api_error
+from runtime.kube.client import ApiError, KubeError, Unreadable
 from runtime.kube.paging import Page, Params, pages
 
 T = TypeVar("T")
 
+EXPIRED = 410
+"""The status if the resource version of a paged list is too old."""
 PAGE = 500
 """Objects in one page of a list."""
-TIMEOUT = aiohttp.ClientTimeout(sock_connect=10, sock_read=60)
-"""[s]"""
 
 
 class NotFound(Exception):  # noqa: N818 - as in client-go
@@ -31,34 +29,12 @@ class Forbidden(Exception):  # noqa: N818
     """The user may not read it; the message is the API server's."""
 
 
-class _Expired(Exception):  # noqa: N818
-    """The resource version of a paged list is too old."""
-
-
 class ApiReader:
-    """A connection to an API server as one user, to be used in `async with`."""
+    """Reads with the rights of a person, and explains what fails."""
 
-    def __init__(self, user: UserContext) -> None:
-        """Prepare a connection.
-
-        Raises:
-            InputError: The user's certificates cannot be used.
-        """
-        self.user = user
-        try:
-            self._client = RESTClientObject(user.configuration)
-        except (OSError, ValueError) as error:
-            # An SSLError is an OSError.
-            reason = " ".join(str(error).split())
-            raise InputError(
-                f"the kubeconfig's certificates cannot be used: {reason}. Try kubectl."
-            ) from None
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._client.close()
+    def __init__(self, kube: UserKube) -> None:
+        """Read by a client that is open."""
+        self._kube = kube
 
     async def get(self, path: str) -> Plain:
         """Return the object at a path.
@@ -68,7 +44,10 @@ class ApiReader:
             Forbidden: The user may not read it.
             InputError: There is no answer.
         """
-        return self._decoded(await self._get(path, {}), dict)
+        try:
+            return await self._kube.get(path, dict)
+        except KubeError as error:
+            self._fail(error, path)
 
     async def collection(self, path: str, keep: Callable[[Plain], T | None]) -> list[T]:
         """Return the reduced objects of a collection, which is read page by page.
@@ -82,70 +61,57 @@ class ApiReader:
             Forbidden: The user may not list it.
             InputError: There is no answer.
         """
-        try:
-            return await self._pages(path, keep, {"limit": str(PAGE)})
-        except _Expired:
-            return await self._pages(path, keep, {})
 
-    async def _pages(
-        self, path: str, keep: Callable[[Plain], T | None], params: dict[str, str]
-    ) -> list[T]:
         async def read(params: Params) -> Page[Plain]:
-            return self._decoded(await self._get(path, params), Page[Plain])
+            return await self._kube.get(path, Page[Plain], params=params)
 
-        kept: list[T] = []
-        async for page in pages(read, params):
+        async def collected(params: Params) -> list[T]:
+            return [
+                small
+                async for page in pages(read, params)
+                for item in page.items or ()
+                if (small := keep(item)) is not None
+            ]
+
+        try:
             try:
-                kept += [small for item in page.items or () if (small := keep(item)) is not None]
-            except msgspec.ValidationError as error:
-                self.fail(
-                    f"{path} has an object that Kubernetes would not take: {error}. Correct it."
-                )
-        return kept
+                return await collected({"limit": str(PAGE)})
+            except ApiError as error:
+                if error.status != EXPIRED:
+                    raise
+                return await collected({})
+        except KubeError as error:
+            self._fail(error, path)
+        except msgspec.ValidationError as error:
+            self.fail(f"{path} has an object that Kubernetes would not take: {error}. Correct it.")
 
-    async def _get(self, path: str, params: Params) -> bytes:
-        try:
-            response = await self._client.GET(
-                f"{self.user.server}{path}",
-                query_params=dict(params),
-                headers=cast(dict[str, str], self.user.headers.copy()),
-                _preload_content=False,
-                _request_timeout=TIMEOUT,
-            )
-            async with response:
-                status, body = response.status, await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            self.fail(f"{_reason(error)}. See whether kubectl gets an answer, or name a --context.")
-        if status >= 300:
-            self._raise(status, body, path)
-        return bytes(body)
-
-    def _raise(self, status: int, body: bytes, path: str) -> NoReturn:
-        message = " ".join(api_error(status, body).message.split()).rstrip(".")
-        match status:
-            case 401:
+    def _fail(self, error: KubeError, path: str) -> NoReturn:
+        match error:
+            case ApiError(status=401):
                 self.fail("it rejects your credentials (status 401). Log in again as for kubectl.")
-            case 403:
-                raise Forbidden(message)
-            case 404:
-                raise NotFound(path)
-            case 410:
-                raise _Expired
+            case ApiError(status=403):
+                raise Forbidden(_line(error.message)) from None
+            case ApiError(status=404):
+                raise NotFound(path) from None
+            case ApiError():
+                message = _line(error.message) or "no explanation"
+                self.fail(f"{path}: {message} (status {error.status}). Try again.")
+            case Unreadable():
+                self.fail("it does not answer as an API server does. Look at the kubeconfig.")
             case _:
-                self.fail(f"{path}: {message or 'no explanation'} (status {status}). Try again.")
-
-    def _decoded(self, body: bytes, kind: type[T]) -> T:
-        try:
-            return decode(body, msgspec.json.Decoder(kind))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            self.fail("it does not answer as an API server does. Look at the kubeconfig.")
+                reason = _reason(error.__cause__ or error)
+                self.fail(f"{reason}. See whether kubectl gets an answer, or name a --context.")
 
     def fail(self, message: str) -> NoReturn:
         """Raise InputError; the message starts with the server's address."""
-        raise InputError(f"{self.user.server}: {message}") from None
+        raise InputError(f"{self._kube.server}: {message}") from None
 
 
-def _reason(error: Exception) -> str:
+def _line(message: str) -> str:
+    return " ".join(message.split()).rstrip(".")
+
+
+def _reason(error: BaseException) -> str:
     """Return in a few words why there is no response."""
     match error:
         case aiohttp.ClientConnectorCertificateError():

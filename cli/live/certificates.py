@@ -10,7 +10,8 @@ from cli.analysis.certificate_objects import parse_state
 from cli.analysis.certificates import KINDS, CertificateReport
 from cli.analysis.certificates import certificate_report as report
 from cli.live.api_reader import ApiReader, Forbidden, NotFound
-from cli.live.kubeconfig import Access, load_user_context
+from cli.live.kubeconfig import Access
+from cli.live.user_kube import UserKube
 from cluster.keys import CERTS, POLICY_NAMESPACE
 from manifest.value import InputError
 
@@ -29,7 +30,8 @@ def fetch_certificates(access: Access) -> CertificateReport:
 
 
 async def _fetch(access: Access) -> CertificateReport:
-    async with ApiReader(await load_user_context(access)) as reader:
+    async with await UserKube.of(access) as kube:
+        reader = ApiReader(kube)
         state = await _state(reader)
         configurations = dict[str, WebhookConfiguration | None]()
         for kind in KINDS:

@@ -10,8 +10,9 @@ import msgspec
 
 from cli.files.objects import AnyObject, Plain
 from cli.live.api_reader import ApiReader, Forbidden, NotFound
-from cli.live.kubeconfig import Access, load_user_context
+from cli.live.kubeconfig import Access
 from cli.live.snapshot import ordered, reduced
+from cli.live.user_kube import UserKube
 from cluster import keys
 from cluster.gang import gang_mark
 from cluster.objects.pod import Metadata, Owner, Pod
@@ -53,9 +54,8 @@ def fetch_cluster(access: Access) -> FetchedCluster:
 
 
 async def _fetch(access: Access) -> FetchedCluster:
-    user = await load_user_context(access)
-    fetched = FetchedCluster(user.server, user.namespace)
-    async with ApiReader(user) as reader:
+    async with await UserKube.of(access) as kube:
+        fetched, reader = FetchedCluster(kube.server, kube.namespace), ApiReader(kube)
         nodes, pods, *others = await asyncio.gather(
             _required(reader, "Node", f"{_CORE}/nodes"),
             _required(reader, "Pod", f"{_CORE}/pods"),

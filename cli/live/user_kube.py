@@ -15,9 +15,29 @@ from cli.live.kubeconfig import Access, UserContext, load_user_context
 from manifest.value import InputError
 from runtime.kube.client import ApiError, Kube
 
+TIMEOUT = 60.0
+"""Of one call [s]: a page of objects may come through a slow tunnel."""
+
 
 class UserKube(Kube):
     """A client with the rights of a person."""
+
+    @classmethod
+    async def of(cls, access: Access) -> Self:
+        """Return a client with the credentials that a kubeconfig has now.
+
+        Raises:
+            InputError: The kubeconfig, or a certificate in it, cannot be used.
+        """
+        user = await load_user_context(access)
+        try:
+            return cls(access, user)
+        except (OSError, ValueError) as error:
+            # An SSLError is an OSError.
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"the kubeconfig's certificates cannot be used: {reason}. Try kubectl."
+            ) from None
 
     def __init__(self, access: Access, user: UserContext) -> None:
         """Create a client without a connection.
@@ -34,7 +54,10 @@ class UserKube(Kube):
             user.server,
             ca_file=Path(authority) if authority else None,
             server_name=user.configuration.tls_server_name,
+            timeout=TIMEOUT,
         )
+        self.namespace = user.namespace
+        """The namespace of the context."""
         self._access, self._user = access, user
         configuration = user.configuration
         if not configuration.verify_ssl:

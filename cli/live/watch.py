@@ -20,7 +20,7 @@ from cli.live.fetch import (
     read_owners,
     read_pod_groups,
 )
-from cli.live.kubeconfig import Access, UserContext, load_user_context
+from cli.live.kubeconfig import Access
 from cli.live.load import value_of
 from cli.live.snapshot import reduced
 from cli.live.user_kube import UserKube
@@ -28,7 +28,6 @@ from cluster.gang import gang_mark
 from cluster.nodes.node import NodeObject
 from cluster.objects.pod import Pod
 from manifest.value import InputError
-from runtime.kube.client import Kube
 from runtime.kube.decode import decode
 from runtime.kube.reflector import Reflector
 from runtime.process.clock import monotonic, wait_at_most
@@ -49,15 +48,14 @@ _plain = msgspec.json.Decoder(dict[str, Any])
 class ClusterWatch:
     """The objects of a live cluster, as far as Linkwise reads them."""
 
-    def __init__(self, kube: Kube, reader: ApiReader, warnings: tuple[str, ...]) -> None:
+    def __init__(self, kube: UserKube, warnings: tuple[str, ...]) -> None:
         """Prepare the watches.
 
         Args:
-            kube: Lists and watches collections.
-            reader: Reads single objects.
+            kube: Of the user.
             warnings: What the user may not read.
         """
-        self._reader, self._warnings = reader, warnings
+        self._kube, self._reader, self._warnings = kube, ApiReader(kube), warnings
         self._dirty = asyncio.Event()
         self._extra: list[Plain] = []
         self._known = frozenset[str]()
@@ -153,17 +151,17 @@ class ClusterWatch:
                 yield pod
 
     def _current(self) -> CurrentCluster:
-        user = self._reader.user
-        objects = ClusterObjects(user.server)
+        server, namespace = self._kube.server, self._kube.namespace
+        objects = ClusterObjects(server)
         others = (item for each in self._others for item in each.items.values())
         for plain in (*others, *self._extra):
-            objects.add(value_of(plain, user.server))
+            objects.add(value_of(plain, server))
         for name, (node, address) in self._node_items().items():
-            objects.nodes[name] = value_of({}, user.server), node
+            objects.nodes[name] = value_of({}, server), node
             if address:
                 objects.addresses[name] = address
         objects.pods.extend(self._pods.items.values())
-        current = current_cluster(objects, user.namespace, user.server)
+        current = current_cluster(objects, namespace, server)
         warnings = (*self._warnings, *current.warnings)
         return replace(current, gangs=tuple(self._gangs.items.values()), warnings=warnings)
 
@@ -182,15 +180,8 @@ async def watch_cluster(
     Raises:
         InputError: The kubeconfig cannot be used.
     """
-    user: UserContext = await load_user_context(access)
-    try:
-        kube = UserKube(access, user)
-    except OSError as error:
-        raise InputError(
-            f"the kubeconfig's certificates cannot be used: {error}. Try kubectl."
-        ) from None
-    async with kube, ApiReader(user) as reader:
-        await ClusterWatch(kube, reader, warnings).run(publish, report)
+    async with await UserKube.of(access) as kube:
+        await ClusterWatch(kube, warnings).run(publish, report)
 
 
 def _reduced(kind: str, raw: Raw) -> Plain | None:

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self, TypeVar
 import aiohttp
 import msgspec
 from msgspec.json import Decoder
+from multidict import CIMultiDict
 from yarl import URL
 
 from runtime.kube.decode import decode
@@ -39,6 +40,8 @@ _PATCHES = {
     "apply": "application/apply-patch+yaml",
     "strategic": "application/strategic-merge-patch+json",
 }
+_CONNECT = 10.0
+"""The longest time to connect [s]."""
 _NONE: Params = {}
 
 
@@ -203,7 +206,7 @@ class Kube:
         content_type: str = "application/json",
         max_bytes: int | None = None,
     ) -> bytes:
-        timeout = aiohttp.ClientTimeout(total=self._timeout)
+        timeout = aiohttp.ClientTimeout(total=self._timeout, sock_connect=_CONNECT)
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
         async with self._request(
@@ -228,9 +231,7 @@ class Kube:
             ApiError: The watch is refused.
             Unreachable: The connection broke.
         """
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=self._timeout, sock_read=read_timeout
-        )
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT, sock_read=read_timeout)
         async with self._request("GET", path, params=params, timeout=timeout) as response:
             yield []
             rest = b""
@@ -251,10 +252,13 @@ class Kube:
         if self._session is None:
             raise RuntimeError("Kube is used outside its `async with`")
         try:
+            sent = CIMultiDict(headers)
+            # A header may have several values.
+            sent.extend(self._authorization())
             async with self._session.request(
                 method,
                 URL(self.server + path),
-                headers={**headers, **self._authorization()},
+                headers=sent,
                 allow_redirects=False,
                 server_hostname=self._server_name,
                 **options,
