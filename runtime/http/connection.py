@@ -20,6 +20,9 @@ It needs three. If it needed more, requests that arrive together would count as 
 _MAX_UNREAD = 64 << 10
 """Bytes that aiohttp may hold for handlers, beyond one read of the socket [bytes]."""
 
+_HELD_BACK = 32 * len(b"GET / HTTP/1.1\r\n\r\n")
+"""aiohttp keeps bytes back, unparsed, only behind 32 requests: with fewer bytes it has none."""
+
 
 async def handlers_called() -> None:
     """Wait until aiohttp has called the handlers of all requests that it has parsed."""
@@ -230,6 +233,7 @@ class Connection(asyncio.Protocol):
         self.used = True
         # Heads count until the connection is idle: their size is not known.
         self._unread = max(0, self._unread - read)
+        self._ahead = self._ahead and bool(self._buffer or self._unread >= _HELD_BACK)
         self._uncount()
         self._rest(_Phase.CLOSING if last else _Phase.IDLE)
         if self._transport is not None:

@@ -69,13 +69,12 @@ class Handler:
             self.requests -= 1
             self.active_at = self._loop.time()
             seconds = time.perf_counter() - started
-            self.observe(
-                CompletedRequest(path, response.status, seconds, body.size, response.fields)
-            )
+            read = body.size
+            self.observe(CompletedRequest(path, response.status, seconds, read, response.fields))
             body.close()
         abandoned = not request.content.is_eof()
         last = abandoned or self.draining or _closes(request)
-        connection.end_request(body.size, len(response.body), last=last, abandoned=abandoned)
+        connection.end_request(read, len(response.body), last=last, abandoned=abandoned)
         return _converted(response, last=last)
 
     def observe(self, completed: CompletedRequest) -> None:

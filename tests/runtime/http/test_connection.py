@@ -102,6 +102,23 @@ async def test_pipelined_requests_are_not_read_while_one_is_answered():
             assert (await one.answer())[2] == body
 
 
+async def test_requests_with_bodies_one_after_another_cost_a_task_each():
+    async with served() as site, client(site) as one:
+        tasks = []
+
+        def count(loop, coroutine, **options):
+            tasks.append(asyncio.Task(coroutine, loop=loop, **options))
+            return tasks[-1]
+
+        asyncio.get_running_loop().set_task_factory(count)
+        body = b"x" * 10_000
+        for _ in range(50):
+            one.send(one.head(size=len(body)) + body)
+            assert (await one.answer())[2] == body
+        asyncio.get_running_loop().set_task_factory(None)
+        assert 50 <= len(tasks) < 60
+
+
 async def test_response_to_head_has_no_body():
     async with served() as site, client(site) as one:
         one.send(one.head("/call", method="HEAD") + one.head("/call", method="GET"))
