@@ -1,15 +1,15 @@
 """Client of the webhook's dry-run API, for `check --server`."""
 
+import asyncio
+import os
 import re
-import socket
 import ssl
-from contextlib import closing, suppress
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import NoReturn
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
-import msgspec
+import aiohttp
 
 from cli.analysis.check_report import CheckReport
 from cli.files.inputs import InputFiles
@@ -19,10 +19,11 @@ from cli.output.progress import with_progress
 from cluster.keys import DRY_RUN_AUDIENCE, SERVER_NAME
 from manifest.value import InputError
 from manifest.workload import NO_PODS
+from runtime.kube.client import ApiError, Kube, KubeError, Unreachable
 from webhook.dryrun import BODY_NAME, PATH
 
-TIMEOUT = 30
-"""For connecting, sending and each read [s]."""
+TIMEOUT = 30.0
+"""For the answer to a file [s]."""
 MAX_BYTES = 64 * 1024 * 1024
 """Largest response that is read; one for 100 templates is about 1 MB."""
 
@@ -35,6 +36,7 @@ _GET_CA = (
 _WRONG_NAME = frozenset({62, 64})
 """OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 _EXPIRED = 10
+_CLOSED = "the connection was closed without an answer"
 _TOKEN = re.compile(r"[!-~]+")
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -51,24 +53,6 @@ class Server:
     """The name in the server's certificate; None: the URL's host."""
 
 
-class _Connection(HTTPSConnection):
-    """A connection to an address whose certificate is for another name."""
-
-    def __init__(self, address: tuple[str, int], name: str, context: ssl.SSLContext) -> None:
-        super().__init__(name, address[1], timeout=TIMEOUT)
-        self._address = address
-        self._trusting = context
-
-    def connect(self) -> None:
-        """Connect; called for the first request."""
-        plain = socket.create_connection(self._address, TIMEOUT)
-        try:
-            self.sock = self._trusting.wrap_socket(plain, server_hostname=self.host)
-        except BaseException:
-            plain.close()
-            raise
-
-
 def dry_run(server: Server, files: InputFiles) -> tuple[CheckReport, tuple[str, ...]]:
     """Return the report of a cluster's webhook for files; each file is one request.
 
@@ -80,8 +64,7 @@ def dry_run(server: Server, files: InputFiles) -> tuple[CheckReport, tuple[str, 
     _refuse_other_files(files)
     if not _NAMESPACE.fullmatch(files.namespace):
         raise InputError(f"--namespace {files.namespace}: no namespace can have this name.")
-    with closing(_DryRunClient(server)) as client:
-        reports, unreadable = _post_files(client, files)
+    reports, unreadable = asyncio.run(_post_files(_DryRunClient(server), files))
     entries = tuple(entry for report in reports for entry in report.items)
     texts_once = dict.fromkeys(text for report in reports for text in report.warnings)
     warnings = [text for text in texts_once if text != NO_PODS]
@@ -96,20 +79,23 @@ def dry_run(server: Server, files: InputFiles) -> tuple[CheckReport, tuple[str, 
     return report, tuple(unreadable)
 
 
-def _post_files(client: "_DryRunClient", files: InputFiles) -> tuple[list[CheckReport], list[str]]:
+async def _post_files(
+    client: "_DryRunClient", files: InputFiles
+) -> tuple[list[CheckReport], list[str]]:
     """Return a report for each file, and why the other files cannot be read."""
     reports: list[CheckReport] = []
     unreadable: list[str] = []
-    for name in with_progress(files.manifests, "Checking files"):
-        try:
-            body = read_text(name).encode()
-        except InputError as error:
-            unreadable.append(str(error))
-            continue
-        try:
-            reports.append(client.post(shown_name(name), body, files.namespace))
-        except _FileRefused as error:
-            unreadable.append(str(error))
+    async with client.kube:
+        for name in with_progress(files.manifests, "Checking files"):
+            try:
+                body = read_text(name).encode()
+            except InputError as error:
+                unreadable.append(str(error))
+                continue
+            try:
+                reports.append(await client.post(shown_name(name), body, files.namespace))
+            except _FileRefused as error:
+                unreadable.append(str(error))
     return reports, unreadable
 
 
@@ -135,20 +121,23 @@ class _DryRunClient:
     def __init__(self, server: Server) -> None:
         self._url = server.url.rstrip("/")
         self._token_file = server.token_file
-        address = _address(server.url)
-        self._name = server.name or address[0]
-        self._headers = {
-            # JSON files are valid YAML, too.
-            "Content-Type": "application/yaml",
-            "Authorization": f"Bearer {_token(server.token_file)}",
-        }
-        self._connection = _Connection(address, self._name, _context(server.authority_file))
+        self._name = server.name or _host(server.url)
+        token = _token(server.token_file)
+        try:
+            self.kube = Kube(
+                self._url,
+                token=token,
+                ca_file=_authority(server.authority_file),
+                server_name=self._name,
+                timeout=TIMEOUT,
+            )
+        except (ssl.SSLError, ValueError):
+            raise InputError(
+                f"{shown_name(server.authority_file or '')}: there is no certificate in it. Write "
+                f"one: {_GET_CA}."
+            ) from None
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
-    def post(self, file: str, body: bytes, namespace: str) -> CheckReport:
+    async def post(self, file: str, body: bytes, namespace: str) -> CheckReport:
         """Return the report for one file, with line numbers in that file.
 
         Raises:
@@ -156,24 +145,22 @@ class _DryRunClient:
             InputError: The request fails.
         """
         try:
-            status, content = self._exchange(body, namespace)
-        except (OSError, HTTPException) as error:
-            self._fail(_reason(error, self._name))
-        if status != 200:
-            self._refuse(status, _first_line(content), file)
-        try:
-            response = msgspec.json.decode(content, type=DryRun)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            response = await self.kube.post(
+                PATH,
+                body,
+                DryRun,
+                # JSON files are valid YAML, too.
+                content_type="application/yaml",
+                params={"namespace": namespace},
+                max_bytes=MAX_BYTES,
+            )
+        except ApiError as error:
+            self._refuse(error.status, error.message.partition("\n")[0], file)
+        except Unreachable as error:
+            self._fail(_reason(error.__cause__ or error, self._name))
+        except KubeError:
             self._fail_unexpected("with something else")
         return response.report(file)
-
-    def _exchange(self, body: bytes, namespace: str) -> tuple[int, bytes]:
-        query = urlencode({"namespace": namespace})
-        # A server may refuse a long body, and close, before it has read it.
-        with suppress(BrokenPipeError, ConnectionResetError):
-            self._connection.request("POST", f"{PATH}?{query}", body, self._headers)
-        response = self._connection.getresponse()
-        return response.status, response.read(MAX_BYTES)
 
     def _refuse(self, status: int, reason: str, file: str) -> NoReturn:
         match status:
@@ -204,12 +191,12 @@ class _DryRunClient:
         raise InputError(f"{self._url}: {message}") from None
 
 
-def _address(url: str) -> tuple[str, int]:
+def _host(url: str) -> str:
     try:
         parts = urlsplit(url)
         beyond = parts.path.strip("/") or parts.query
-        if parts.scheme == "https" and parts.hostname and not beyond:
-            return parts.hostname, parts.port or 443
+        if parts.scheme == "https" and parts.hostname and not beyond and parts.port != 0:
+            return parts.hostname
     except ValueError:
         pass
     raise InputError(
@@ -230,30 +217,31 @@ def _token(file: str | None) -> str:
     return token
 
 
-def _context(authority_file: str | None) -> ssl.SSLContext:
-    if authority_file is None:
-        return ssl.create_default_context()
-    try:
-        return ssl.create_default_context(cadata=read_text(authority_file))
-    except (ssl.SSLError, ValueError):
-        raise InputError(
-            f"{shown_name(authority_file)}: there is no certificate in it. Write one: {_GET_CA}."
-        ) from None
+def _authority(file: str | None) -> Path | None:
+    """Return the file of the CA's certificates, which can be read."""
+    if file is None:
+        return None
+    read_text(file)
+    return Path(file)
 
 
-def _reason(error: Exception, name: str) -> str:
+def _reason(error: BaseException, name: str) -> str:
     """Return why there is no response, and what to do."""
     match error:
-        case ssl.SSLCertVerificationError():
-            return _distrust(error, name)
-        case ssl.SSLError():
-            return f"this is no TLS port ({error.reason}). Name port 8444 of linkwise-webhook."
+        case aiohttp.ClientConnectorCertificateError() if isinstance(
+            inner := error.certificate_error, ssl.SSLCertVerificationError
+        ):
+            return _distrust(inner, name)
+        case aiohttp.ClientConnectorSSLError():
+            reason = getattr(error.os_error, "reason", None) or error.os_error
+            return f"this is no TLS port ({reason}). Name port 8444 of linkwise-webhook."
         case TimeoutError():
-            return f"no answer in {TIMEOUT} s. See whether linkwise-webhook is ready."
-        case socket.gaierror():
+            return f"no answer in {TIMEOUT:g} s. See whether linkwise-webhook is ready."
+        case aiohttp.ClientConnectorDNSError():
             return f"there is no host {name}. Name one that is reached from here: {_FORWARD}."
-        case OSError():
-            reason = (error.strerror or "the connection was closed without an answer").lower()
+        case OSError() | aiohttp.ServerDisconnectedError():
+            number = error.errno if isinstance(error, OSError) else None
+            reason = os.strerror(number).lower() if number else _CLOSED
             return f"{reason}. See whether it can be reached from here: {_FORWARD}."
         case _:
             return "it answers, but not in HTTP. Name port 8444 of linkwise-webhook."
@@ -271,7 +259,3 @@ def _distrust(error: ssl.SSLCertVerificationError, name: str) -> str:
         f"its certificate is not trusted ({error.verify_message}). Name the CA that signed it with "
         f"--certificate-authority: {_GET_CA}."
     )
-
-
-def _first_line(content: bytes) -> str:
-    return content.decode(errors="replace").partition("\n")[0][:500]

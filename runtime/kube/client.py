@@ -171,6 +171,27 @@ class Kube:
         """Create an object in a collection; return it as it was stored."""
         return _decoded(await self._call("POST", path, body=body, params=params), returns)
 
+    async def post(
+        self,
+        path: str,
+        body: bytes,
+        returns: type[T],
+        *,
+        content_type: str,
+        params: Params = _NONE,
+        max_bytes: int | None = None,
+    ) -> T:
+        """Send a body that is no object of the API; return the answer. Arguments as in `get`."""
+        answer = await self._call(
+            "POST",
+            path,
+            body=msgspec.Raw(body),
+            params=params,
+            content_type=content_type,
+            max_bytes=max_bytes,
+        )
+        return _decoded(answer, returns)
+
     async def update(self, path: str, body: object, returns: type[T]) -> T:
         """Replace an object if it still has the resourceVersion of the body."""
         return _decoded(await self._call("PUT", path, body=body, params=_NONE), returns)

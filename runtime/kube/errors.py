@@ -65,6 +65,6 @@ def api_error(status: int, body: bytes) -> ApiError:
     try:
         decoded = msgspec.json.decode(body, type=_Status)
     except UNDECODABLE:
-        decoded = _Status(message=body[:200].decode(errors="replace").strip())
+        decoded = _Status(message=body[:500].decode(errors="replace").strip())
     causes = (decoded.details.causes if decoded.details else None) or ()
     return ApiError(status, decoded.reason, decoded.message, [cause.message for cause in causes])

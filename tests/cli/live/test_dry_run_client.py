@@ -113,7 +113,11 @@ def ask(linkwise, write, tmp_path):
 
 
 def answering(status, body=b"no\n"):
-    return lambda _: (status, body)
+    def answer(request):
+        request.rfile.read(int(request.headers["Content-Length"]))
+        return status, body
+
+    return answer
 
 
 @pytest.mark.parametrize("output", ["table", "json", "yaml"])
