@@ -22,6 +22,7 @@ from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
+from scorer.report.usage_meter import measure_usage
 from scorer.scale_up.pod_conditions import PodConditions
 from scorer.scale_up.provisioning import ProvisioningRequests
 from scorer.scale_up.requester import ScaleUpRequester
@@ -120,6 +121,13 @@ class Leader:
                 recorder.run(),
                 handle.status_reporter.run(),
                 report_unaccounted(state, recorder, handle.faults, interval=interval),
+                measure_usage(
+                    state,
+                    context.planner.wait_reasons,
+                    self._metrics,
+                    handle.faults,
+                    interval=self._timings.usage_interval,
+                ),
             )
             reporting = [group.create_task(report) for report in reports]
             requester = ScaleUpRequester(

@@ -4,14 +4,45 @@ from collections import Counter as Count
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from cluster.account.gpu_amounts import GPUClass
+from cluster.account.slots import SlotGroup
 from runtime.process.metrics import Gauges
 from scorer.gang.crd import Gang, Phase
 
 _PLANNING = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _COMMIT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 _PLACEMENT = (0.05, 0.1, 0.2, 0.5, 1, 5, 30, 60, 300, 600, 3600, 6 * 3600)
+_OF_SETS = ("pool", "model", "size")
+_SETS = {
+    "": "Disjoint sets of free GPUs on one node.",
+    "_fastest": "Those of the best bandwidth of their machine.",
+    "_together": "Sets that as many free GPUs would make on as few nodes as possible.",
+}
+"""Gauges of free sets, by the end of their names."""
+_NAMESPACES_MAX = 1000
+"""Namespaces with series of their own; a series of a counter is never removed."""
+_OTHERS = "_others"
+"""For the other namespaces; no namespace has this name."""
+_FLEETS_MAX = 100
+"""Pools and models with series of their own, since a node may state any."""
+
+_MODEL_MAX = 63
+"""Longest name of a model [characters]; labels of nodes are no longer."""
+
+
+class WaitReason(StrEnum):
+    """Why a unit waits for GPUs."""
+
+    INCOMPLETE = "incomplete"
+    """Pods are missing, or it may not be placed yet."""
+    QUEUED = "queued"
+    """It is planned next."""
+    CAPACITY = "capacity"
+    """It does not fit until GPUs are free, or nodes are added."""
+    RETRY = "retry"
+    """It is planned again soon: it settles, or planning or writing it failed."""
 
 
 class Stage(StrEnum):
@@ -37,7 +68,10 @@ class Stage(StrEnum):
 
 
 class Metrics:
-    """Counters and histograms of decisions. No value that a user chooses becomes a label."""
+    """Counters and histograms of decisions, and what is measured at an interval.
+
+    No value that a user chooses becomes a label, except for at most 1,000 namespaces.
+    """
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._planning = Histogram(
@@ -77,6 +111,38 @@ class Metrics:
         for stage in Stage:
             # Prometheus sees an increase only if there was a sample before.
             self._faults.labels(stage.value)
+        self._gpu_seconds = Counter(
+            "linkwise_gpu_seconds",
+            "GPUs that pods of a namespace held, times seconds; a share is a part of a GPU.",
+            ("pod_namespace", "resource", "share"),
+            registry=registry,
+        )
+        self._namespaces: set[str] = set()
+        """Those with series."""
+        self._waiting_seconds = Counter(
+            "linkwise_waiting_seconds",
+            "Units that waited for GPUs, times seconds, by reason.",
+            ("reason",),
+            registry=registry,
+        )
+        self._waiting = Gauge(
+            "linkwise_waiting_units",
+            "Gangs and pods that wait for GPUs, by reason.",
+            ("reason",),
+            registry=registry,
+        )
+        for reason in WaitReason:
+            self._waiting_seconds.labels(reason.value)
+        self._free_gpus = Gauge(
+            "linkwise_free_gpus",
+            "Free whole GPUs.",
+            ("pool", "model"),
+            registry=registry,
+        )
+        self._sets = {
+            name: Gauge(f"linkwise_free_gpu_sets{name}", documentation, _OF_SETS, registry=registry)
+            for name, documentation in _SETS.items()
+        }
         self._responses = Counter(
             "linkwise_extender_responses",
             "Responses to a scheduler, by its verb.",
@@ -91,6 +157,41 @@ class Metrics:
     def extended(self, verb: str, result: str) -> None:
         """Count a response to a scheduler."""
         self._responses.labels(verb, result).inc()
+
+    def used(self, amounts: Mapping[GPUClass, float], seconds: float) -> None:
+        """Count GPUs that namespaces have held for some time [s].
+
+        Series also begin at 0, since Prometheus sees an increase only after a sample.
+        """
+        for (namespace, resource, share), gpus in amounts.items():
+            if len(self._namespaces) < _NAMESPACES_MAX:
+                self._namespaces.add(namespace)
+            name = namespace if namespace in self._namespaces else _OTHERS
+            self._gpu_seconds.labels(name, resource, share).inc(gpus * seconds)
+
+    def waited(self, units: Mapping[WaitReason, int], seconds: float) -> None:
+        """Count units that have waited for some time [s], and show how many wait now."""
+        for reason in WaitReason:
+            number = units.get(reason, 0)
+            self._waiting_seconds.labels(reason.value).inc(number * seconds)
+            self._waiting.labels(reason.value).set(number)
+
+    def show_slots(self, groups: Iterable[SlotGroup]) -> None:
+        """Show the free sets of now, and no longer those of before."""
+        for gauge in (self._free_gpus, *self._sets.values()):
+            gauge.clear()
+        fleets = set[tuple[str, str]]()
+        for group in groups:
+            fleet = group.pool or "", (group.model or "")[:_MODEL_MAX]
+            if len(fleets) < _FLEETS_MAX:
+                fleets.add(fleet)
+            pool, model = fleet if fleet in fleets else (_OTHERS, _OTHERS)
+            self._free_gpus.labels(pool, model).inc(group.free)
+            for sets in group.sets:
+                counted = sets.total, sets.fastest, sets.together
+                for gauge, number in zip(self._sets.values(), counted, strict=True):
+                    if number is not None:
+                        gauge.labels(pool, model, str(sets.size)).inc(number)
 
     def planned(self, seconds: float) -> None:
         """Observe the duration of one scheduling cycle [s]."""

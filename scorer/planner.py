@@ -16,7 +16,7 @@ from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue
 from scorer.gang.unit import Unit
-from scorer.metrics import Stage
+from scorer.metrics import Stage, WaitReason
 from scorer.queue.cycle import Reservation
 from scorer.queue.gang_size import GangSizeResolver
 from scorer.queue.pending import PendingUnits
@@ -57,6 +57,16 @@ class Planner:
         for unit in self._pending:
             reason = self._commit_queue.backoff_reason(unit.key) or self._pending.reason(unit)
             yield unit, reason
+
+    def wait_reasons(self) -> list[WaitReason] | None:
+        """Return why each pending unit waits; None: not known yet."""
+        if not self.has_synced:
+            return None
+        return [self._wait_reason(unit) for unit in self._pending]
+
+    def _wait_reason(self, unit: Unit) -> WaitReason:
+        backs_off = self._commit_queue.backoff_reason(unit.key) is not None
+        return WaitReason.RETRY if backs_off else self._pending.wait_reason(unit)
 
     def scale_up_candidates(self) -> list[tuple[Unit, bool]] | None:
         """Return all pending units, and whether each lacks only capacity; None: not known yet."""

@@ -9,7 +9,7 @@ from cluster.objects.pod import Owner
 from runtime.kube.objects import Key
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.unit import Owners, Unit, units_of
-from scorer.metrics import Stage
+from scorer.metrics import Stage, WaitReason
 from scorer.placement.result import Refusal
 from scorer.queue.fault_isolation import FaultIsolation
 
@@ -124,6 +124,14 @@ class PendingUnits:
         """Return whether a unit was planned and does not fit, so that more nodes may help."""
         cached = self._refusals.get(unit.key)
         return unit.blocked is None and cached is not None and cached.refusal.is_cacheable
+
+    def wait_reason(self, unit: Unit) -> WaitReason:
+        """Return the kind of the reason why a unit waits."""
+        if unit.blocked is not None:
+            return WaitReason.INCOMPLETE
+        if unit.key not in self._refusals:
+            return WaitReason.QUEUED
+        return WaitReason.CAPACITY if self.lacks_capacity(unit) else WaitReason.RETRY
 
     def reason(self, unit: Unit) -> str:
         """Return why a unit waits."""

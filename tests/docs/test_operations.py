@@ -14,6 +14,7 @@ from webhook.settings import read_settings as webhook_settings
 ROOT = Path(__file__).parents[2]
 PAGE = text_of("docs/operations.md") + text_of("docs/operations")
 RULES = ROOT / "manifests/alerts/rules.yaml"
+RECORDING = ROOT / "manifests/alerts/recording.yaml"
 A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 COMPONENTS = ("runtime", "webhook", "certs", "scorer", "agent", "uninstall")
 RUN_ELSEWHERE = {
@@ -115,6 +116,12 @@ def test_every_alert_is_explained_and_every_explained_alert_is_there():
     (group,) = yaml.safe_load(RULES.read_text())["spec"]["groups"]
 
     assert rows("Alerts") == [rule["alert"] for rule in group["rules"]]
+
+
+def test_every_recording_rule_is_explained_and_every_explained_one_is_there():
+    (group,) = yaml.safe_load(RECORDING.read_text())["spec"]["groups"]
+
+    assert rows("Recording rules") == [rule["record"] for rule in group["rules"]]
 
 
 def test_the_summary_of_each_alert_is_its_meaning_on_the_page():

@@ -9,7 +9,13 @@ from support.exposed import Metric, exposed
 from cluster import keys
 
 ROOT = Path(__file__).parents[2]
-RULES = yaml.safe_load((ROOT / "manifests/alerts/rules.yaml").read_text())["spec"]["groups"]
+RULES = [
+    group
+    for name in ("rules", "recording")
+    for group in yaml.safe_load((ROOT / f"manifests/alerts/{name}.yaml").read_text())["spec"][
+        "groups"
+    ]
+]
 DASHBOARD = json.loads((ROOT / "charts/linkwise/dashboards/linkwise.json").read_text())
 PAGE = (ROOT / "docs/operations/alerts.md").read_text()
 OF_TARGETS = {"job", "instance", "namespace", "pod", "container"}
@@ -33,7 +39,7 @@ def panels():
 
 EXPRESSIONS = [
     *(
-        pytest.param(rule["expr"], [], id=rule["alert"])
+        pytest.param(rule["expr"], [], id=rule.get("alert") or rule["record"])
         for group in RULES
         for rule in group["rules"]
     ),

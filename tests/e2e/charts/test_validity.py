@@ -94,8 +94,9 @@ def prometheus_tool():
     return str(required(promtool))
 
 
-def test_rules_of_the_alerts_are_valid(programs, prometheus_tool, tmp_path):
-    (text,) = rendered(programs["helm"], "--set=monitoring.alerts=true")["alerts/rules.yaml"]
+@pytest.mark.parametrize("name", ["rules", "recording"])
+def test_rules_for_prometheus_are_valid(programs, prometheus_tool, tmp_path, name):
+    (text,) = rendered(programs["helm"], "--set=monitoring.alerts=true")[f"alerts/{name}.yaml"]
     spec = yaml.safe_load(text)["spec"]
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(spec))
 

@@ -33,6 +33,7 @@ SHORT = Timings(
     report_delay=0.01,
     report_interval=0.01,
     node_check_interval=0.01,
+    usage_interval=0.01,
 )
 PODS = "/api/v1/pods"
 EVENTS = "/api/v1/events"
@@ -213,25 +214,25 @@ class Clock:
 
 
 @asynccontextmanager
-async def leading(cluster, term=7, clock=None, **timings):
+async def leading(cluster, term=7, clock=None, registry=None, **timings):
     """Lead while the block runs; yield the leader once it has synced. Its task may end earlier.
 
     Durations that are not given are short.
     """
-    async with beginning(cluster, term, clock, **timings) as leader:
+    async with beginning(cluster, term, clock, registry, **timings) as leader:
         await until(lambda: leader.context and leader.context.missing() is None)
         yield leader
 
 
 @asynccontextmanager
-async def beginning(cluster, term=7, clock=None, **timings):
+async def beginning(cluster, term=7, clock=None, registry=None, **timings):
     """Lead while the block runs; yield the leader before it has synced."""
     cluster.term = term
     async with Kube(cluster.url) as kube:
         leader = Leader(
             kube,
             kube,
-            Metrics(CollectorRegistry()),
+            Metrics(registry or CollectorRegistry()),
             clock=clock or Clock(),
             instance="scorer-0",
             wait=0,
