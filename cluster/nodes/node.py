@@ -58,6 +58,17 @@ class Card:
         return self.healthy and not self.cordoned
 
 
+@dataclass(frozen=True, slots=True)
+class DevicePool:
+    """The pool in which NVIDIA's DRA driver offers the GPUs of a claims node."""
+
+    name: str
+    devices: tuple[str, ...]
+    """Name of the device of each GPU, by GPU index; GPUs are in the order of their bus ids."""
+    missing: str | None = None
+    """Why nothing new is placed here, such as "the driver's slices are missing"; None: complete."""
+
+
 class MachineSource(StrEnum):
     """The source of the links of a node's GPUs."""
 
@@ -102,6 +113,8 @@ class Node:
     unschedulable: bool = False
     ready: bool = True
     """False only with a Ready condition that is not True."""
+    pool: DevicePool | None = None
+    """The devices of its GPUs, if this is a claims node."""
     replicas: int = 0
     """Replicas per GPU of a time-sliced node; 0 in every other mode."""
     isolation: Isolation | None = None
@@ -123,6 +136,11 @@ class Node:
         return self.mode is NodeMode.DEFAULT and NVIDIA_GPU in self.resources
 
     @property
+    def is_claims(self) -> bool:
+        """NVIDIA's DRA driver offers whole GPUs here, and Linkwise chooses those of each pod."""
+        return self.pool is not None
+
+    @property
     def machine_known(self) -> bool:
         """False if all GPUs count as equal because their links are unknown."""
         return self.machine_source is not MachineSource.UNKNOWN
@@ -132,7 +150,8 @@ class Node:
             raise NodeError(f"node {self.name}: one card for each GPU of its machine is expected")
         mask = sum(1 << i for i, card in enumerate(self.cards) if card.usable)
         object.__setattr__(self, "usable_mask", mask)
-        object.__setattr__(self, "gpu_resource", counting_resource(self.mode, self.labels))
+        resource = NVIDIA_GPU if self.pool else counting_resource(self.mode, self.labels)
+        object.__setattr__(self, "gpu_resource", resource)
 
 
 def read_node(

@@ -99,6 +99,8 @@ class Request(Struct, frozen=True, gc=False):
     """App containers first, then init containers, in order."""
     by_count: bool = False
     """Whole GPUs that Linkwise plans, also on nodes where NVIDIA's plugin chooses which."""
+    by_claim: bool = False
+    """Whole GPUs that the pod gets by a ResourceClaim, only on claims nodes."""
 
     @property
     def places(self) -> bool:

@@ -53,7 +53,8 @@ def mode_serves(node: Node, request: Request) -> bool:
     mode = node.mode
     match request.family:
         case Family.WHOLE:
-            is_exact = mode is NodeMode.TOPOLOGY and node.gpu_resource == request.resource
+            is_offered = mode is NodeMode.TOPOLOGY and node.gpu_resource == request.resource
+            is_exact = is_offered and node.is_claims == request.by_claim
             return is_exact or _is_by_count(node, request)
         case Family.SHARE:
             return mode.shares_compute if request.core else mode.shares_memory
