@@ -51,6 +51,7 @@ _LABELS = (
     keys.STATEFULSET_POD_INDEX,
 )
 _ANNOTATIONS = (
+    keys.CLAIMED_GPUS,
     keys.GANG,
     keys.GANG_KIND,
     keys.GANG_SIZE,
@@ -191,7 +192,9 @@ def _container(container: Container, mounted: set[str], *, ports: bool) -> Conta
     return Container(
         name=container.name,
         resources=Resources(
-            limits=_amounts(resources.limits), requests=_amounts(resources.requests)
+            limits=_amounts(resources.limits),
+            requests=_amounts(resources.requests),
+            claims=resources.claims,
         )
         if resources
         else None,
