@@ -17,8 +17,6 @@ from msgspec import Struct
 from cluster.allocations.gpus import GPUShare
 from cluster.allocations.record import divide_gpus
 from cluster.keys import (
-    CLAIM_PREFIX,
-    CLAIM_REQUEST_PREFIX,
     DRA_GPU_DRIVER,
     MANAGED_BY,
     PLACED,
@@ -27,6 +25,7 @@ from cluster.keys import (
     TERM,
 )
 from cluster.objects.pod import Metadata, NewPodSpec
+from cluster.requests.claimed import claim_request
 from cluster.requests.container_request import all_containers
 from cluster.requests.request import Request
 
@@ -140,15 +139,6 @@ class DeviceClaim:
                     )
 
 
-def claim_name(spec: NewPodSpec) -> str | None:
-    """Return the name of the claim by which a pod gets its GPUs from Linkwise; None: by none."""
-    for claim in spec.resource_claims or ():
-        name = claim.resource_claim_name
-        if claim.name == POD_CLAIM and name and name.startswith(CLAIM_PREFIX):
-            return name
-    return None
-
-
 def claim_of(
     owner: ClaimOwner, name: str, request: Request, shares: Sequence[GPUShare] | None
 ) -> DeviceClaim:
@@ -174,7 +164,7 @@ def claim_of(
         owner,
         name,
         tuple(
-            DeviceRequest(f"{CLAIM_REQUEST_PREFIX}{one.index}", one.gpus, names)
+            DeviceRequest(claim_request(one.index), one.gpus, names)
             for one, names in zip(apps, uuids, strict=True)
         ),
     )

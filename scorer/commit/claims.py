@@ -16,11 +16,11 @@ from cluster.allocations.device_claim import (
     DeviceClaim,
     Match,
     StoredClaim,
-    claim_name,
     claim_of,
     compare,
 )
 from cluster.allocations.record import Allocation
+from cluster.requests.claimed import claim_name
 from runtime.kube.client import ApiError, KubeError
 from scorer.commit.handle import Handle
 from scorer.commit.read_after_write import outcome_unknown, read_after_write

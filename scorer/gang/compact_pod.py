@@ -95,7 +95,9 @@ def compact(pod: Pod) -> Pod:
     )
     spec = _spec(pod.spec)
     encoded = msgspec.msgpack.encode(spec)
-    return Pod(metadata=kept, spec=_shared(encoded) if len(encoded) <= _SHARED else spec)
+    # The name of a claim makes a spec that of one pod.
+    is_shared = len(encoded) <= _SHARED and not spec.resource_claims
+    return Pod(metadata=kept, spec=_shared(encoded) if is_shared else spec)
 
 
 def weight(kept: Pod) -> int:

@@ -14,7 +14,6 @@ from cluster.allocations.device_claim import (
     ClaimOwner,
     Match,
     StoredClaim,
-    claim_name,
     claim_of,
     compare,
 )
@@ -198,23 +197,6 @@ def test_each_container_refers_to_a_request_of_the_claim(spec, is_valid):
     else:
         with pytest.raises(ClaimError, match="refers to request"):
             claim(0).check_references(spec)
-
-
-@pytest.mark.parametrize(
-    ("claims", "name"),
-    [
-        pytest.param(None, None, id="none"),
-        pytest.param([{"name": "linkwise", "resourceClaimName": NAME}], NAME, id="ours"),
-        pytest.param([{"name": "linkwise", "resourceClaimName": "x"}], None, id="other prefix"),
-        pytest.param([{"name": "gpus", "resourceClaimName": NAME}], None, id="other reference"),
-        pytest.param(
-            [{"name": "linkwise", "resourceClaimTemplateName": NAME}], None, id="template"
-        ),
-    ],
-)
-def test_the_name_of_the_claim_of_a_pod(claims, name):
-    raw = a_pod(**({"resourceClaims": claims} if claims else {}))
-    assert claim_name(msgspec.convert(raw, Pod).spec) == name
 
 
 def owned_by(*owners):

@@ -9,25 +9,21 @@ import msgspec
 import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
-from support.builders import a_container, a_held_pod, a_node, exact
+from support.builders import a_claimed_pod, a_held_pod, a_node, exact
 from support.servers.leader_harness import SHORT, Clock, Cluster
 from support.waiting import PATIENCE, until
 
 from cluster import keys
 from cluster.allocations.gpus import Exact, GPUShare
 from cluster.allocations.record import Allocation
-from cluster.objects.pod import Pod
-from cluster.requests.demand import Demand
-from cluster.requests.request import ContainerRequest, Family, Request
+from cluster.objects.pod import Container, Pod, ResourceClaim, Resources
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
 from scorer.cache.informers import Informers
 from scorer.commit.committer import Committer, PodAllocation
 from scorer.commit.handle import Handle
-from scorer.gang.compact_pod import compact
 from scorer.gang.pod_info import pod_info
 from scorer.metrics import Metrics
-from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.status_reporter import StatusReporter
@@ -69,37 +65,37 @@ def claim_path(i, namespace="team"):
     return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/lw-{i:032x}"
 
 
-def a_claimed_pod(i, gpus=2, request="container-0"):
-    reference = {"name": keys.POD_CLAIM, "request": request}
-    raw = a_held_pod(
-        0,
-        f"bert-{i}",
-        containers=[a_container(name="main", resources={"claims": [reference]})],
-        resourceClaims=[{"name": keys.POD_CLAIM, "resourceClaimName": f"lw-{i:032x}"}],
-    )
-    raw["metadata"]["annotations"] = {keys.CLAIMED_GPUS: f'{{"container-0":{gpus}}}'}
+def a_pod_with_claim(i, gpus):
+    raw, claimed = a_held_pod(0, f"bert-{i}"), a_claimed_pod(gpus)
+    references = [{"name": keys.POD_CLAIM, "resourceClaimName": f"lw-{i:032x}"}]
+    raw["spec"] |= {**claimed["spec"], "resourceClaims": references}
+    raw["metadata"]["annotations"] = claimed["metadata"]["annotations"]
     return raw
 
 
-def planned(cluster, count, gpus=2, *, first=0, **pod):
+def planned(cluster, count, gpus=2, *, first=0):
     """Create pods, and return their allocations: GPUs of a node in their order, from `first`."""
     return [
-        allocation(cluster, i, range(first + i * gpus, first + (i + 1) * gpus), **pod)
+        allocation(cluster, i, range(first + i * gpus, first + (i + 1) * gpus))
         for i in range(count)
     ]
 
 
-def allocation(cluster, i, indices, **pod):
-    raw = a_claimed_pod(i, len(indices), **pod)
+def allocation(cluster, i, indices):
     path = f"/api/v1/namespaces/team/pods/bert-{i}"
-    stored = cluster.get(path) or cluster.put(path, raw)
-    pod = msgspec.convert(stored, Pod)
-    container = ContainerRequest("main", 0, False, False, keys.NVIDIA_GPU, gpus=len(indices))
-    request = Request(Family.WHOLE, len(indices), containers=(container,), by_claim=True)
-    member = Member(compact(pod), f"team/bert-{i}", request, Demand())
+    stored = cluster.get(path) or cluster.put(path, a_pod_with_claim(i, len(indices)))
+    pod = pod_info(msgspec.convert(stored, Pod))
     gpus = Exact(tuple(GPUShare(i, f"GPU-gpu-0-{i}") for i in indices))
-    placement = Placement(member, "gpu-0", gpus)
-    return PodAllocation(pod_info(pod), placement, Allocation("gpu-0", gpus, plan="7-1"), NODE)
+    placement = Placement(pod.member, "gpu-0", gpus)
+    return PodAllocation(pod, placement, Allocation("gpu-0", gpus, plan="7-1"), NODE)
+
+
+def changed(allocation, **spec):
+    """Return the allocation of a pod with another spec."""
+    member = allocation.placement.member
+    pod = msgspec.structs.replace(member.pod, spec=msgspec.structs.replace(member.pod.spec, **spec))
+    placement = replace(allocation.placement, member=replace(member, pod=pod))
+    return replace(allocation, placement=placement)
 
 
 def sent(cluster):
@@ -189,8 +185,10 @@ async def test_an_invalid_claim_is_not_retried_soon(cluster):
 
 
 async def test_a_container_without_its_request_in_the_claim_is_refused(cluster):
-    allocations = planned(cluster, 2, request="container-1")
-    refused, _ = await commit(cluster, allocations)
+    first, second = planned(cluster, 2)
+    claims = [ResourceClaim(name=keys.POD_CLAIM, request="container-1")]
+    containers = [Container(name="main", resources=Resources(claims=claims))]
+    refused, _ = await commit(cluster, [first, changed(second, containers=containers)])
 
     assert "container main refers to request 'container-1'" in refused[0].reason
     assert cluster.writes == []
@@ -346,12 +344,7 @@ async def test_a_name_that_is_taken_again_and_again_is_given_up(cluster):
 
 async def test_two_pods_with_one_claim_are_refused(cluster):
     one, two = planned(cluster, 2)
-    pod = two.placement.member.pod
-    spec = msgspec.structs.replace(
-        pod.spec, resource_claims=one.placement.member.pod.spec.resource_claims
-    )
-    member = replace(two.placement.member, pod=msgspec.structs.replace(pod, spec=spec))
-    two = replace(two, placement=replace(two.placement, member=member))
+    two = changed(two, resource_claims=one.placement.member.pod.spec.resource_claims)
     refused, _ = await commit(cluster, [one, two])
 
     assert len(refused) == 2
