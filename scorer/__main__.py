@@ -33,6 +33,7 @@ from scorer.leader import Leader
 from scorer.metrics import Metrics, show_state
 from scorer.report.lease_annotations import (
     publish_address,
+    report_claims_nodes,
     report_nvidia_nodes,
     report_refused_machines,
 )
@@ -153,6 +154,7 @@ def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
         reporting = asyncio.create_task(
             report_nvidia_nodes(lambda: leader.has_nvidia_nodes, kube, term)
         )
+        claims = asyncio.create_task(report_claims_nodes(lambda: leader.claims_gpus, kube, term))
         refusing = asyncio.create_task(
             report_refused_machines(lambda: leader.refused_machines, kube, term)
         )
@@ -161,6 +163,7 @@ def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
         finally:
             announcing.cancel()
             reporting.cancel()
+            claims.cancel()
             refusing.cancel()
 
     return lead
