@@ -63,6 +63,11 @@ class Metrics:
             "Pods whose planned allocation was refused: they changed meanwhile.",
             registry=registry,
         )
+        self._claim_conflicts = Counter(
+            "linkwise_claim_conflicts",
+            "Resource claims of others under the name of a claim of Linkwise.",
+            registry=registry,
+        )
         self._evicted = Counter(
             "linkwise_evicted_pods",
             "Pods evicted to be placed again.",
@@ -109,6 +114,10 @@ class Metrics:
     def placed(self, seconds: float) -> None:
         """Observe a placed unit: for how long all of it had waited [s]."""
         self._placement.observe(seconds)
+
+    def claim_conflict(self) -> None:
+        """Count a claim of others under the name of one of ours."""
+        self._claim_conflicts.inc()
 
     def evicted(self, pods: int) -> None:
         """Count evicted pods."""

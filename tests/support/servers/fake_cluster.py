@@ -231,9 +231,13 @@ class FakeCluster:
             new = {**old, "spec": {**old["spec"], **body["spec"]}}
         return web.json_response(self._store(place, new, old))
 
-    def _delete(self, request, _place, _body):
-        if self.get(request.path) is None:
+    def _delete(self, request, _place, body):
+        found = self.get(request.path)
+        if found is None:
             return status(404, "it is not there")
+        wanted = (body or {}).get("preconditions", {})
+        if any(found["metadata"][field] != value for field, value in wanted.items()):
+            return status(409, "it is another object, or has changed")
         self.remove(request.path)
         return web.json_response({})
 
