@@ -23,6 +23,7 @@ __all__ = [
     "NodeObject",
     "PackingStrategy",
     "Taint",
+    "read_host",
     "read_node",
     "uniform_machine",
 ]
@@ -78,6 +79,10 @@ class MachineSource(StrEnum):
     """A rule of the policy names the machine."""
     FEATURE_DISCOVERY = "gpu-feature-discovery"
     """Labels of GPU feature discovery identify the machine."""
+    CATALOGUE = "catalogue"
+    """The product and number of GPUs in ResourceSlices identify the machine."""
+    RESOURCE_SLICES = "resource-slices"
+    """ResourceSlices have PCIe roots and NUMA nodes; NVLinks are unknown."""
     FILE = "cluster-file"
     """A short form in a cluster file names the machine."""
     UNKNOWN = "unknown"
@@ -203,14 +208,26 @@ def read_node(
         _missing(offer, cards),
         _unit(cards),
     )
-    return Node(
-        name=raw.metadata.name,
-        labels=offer.labels,
-        mode=offer.mode,
+    return replace(
+        read_host(raw, offer),
         placement=layout,
         machine=linked,
         machine_source=source,
         cards=cards,
+        replicas=offer.replicas if linked else 0,
+        isolation=published.isolation,
+        mismatch=published.mismatch,
+        kubelet=published.kubelet,
+        warnings=(*offer.warnings, *(problem for problem in problems if problem)),
+    )
+
+
+def read_host(raw: NodeObject, offer: NodeResources) -> Node:
+    """Return a node without GPUs."""
+    return Node(
+        name=raw.metadata.name,
+        labels=offer.labels,
+        mode=offer.mode,
         cpu=offer.allocatable.get("cpu", 0),
         memory=offer.allocatable.get("memory", 0),
         pods=offer.allocatable.get("pods", DEFAULT_PODS),
@@ -218,11 +235,6 @@ def read_node(
         taints=tuple(Taint(t.key, t.value, t.effect) for t in raw.spec.taints or ()),
         unschedulable=bool(raw.spec.unschedulable),
         ready=all(c.status == "True" for c in raw.status.conditions or () if c.type == "Ready"),
-        replicas=offer.replicas if linked else 0,
-        isolation=published.isolation,
-        mismatch=published.mismatch,
-        kubelet=published.kubelet,
-        warnings=(*offer.warnings, *(problem for problem in problems if problem)),
     )
 
 

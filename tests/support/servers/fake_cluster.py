@@ -46,6 +46,8 @@ class FakeCluster:
         """The path of each dry run, and its refusal or None."""
         self.serves_claims = False
         """Whether the API of resource claims is there."""
+        self.taint_rules = None
+        """The version of that API that has DeviceTaintRules; None: none."""
         self.users = {}
         """The status of a TokenReview, by token."""
         self.version = 0
@@ -124,11 +126,17 @@ class FakeCluster:
 
     # ---- Requests.
 
+    def _resources(self, path):
+        if not self.serves_claims:
+            return status(404, "not served")
+        has_rules = path.endswith(f"/{self.taint_rules}")
+        return web.json_response({"resources": [{"name": "devicetaintrules"}] * has_rules})
+
     async def _answer(self, request):
         place = _PATH.fullmatch(request.path)
         if place is None:
             # A group of APIs, such as that of claims for devices.
-            return web.json_response({}) if self.serves_claims else status(404, "not served")
+            return self._resources(request.path)
         if request.method == "GET":
             return await self._read(request, place)
         body = json.loads(await request.read() or b"null")
