@@ -5,6 +5,7 @@ claim. The claim does not exist yet: the scorer creates it once it has chosen th
 random, since that of a pod may be generated after admission.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import msgspec
@@ -83,12 +84,12 @@ def add_claim(pod: NewPod, request: Request, name: str) -> Iterator[Operation]:
         name: Name of the claim.
     """
     apps = [each for each in request.containers if not each.init]
+    by_size = sorted(apps, key=lambda app: app.gpus)
+    sizes = [app.gpus for app in by_size]
     for requested in request.containers:
         source = requested
         if requested.init:
-            source = min(
-                (app for app in apps if app.gpus >= requested.gpus), key=lambda app: app.gpus
-            )
+            source = by_size[bisect_left(sizes, requested.gpus)]
         yield from _refer(pod, requested, claim_request(source.index))
     reference = {"name": POD_CLAIM, "resourceClaimName": name}
     yield append("/spec/resourceClaims", pod.spec.resource_claims, reference, RULE)

@@ -226,7 +226,7 @@ class Informers:
                 lease = await self._kube.get(LEASE, ScorerLease)
             except KubeError as error:
                 # What the scorer said last holds on. Before the first leader there is no Lease.
-                _log.debug("Could not read Lease", err=str(error))
+                _log.debug("Could not read size of claims nodes", err=str(error))
             else:
                 if lease.claims_gpus != self._claims_gpus:
                     self._claims_gpus = lease.claims_gpus

@@ -111,7 +111,7 @@ class Capacity:
             spec: Spec of the pod.
             gpus: Number of GPUs that the pod asks for.
         """
-        return _fits_any(self.exact, spec, gpus)
+        return _fits_any(self.exact, spec, gpus, is_matched=_is_bounded(spec, len(self.exact)))
 
     def needs_claim(self, spec: NewPodSpec, gpus: int) -> bool:
         """Return whether a pod may be bound to a claims node, and to no exact or counted one.
@@ -120,8 +120,12 @@ class Capacity:
             spec: Spec of the pod.
             gpus: Number of GPUs that the pod asks for.
         """
-        return _fits_any(self.claims, spec, gpus) and not (
-            _fits_any(self.exact, spec, gpus) or _fits_any(self.counted, spec, gpus)
+        if not self.claims:
+            return False
+        others = (*self.exact, *self.counted)
+        is_matched = _is_bounded(spec, len(self.claims) + len(others))
+        return _fits_any(self.claims, spec, gpus, is_matched=is_matched) and not _fits_any(
+            others, spec, gpus, is_matched=is_matched
         )
 
     def suggested_change(self, request: Request) -> str | None:
@@ -303,18 +307,29 @@ def may_offer_claims(node: "Node") -> bool:
     )
 
 
-def _fits_any(nodes: Sequence[WholeGPUs], spec: NewPodSpec, gpus: int) -> bool:
-    """Return whether a pod may be bound to a node with as many GPUs.
+def _is_bounded(spec: NewPodSpec, nodes: int) -> bool:
+    """Return whether a pod is compared with so many nodes.
 
-    A pod with very many requirements or values is not matched, since each of them costs time for
-    each node: any node with as many GPUs is taken for one.
-
-    Cost: at most one match for each node, and `_MAX_MATCHES` comparisons.
+    One with very many requirements or values is not, since each of them costs time for each node.
     """
     size = _size(spec)
-    is_bounded = size <= _MAX_MATCHED and size * len(nodes) <= _MAX_MATCHES
+    return size <= _MAX_MATCHED and size * nodes <= _MAX_MATCHES
+
+
+def _fits_any(nodes: Sequence[WholeGPUs], spec: NewPodSpec, gpus: int, *, is_matched: bool) -> bool:
+    """Return whether a pod may be bound to a node with as many GPUs.
+
+    Args:
+        nodes: The nodes.
+        spec: Spec of the pod.
+        gpus: Number of GPUs that the pod asks for.
+        is_matched: Its requirements on nodes are compared; else any node with as many GPUs is taken
+            for one.
+
+    Cost: at most one match for each node.
+    """
     return any(
-        node.gpus >= gpus and (not is_bounded or node_matches(spec, node.name, node.labels))
+        node.gpus >= gpus and (not is_matched or node_matches(spec, node.name, node.labels))
         for node in nodes
     )
 
