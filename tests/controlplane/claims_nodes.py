@@ -30,9 +30,9 @@ FENCED: Mapping[str, Sequence[str]] = (
     {}
     if KUBERNETES == "1.37"
     else {
-        "kube_apiserver": (_GATE, f"--runtime-config=resource.k8s.io/{RULES_API}=true"),
-        "kube_controller_manager": (_GATE,),
-        "kube_scheduler": (_GATE,),
+        "kube-apiserver": (_GATE, f"--runtime-config=resource.k8s.io/{RULES_API}=true"),
+        "kube-controller-manager": (_GATE,),
+        "kube-scheduler": (_GATE,),
     }
 )
 """Flags with which DeviceTaintRules are served and applied: 1.37 does so by default."""
@@ -138,16 +138,22 @@ class ClaimsNodes:
     gpus: dict[str, tuple[GPU, ...]]
     """The GPUs of each node, by index."""
 
-    def add(self, count: int, machine: str = "dgx1-v100", name: str = "claims") -> tuple[str, ...]:
-        """Add nodes, and wait until pods can run on them; return their names."""
-        labels = {keys.NODE_MODE: "topology"}
-        line = {"name": name, "count": count, "labels": labels, "cpu": 96, "memory": "768Gi"}
+    def add(self, count: int, machine: str = "dgx1-v100", mode: str = "topology") -> list[str]:
+        """Add nodes, and wait until pods can run on them; return their names.
+
+        Args:
+            count: The number of nodes.
+            machine: Its name in the catalogue.
+            mode: The label of the mode; empty: without, so that they are not Linkwise's.
+        """
+        labels = {keys.NODE_MODE: mode} if mode else {}
+        line = {"name": "claims", "count": count, "labels": labels, "cpu": 96, "memory": "768Gi"}
         nodes = read_nodes([line])
         add_nodes(self.api, nodes)
         for node in nodes:
             self.gpus[node.name] = gpus_of_node(node.name, catalogue.entry(machine).machine)
             self.publish(node.name)
-        return tuple(node.name for node in nodes)
+        return [node.name for node in nodes]
 
     def publish(self, name: str) -> None:
         """Write the slice of a node, as its driver does."""
@@ -216,3 +222,9 @@ def recorded(pods: Pods) -> dict[str, frozenset[str]]:
         for name, text in texts.items()
         if text
     }
+
+
+def gets_claim(pods: Pods) -> bool:
+    """Return whether admission gives a new pod its GPUs by a claim of Linkwise."""
+    made = pods.create({keys.NVIDIA_GPU: 1}, name="probe", dryRun="All")
+    return bool(made["spec"].get("resourceClaims"))
