@@ -23,7 +23,7 @@ CLUSTER = [
 
 
 def test_the_most_of_each_kind_is_found():
-    assert replace(capacity_of(CLUSTER), by_nvidias_names=()) == Capacity(
+    assert replace(capacity_of(CLUSTER), by_nvidias_names=(), counted=()) == Capacity(
         nodes=8,
         memory_cards=(24, 16, 16, 16),
         compute_cards=(16, 16, 16, 16),
