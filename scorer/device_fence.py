@@ -15,7 +15,7 @@ from cluster.nodes.device_fence import (
     OURS,
     VERSIONS,
     FenceRule,
-    TaintRule,
+    StoredRule,
     unfenced_reason,
     wanted_rules,
 )
@@ -43,7 +43,7 @@ _MAX_ERROR = 200
 """The API server may quote the whole rule in an error [characters]."""
 
 _log = structlog.get_logger()
-_rules = msgspec.json.Decoder(TaintRule)
+_rules = msgspec.json.Decoder(StoredRule)
 
 
 class _Resource(Struct, frozen=True):
@@ -82,18 +82,18 @@ class DeviceFence:
         self._problem: str | None = "it is not known yet whether DeviceTaintRules are served"
         """Why no rule can be written; None: they can."""
         self._version = ""
-        self._reflector: Reflector[TaintRule] | None = None
+        self._reflector: Reflector[StoredRule] | None = None
         self._wanted: dict[str, FenceRule] = {}
         self._errors: dict[str, str] = {}
         self._queue = self._new_queue()
 
     @property
-    def _stored(self) -> dict[str, TaintRule]:
+    def _stored(self) -> dict[str, StoredRule]:
         """The rules that exist, by name."""
-        items: Mapping[Key, TaintRule] = self._reflector.items if self._reflector else {}
+        items: Mapping[Key, StoredRule] = self._reflector.items if self._reflector else {}
         return {name: rule for (_, name), rule in items.items()}
 
-    def _find(self, name: str) -> TaintRule | None:
+    def _find(self, name: str) -> StoredRule | None:
         return self._reflector.items.get(("", name)) if self._reflector else None
 
     def unfenced(self) -> dict[str, str]:

@@ -11,6 +11,8 @@ SOURCES = {
     MachineSource.AGENT: "published by the agent of the node",
     MachineSource.POLICY: "named by the policy",
     MachineSource.FEATURE_DISCOVERY: "identified by labels of GPU feature discovery",
+    MachineSource.CATALOGUE: "the catalogue, by the product and number of GPUs in ResourceSlices",
+    MachineSource.RESOURCE_SLICES: "PCIe and NUMA in ResourceSlices; NVLinks are unknown",
     MachineSource.FILE: "named by the cluster file",
 }
 """Sources of a known machine, for people."""

@@ -28,6 +28,8 @@ from cluster.requests.amounts import CORE_MAX
 _SOURCES = {
     MachineSource.POLICY: " by the policy",
     MachineSource.FEATURE_DISCOVERY: " by labels of GPU feature discovery",
+    MachineSource.CATALOGUE: " by the product in ResourceSlices",
+    MachineSource.RESOURCE_SLICES: " by ResourceSlices, without NVLinks",
 }
 """Sources of links that are not published by the node itself."""
 MAX_NAMES = 4

@@ -23,6 +23,7 @@ __all__ = [
     "NodeObject",
     "PackingStrategy",
     "Taint",
+    "read_host",
     "read_node",
     "uniform_machine",
 ]
@@ -65,10 +66,10 @@ class DevicePool:
     name: str
     devices: tuple[str, ...]
     """Name of the device of each GPU, by GPU index; GPUs are in the order of their bus ids."""
-    others: int = 0
-    """Other devices of the pool, such as MIG devices, that Linkwise does not place."""
     missing: str | None = None
     """Why nothing new is placed here, such as "the driver's slices are missing"; None: complete."""
+    others: int = 0
+    """Other devices of the pool, such as MIG devices, that Linkwise does not place."""
 
 
 class MachineSource(StrEnum):
@@ -80,6 +81,10 @@ class MachineSource(StrEnum):
     """A rule of the policy names the machine."""
     FEATURE_DISCOVERY = "gpu-feature-discovery"
     """Labels of GPU feature discovery identify the machine."""
+    CATALOGUE = "catalogue"
+    """The product and number of GPUs in ResourceSlices identify the machine."""
+    RESOURCE_SLICES = "resource-slices"
+    """ResourceSlices have PCIe roots and NUMA nodes; NVLinks are unknown."""
     FILE = "cluster-file"
     """A short form in a cluster file names the machine."""
     UNKNOWN = "unknown"
@@ -205,14 +210,26 @@ def read_node(
         _missing(offer, cards),
         _unit(cards),
     )
-    return Node(
-        name=raw.metadata.name,
-        labels=offer.labels,
-        mode=offer.mode,
+    return replace(
+        read_host(raw, offer),
         placement=layout,
         machine=linked,
         machine_source=source,
         cards=cards,
+        replicas=offer.replicas if linked else 0,
+        isolation=published.isolation,
+        mismatch=published.mismatch,
+        kubelet=published.kubelet,
+        warnings=(*offer.warnings, *(problem for problem in problems if problem)),
+    )
+
+
+def read_host(raw: NodeObject, offer: NodeResources) -> Node:
+    """Return a node without GPUs."""
+    return Node(
+        name=raw.metadata.name,
+        labels=offer.labels,
+        mode=offer.mode,
         cpu=offer.allocatable.get("cpu", 0),
         memory=offer.allocatable.get("memory", 0),
         pods=offer.allocatable.get("pods", DEFAULT_PODS),
@@ -220,11 +237,6 @@ def read_node(
         taints=tuple(Taint(t.key, t.value, t.effect) for t in raw.spec.taints or ()),
         unschedulable=bool(raw.spec.unschedulable),
         ready=all(c.status == "True" for c in raw.status.conditions or () if c.type == "Ready"),
-        replicas=offer.replicas if linked else 0,
-        isolation=published.isolation,
-        mismatch=published.mismatch,
-        kubelet=published.kubelet,
-        warnings=(*offer.warnings, *(problem for problem in problems if problem)),
     )
 
 

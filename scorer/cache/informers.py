@@ -50,7 +50,7 @@ class Informers:
         """Set by every change; the planner clears it."""
         self.pods = PodInformer(kube, self._pods_changed)
         self.nodes = NodeInformer(kube, self.state, self.changed.set, build_table)
-        self.claims = ClaimInformer(kube, self.nodes.set_claimed)
+        self.claims = ClaimInformer(kube, self.nodes.update_devices)
         self.gang_objects = GangInformer(
             kube, self.changed.set, lambda gang: self.workloads.forget_owner(gang.owner)
         )

@@ -40,7 +40,12 @@ def _is_by_count(node: Node, request: Request) -> bool:
 
 
 def hidden_capacity(node: NodeLedger) -> Reason | None:
-    """Return why it is not known which GPUs of a node are free, or how they are linked, or None."""
+    """Return why it is not known which GPUs of a node there are, are free, or how they are linked.
+
+    None: all is known.
+    """
+    if node.node.pool and node.node.pool.missing:
+        return Reason.SLICES
     if node.node.machine_refused:
         return Reason.REFUSED
     if node.unaccounted:

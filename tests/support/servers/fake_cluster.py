@@ -46,6 +46,8 @@ class FakeCluster:
         """The path of each dry run, and its refusal or None."""
         self.serves_claims = False
         """Whether the API of resource claims is there."""
+        self.taint_rules = None
+        """The version of that API that has DeviceTaintRules; None: none."""
         self.apis = {}
         """By path of a version of an API, such as `/apis/batch/v1`: the names of its resources."""
         self.users = {}
@@ -148,7 +150,9 @@ class FakeCluster:
         """Answer which resources a version of an API has, such as that of claims for devices."""
         if path not in self.apis and not self.serves_claims:
             return status(404, "not served")
-        names = self.apis.get(path, ())
+        names = list(self.apis.get(path, ()))
+        if self.taint_rules and path.endswith(f"/{self.taint_rules}"):
+            names.append("devicetaintrules")
         return web.json_response({"resources": [{"name": name} for name in names]})
 
     async def _read(self, request, place):

@@ -1,0 +1,69 @@
+"""DeviceTaintRules: taints on devices by objects of their own, beside those in slices.
+
+Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1beta2/types.go`.
+"""
+
+from msgspec import Struct
+
+from cluster.keys import DRA_GPU_DRIVER, PLACED
+from cluster.nodes.resource_slice import hinders, taint_text
+from cluster.objects.kube_object import KubeObject
+from cluster.objects.pod import Metadata
+
+
+class TaintRule(Struct, frozen=True, gc=False):
+    """A rule about devices of NVIDIA's driver."""
+
+    pool: str | None
+    """None: of every pool."""
+    device: str | None
+    """None: every device."""
+    key: str
+    taint: str
+    """The taint as kubectl writes it."""
+    hinders: bool
+    """The devices are not to be used. Our own taint does not say so."""
+
+    @property
+    def is_fence(self) -> bool:
+        """It has our own taint: only claims of Linkwise tolerate it."""
+        return self.key == PLACED
+
+    def selects(self, pool: str, device: str) -> bool:
+        """Return whether it is about a device."""
+        return self.pool in {None, pool} and self.device in {None, device}
+
+
+class _Selector(KubeObject, frozen=True):
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class _Taint(KubeObject, frozen=True):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class _RuleSpec(KubeObject, frozen=True):
+    device_selector: _Selector | None = None
+    taint: _Taint = _Taint()
+
+
+class RuleObject(KubeObject, frozen=True):
+    """The fields of a DeviceTaintRule that Linkwise reads."""
+
+    kind: str = "DeviceTaintRule"
+    metadata: Metadata = Metadata()
+    spec: _RuleSpec = _RuleSpec()
+
+    @property
+    def content(self) -> TaintRule | None:
+        """The rule; None if it is not about GPUs. A rule without a selector is about no device."""
+        selector, taint = self.spec.device_selector, self.spec.taint
+        if selector is None or selector.driver not in {None, DRA_GPU_DRIVER}:
+            return None
+        text = taint_text(taint.key, taint.value, taint.effect)
+        is_fault = hinders(taint.key, taint.effect)
+        return TaintRule(selector.pool, selector.device, taint.key, text, is_fault)
