@@ -5,12 +5,15 @@ A claim's allocation names devices by driver, pool and name, and their node.
 Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1/types.go`.
 """
 
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from cluster.keys import DRA_GPU_DRIVER, NODE_NAME_FIELD
-from cluster.objects.affinity import Requirement
+from cluster.keys import DRA_GPU_DRIVER, NODE_NAME_FIELD, PLACED
+from cluster.objects.affinity import Requirement, Toleration
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Metadata
 
@@ -32,6 +35,17 @@ class HeldClaim(Struct, frozen=True, gc=False):
     owner: str | None
     """Uid of the object that controls it, such as a pod."""
     devices: frozenset[Device]
+    users: tuple[str, ...] = ()
+    """Uids of the pods that may use it."""
+    bypassed: float | None = None
+    """When devices were allocated to it although it does not tolerate our taint; None: it does, or
+    the time is not known [s since 1970]."""
+
+
+def held_twice(claims: Iterable[HeldClaim]) -> frozenset[Device]:
+    """Return the devices that several claims hold: the API server compares no claims."""
+    counts = Counter(device for claim in claims for device in claim.devices)
+    return frozenset(device for device, count in counts.items() if count > 1)
 
 
 class _Term(KubeObject, frozen=True):
@@ -57,6 +71,13 @@ class _Result(KubeObject, frozen=True):
     pool: str = ""
     device: str = ""
     admin_access: bool | None = None
+    tolerations: list[Toleration] | None = None
+
+    @property
+    def tolerates(self) -> bool:
+        """The claim tolerates our taint, or only observes."""
+        keys = (one.key for one in self.tolerations or ())
+        return bool(self.admin_access) or any(key in {"", PLACED} for key in keys)
 
 
 class _Devices(KubeObject, frozen=True):
@@ -66,10 +87,27 @@ class _Devices(KubeObject, frozen=True):
 class _Allocation(KubeObject, frozen=True):
     devices: _Devices = _Devices()
     node_selector: _NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+    @property
+    def bypassed(self) -> float | None:
+        """As that of `HeldClaim`."""
+        results = self.devices.results or ()
+        if all(one.tolerates for one in results if one.driver == DRA_GPU_DRIVER):
+            return None
+        try:
+            return datetime.fromisoformat(self.allocation_timestamp or "").timestamp()
+        except ValueError:
+            return None
+
+
+class _User(KubeObject, frozen=True):
+    uid: str = ""
 
 
 class _ClaimStatus(KubeObject, frozen=True):
     allocation: _Allocation | None = None
+    reserved_for: list[_User] | None = None
 
 
 class ClaimObject(KubeObject, frozen=True):
@@ -100,4 +138,12 @@ class ClaimObject(KubeObject, frozen=True):
         if not devices:
             return None
         metadata = self.metadata
-        return HeldClaim(metadata.namespace, metadata.name, metadata.uid, owner, devices)
+        return HeldClaim(
+            metadata.namespace,
+            metadata.name,
+            metadata.uid,
+            owner,
+            devices,
+            tuple(user.uid for user in self.status.reserved_for or ()),
+            allocation.bypassed,
+        )
