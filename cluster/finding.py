@@ -40,6 +40,7 @@ class Code(StrEnum):
     INJECTION = "LW124"
     CLAIMS = "LW125"
     EXCLUSIVE_CPUS = "LW126"
+    CLAIM_REFERENCE = "LW127"
     CLASS = "LW201"
     QOS = "LW202"
     MODEL = "LW203"

@@ -12,6 +12,7 @@ from cluster.gang import gang_mark
 from cluster.keys import ACS_PREFIX, GPU_COUNT, RESOURCES
 from cluster.nodes.capacity import Capacity
 from cluster.objects.pod import NewContainer, NewPod
+from cluster.requests.claimed import claim_name, reference_findings
 from cluster.requests.container_request import all_containers
 from cluster.requests.misspelled import misspelled_names
 from policy.profile import ProfileResult
@@ -138,6 +139,8 @@ def _is_in_scope(pod: NewPod, policy: PolicySnapshot) -> bool:
     spec, rules = pod.spec, policy.policy
     return (
         any(map(_names_gpu, all_containers(spec)))
+        or any(reference_findings(spec))
+        or claim_name(spec) is not None
         or bool(misspelled_names(spec))
         or rules.profiles_all
         or (rules.environment != "allow" and chooses_gpus(spec))

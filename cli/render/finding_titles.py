@@ -40,6 +40,7 @@ TITLES: Mapping[str, str] = {
     Code.INJECTION: "The policy's way of GPUs into containers does not fit the pod",
     Code.CLAIMS: "Devices by resource claims (DRA)",
     Code.EXCLUSIVE_CPUS: "Exclusive CPUs that may be on another socket than the pod's GPUs",
+    Code.CLAIM_REFERENCE: "A claim of Linkwise in a pod for which it was not made",
     Code.CLASS: "A compute class that ACS does not have",
     Code.QOS: "A quality of service that ACS does not have, or not for this class",
     Code.MODEL: "A GPU model that the catalogue does not have",

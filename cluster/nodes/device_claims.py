@@ -5,14 +5,19 @@ A claim's allocation names devices by driver, pool and name, and their node.
 Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1/types.go`.
 """
 
+from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from cluster.keys import DRA_GPU_DRIVER, NODE_NAME_FIELD
-from cluster.objects.affinity import Requirement
+from cluster.keys import DRA_GPU_DRIVER, NODE_NAME_FIELD, PLACED
+from cluster.nodes.node import Taint
+from cluster.objects.affinity import Requirement, Toleration
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Metadata
+from cluster.objects.selector import tolerates
+
+_TAINT = Taint(PLACED, "", "NoSchedule")
 
 
 class Device(NamedTuple):
@@ -32,6 +37,8 @@ class HeldClaim(Struct, frozen=True, gc=False):
     owner: str | None
     """Uid of the object that controls it, such as a pod."""
     devices: frozenset[Device]
+    bypassed: float | None = None
+    """When it was allocated [s since 1970], if it does not tolerate the taint of claims nodes."""
 
 
 class _Term(KubeObject, frozen=True):
@@ -57,6 +64,12 @@ class _Result(KubeObject, frozen=True):
     pool: str = ""
     device: str = ""
     admin_access: bool | None = None
+    tolerations: list[Toleration] | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """It is a GPU that is not free for others, as it would be if it were only observed."""
+        return self.driver == DRA_GPU_DRIVER and not self.admin_access
 
 
 class _Devices(KubeObject, frozen=True):
@@ -66,6 +79,22 @@ class _Devices(KubeObject, frozen=True):
 class _Allocation(KubeObject, frozen=True):
     devices: _Devices = _Devices()
     node_selector: _NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+    @property
+    def held(self) -> list[_Result]:
+        """The GPUs that it holds."""
+        return [result for result in self.devices.results or () if result.is_held]
+
+    @property
+    def bypassed(self) -> float | None:
+        """When GPUs were allocated that have no toleration of our taint; None: they have."""
+        if all(tolerates(result.tolerations, _TAINT) for result in self.held):
+            return None
+        try:
+            return datetime.fromisoformat(self.allocation_timestamp or "").timestamp()
+        except ValueError:
+            return None
 
 
 class _ClaimStatus(KubeObject, frozen=True):
@@ -83,21 +112,20 @@ class ClaimObject(KubeObject, frozen=True):
     def content(self) -> HeldClaim | None:
         """The claim with its GPUs; None if it holds none.
 
-        Those that it only observes (adminAccess) are free for others. Without a node in its
-        allocation, the pool has the name of the node, as the driver names it.
+        Without a node in its allocation, the pool has the name of the node, as the driver names it.
         """
         allocation = self.status.allocation
         if allocation is None:
             return None
         node = allocation.node_selector.node if allocation.node_selector else None
         devices = frozenset(
-            Device(node or result.pool, result.pool, result.device)
-            for result in allocation.devices.results or ()
-            if result.driver == DRA_GPU_DRIVER and not result.admin_access
+            Device(node or result.pool, result.pool, result.device) for result in allocation.held
         )
         owners = self.metadata.owner_references or ()
         owner = next((one.uid for one in owners if one.controller), None)
         if not devices:
             return None
         metadata = self.metadata
-        return HeldClaim(metadata.namespace, metadata.name, metadata.uid, owner, devices)
+        return HeldClaim(
+            metadata.namespace, metadata.name, metadata.uid, owner, devices, allocation.bypassed
+        )

@@ -127,7 +127,14 @@ class VolumeMount(KubeObject, frozen=True):
 
 
 class ResourceClaim(KubeObject, frozen=True):
-    """A DRA claim of a pod or of a container; only the presence is read."""
+    """A reference to a DRA claim, by a pod or by a container; an API server bounds the names."""
+
+    name: _Name = ""
+    """Of the reference: a container names one of its pod's."""
+    resource_claim_name: _Name | None = None
+    """Name of the claim, in the reference of a pod; None: it is made from a template."""
+    request: _Name | None = None
+    """The request of the claim, in the reference of a container; None: all of them."""
 
 
 class NewResources(KubeObject, frozen=True):

@@ -83,7 +83,7 @@ def allocation_annotations(
         now_ns=now_ns,
         node_card_memory=node.cards[shares[0].i].memory if shares else None,
     )
-    if shares and containers.gpu_injection == "nri":
+    if shares and containers.gpu_injection == "nri" and not member.request.by_claim:
         record |= format_cdi_devices(shares, member.request)
     return record
 
