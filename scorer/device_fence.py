@@ -53,7 +53,7 @@ class DeviceFence:
         writing: Kube,
         state: ClusterState,
         faults: FaultIsolation,
-        bypassed: Callable[[str], float | None],
+        bypasses: Callable[[], Mapping[str, float]],
     ) -> None:
         """Write nothing yet.
 
@@ -62,11 +62,11 @@ class DeviceFence:
             writing: The same with a short timeout, for writes.
             state: The nodes.
             faults: Isolates unforeseen exceptions.
-            bypassed: Returns when devices of a node were last allocated to a claim that does not
-                tolerate the taint [s since 1970]; None: none were.
+            bypasses: Returns, by pool, when a device was last allocated to a claim that does not
+                tolerate the taint [s since 1970].
         """
         self._reading, self._writing, self._state = reading, writing, state
-        self._faults, self._bypassed = faults, bypassed
+        self._faults, self._bypasses = faults, bypasses
         self._problem: str | None = "it is not known yet whether DeviceTaintRules are served"
         """Why no rule can be written; None: they can."""
         self._collection = ""
@@ -89,11 +89,16 @@ class DeviceFence:
         nodes = [ledger.node for ledger in self._state.snapshot().nodes if ledger.node.is_claims]
         if self._problem:
             return {node.name: self._problem for node in nodes}
-        stored = self._stored
+        stored, bypasses = self._stored, self._bypasses()
         reasons = (
             (
                 node.name,
-                unfenced_reason(node, stored, self._errors, self._bypassed(node.name)),
+                unfenced_reason(
+                    node,
+                    stored,
+                    self._errors,
+                    bypasses.get(node.pool.name) if node.pool else None,
+                ),
             )
             for node in nodes
         )

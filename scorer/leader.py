@@ -99,7 +99,7 @@ class Leader:
         )
         binder = Binder(self._writing, informers, faults, term=term, clock=clock, timings=timings)
         fence = DeviceFence(
-            self._reading, self._writing, informers.state, faults, informers.claims.bypassed
+            self._reading, self._writing, informers.state, faults, informers.claims.bypasses
         )
         self.context = LeaderContext(
             term, informers, Planner(handle), Filter(informers.state), binder, fence

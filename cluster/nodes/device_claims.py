@@ -13,9 +13,13 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from cluster.keys import DRA_GPU_DRIVER, NODE_NAME_FIELD, PLACED
+from cluster.nodes.node import Taint
 from cluster.objects.affinity import Requirement, Toleration
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Metadata
+from cluster.objects.selector import tolerates
+
+_TAINT = Taint(PLACED, "", "NoSchedule")
 
 
 class Device(NamedTuple):
@@ -35,11 +39,10 @@ class HeldClaim(Struct, frozen=True, gc=False):
     owner: str | None
     """Uid of the object that controls it, such as a pod."""
     devices: frozenset[Device]
+    bypassed: float | None = None
+    """When it was allocated [s since 1970], if it does not tolerate the taint of claims nodes."""
     users: tuple[str, ...] = ()
     """Uids of the pods that may use it."""
-    bypassed: float | None = None
-    """When devices were allocated to it although it does not tolerate our taint; None: it does, or
-    the time is not known [s since 1970]."""
 
 
 def held_twice(claims: Iterable[HeldClaim]) -> frozenset[Device]:
@@ -74,10 +77,9 @@ class _Result(KubeObject, frozen=True):
     tolerations: list[Toleration] | None = None
 
     @property
-    def tolerates(self) -> bool:
-        """The claim tolerates our taint, or only observes."""
-        keys = (one.key for one in self.tolerations or ())
-        return bool(self.admin_access) or any(key in {"", PLACED} for key in keys)
+    def is_held(self) -> bool:
+        """It is a GPU that is not free for others, as it would be if it were only observed."""
+        return self.driver == DRA_GPU_DRIVER and not self.admin_access
 
 
 class _Devices(KubeObject, frozen=True):
@@ -90,10 +92,14 @@ class _Allocation(KubeObject, frozen=True):
     allocation_timestamp: str | None = None
 
     @property
+    def held(self) -> list[_Result]:
+        """The GPUs that it holds."""
+        return [result for result in self.devices.results or () if result.is_held]
+
+    @property
     def bypassed(self) -> float | None:
-        """As that of `HeldClaim`."""
-        results = self.devices.results or ()
-        if all(one.tolerates for one in results if one.driver == DRA_GPU_DRIVER):
+        """When GPUs were allocated that have no toleration of our taint; None: they have."""
+        if all(tolerates(result.tolerations, _TAINT) for result in self.held):
             return None
         try:
             return datetime.fromisoformat(self.allocation_timestamp or "").timestamp()
@@ -121,17 +127,14 @@ class ClaimObject(KubeObject, frozen=True):
     def content(self) -> HeldClaim | None:
         """The claim with its GPUs; None if it holds none.
 
-        Those that it only observes (adminAccess) are free for others. Without a node in its
-        allocation, the pool has the name of the node, as the driver names it.
+        Without a node in its allocation, the pool has the name of the node, as the driver names it.
         """
         allocation = self.status.allocation
         if allocation is None:
             return None
         node = allocation.node_selector.node if allocation.node_selector else None
         devices = frozenset(
-            Device(node or result.pool, result.pool, result.device)
-            for result in allocation.devices.results or ()
-            if result.driver == DRA_GPU_DRIVER and not result.admin_access
+            Device(node or result.pool, result.pool, result.device) for result in allocation.held
         )
         owners = self.metadata.owner_references or ()
         owner = next((one.uid for one in owners if one.controller), None)
@@ -144,6 +147,6 @@ class ClaimObject(KubeObject, frozen=True):
             metadata.uid,
             owner,
             devices,
-            tuple(user.uid for user in self.status.reserved_for or ()),
             allocation.bypassed,
+            tuple(user.uid for user in self.status.reserved_for or ()),
         )

@@ -61,6 +61,8 @@ class ClaimInformer:
         self._rules_of = NodeIndex[TaintRule](
             lambda rule: (rule.pool or _EVERY,) if rule.hinders else ()
         )
+        self._bypassing: dict[Key, HeldClaim] = {}
+        """Claims that do not tolerate the taint of claims nodes."""
         self.claims: Reflector[HeldClaim] = Reflector(
             kube, CLAIMS, _read_claim, on_change=self._claims_changed
         )
@@ -69,8 +71,6 @@ class ClaimInformer:
         )
         self.rules: Reflector[TaintRule] | None = None
         """DeviceTaintRules about GPUs; None: not served, or `run` does not know yet."""
-        self.rules_path: str | None = None
-        """The collection of DeviceTaintRules, as `rules`."""
         self.synced = asyncio.Event()
         """All is listed, or the API is not served."""
 
@@ -80,6 +80,17 @@ class ClaimInformer:
         errors = (reflector.error for reflector in self._reflectors)
         return next(filter(None, errors), "the list is under way")
 
+    def bypasses(self) -> dict[str, float]:
+        """Return, by pool, when a device was last allocated to a claim without our toleration.
+
+        In seconds since 1970. Cost: linear in these claims.
+        """
+        times: dict[str, float] = {}
+        for claim in self._bypassing.values():
+            for device in claim.devices:
+                times[device.pool] = max(times.get(device.pool, 0), claim.bypassed or 0)
+        return times
+
     async def run(self) -> None:
         """Keep the GPUs up to date until cancelled; return where the API is not served."""
         api = await find_api(self._kube)
@@ -87,7 +98,6 @@ class ClaimInformer:
             self.synced.set()
             return
         if api.rules:
-            self.rules_path = api.rules
             self.rules = Reflector(self._kube, api.rules, _read_rule, on_change=self._rules_changed)
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors:
@@ -109,6 +119,10 @@ class ClaimInformer:
         return content
 
     def _claims_changed(self, items: Mapping[Key, HeldClaim], changed: Set[Key]) -> None:
+        for key in changed:
+            self._bypassing.pop(key, None)
+            if key in items and items[key].bypassed:
+                self._bypassing[key] = items[key]
         nodes = self._claims_of.update(items, changed)
         self._on_claims(changed)
         self._report(nodes)
@@ -118,15 +132,6 @@ class ClaimInformer:
         held = self.claims.items.get(claim)
         if held is not None:
             self._report({device.node for device in held.devices})
-
-    def bypassed(self, node: str) -> float | None:
-        """Return when devices of a node were last allocated to a claim in spite of our taint.
-
-        None: never, as far as there are such claims now [s since 1970].
-        """
-        claims = (claim for claim in self._claims_of.of(node) if not self._is_own(claim))
-        times = (claim.bypassed for claim in claims)
-        return max((time for time in times if time is not None), default=None)
 
     def _slices_changed(self, items: Mapping[Key, PoolSlice], changed: Set[Key]) -> None:
         self._budget.confirm((found.node, name) for (_, name), found in items.items())

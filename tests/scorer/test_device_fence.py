@@ -35,10 +35,10 @@ def state():
 
 
 @asynccontextmanager
-async def keeping(cluster, state, bypassed=lambda _: None):
+async def keeping(cluster, state, bypasses=dict):
     async with Kube(cluster.url, timeout=PATIENCE) as kube:
         faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
-        fence = DeviceFence(kube, kube, state, faults, bypassed)
+        fence = DeviceFence(kube, kube, state, faults, bypasses)
         task = asyncio.create_task(fence.run(0.01))
         try:
             yield fence
@@ -165,7 +165,7 @@ async def test_a_refused_rule_is_the_reason(cluster, state):
 
 async def test_a_rule_without_effect_is_the_reason(cluster, state):
     claims_node(state)
-    async with keeping(cluster, state, lambda _: 4e9) as fence:
+    async with keeping(cluster, state, lambda: {"gpu-0": 4e9}) as fence:
         await until(lambda: "enable its feature gate" in str(fence.unfenced()))
 
 
