@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 import structlog
-from msgspec import Struct
 
 from cluster.nodes.device_fence import (
     OURS,
-    VERSIONS,
     FenceRule,
-    TaintRule,
+    StoredRule,
     unfenced_reason,
     wanted_rules,
 )
@@ -26,10 +24,10 @@ from runtime.process.clock import loop_time
 from runtime.process.fair_schedule import Limits
 from runtime.process.work_queue import Retry, WorkQueue
 from scorer.cache.cluster_state import ClusterState
+from scorer.cache.dra_api import api_version, find_api
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 
-_RULES = "devicetaintrules"
 _ABSENT = (
     "the API server serves no DeviceTaintRules: Kubernetes 1.37 does, and 1.36 with the feature "
     "gate DRADeviceTaintRules and --runtime-config=resource.k8s.io/v1beta2=true"
@@ -43,17 +41,7 @@ _MAX_ERROR = 200
 """The API server may quote the whole rule in an error [characters]."""
 
 _log = structlog.get_logger()
-_rules = msgspec.json.Decoder(TaintRule)
-
-
-class _Resource(Struct, frozen=True):
-    name: str = ""
-
-
-class _Resources(Struct, frozen=True):
-    """The resources of one version of an API."""
-
-    resources: list[_Resource] | None = None
+_rules = msgspec.json.Decoder(StoredRule)
 
 
 class DeviceFence:
@@ -81,19 +69,19 @@ class DeviceFence:
         self._faults, self._bypasses = faults, bypasses
         self._problem: str | None = "it is not known yet whether DeviceTaintRules are served"
         """Why no rule can be written; None: they can."""
-        self._version = ""
-        self._reflector: Reflector[TaintRule] | None = None
+        self._collection = ""
+        self._reflector: Reflector[StoredRule] | None = None
         self._wanted: dict[str, FenceRule] = {}
         self._errors: dict[str, str] = {}
         self._queue = self._new_queue()
 
     @property
-    def _stored(self) -> dict[str, TaintRule]:
+    def _stored(self) -> dict[str, StoredRule]:
         """The rules that exist, by name."""
-        items: Mapping[Key, TaintRule] = self._reflector.items if self._reflector else {}
+        items: Mapping[Key, StoredRule] = self._reflector.items if self._reflector else {}
         return {name: rule for (_, name), rule in items.items()}
 
-    def _find(self, name: str) -> TaintRule | None:
+    def _find(self, name: str) -> StoredRule | None:
         return self._reflector.items.get(("", name)) if self._reflector else None
 
     def unfenced(self) -> dict[str, str]:
@@ -123,33 +111,19 @@ class DeviceFence:
             interval: Between two comparisons with the nodes [s].
         """
         while True:
-            version = await self._served()
-            if version:
-                await self._keep(version, interval)
+            collection = (await find_api(self._reading)).rules
+            if collection:
+                await self._keep(collection, interval)
             else:
-                self._problem = _ABSENT if version == "" else self._problem
-                await asyncio.sleep(interval if version is None else _DISCOVERY)
+                self._problem = _ABSENT
+                await asyncio.sleep(_DISCOVERY)
 
-    async def _served(self) -> str | None:
-        """Return the version that serves the rules; empty: none does; None: it is not known."""
-        for version in VERSIONS:
-            try:
-                found = await self._reading.get(f"/apis/{version}", _Resources)
-            except KubeError as error:
-                if isinstance(error, ApiError) and error.status == 404:
-                    continue
-                _log.warning("Could not look for DeviceTaintRules", err=str(error))
-                return None
-            if any(resource.name == _RULES for resource in found.resources or ()):
-                return version
-        return ""
-
-    async def _keep(self, version: str, interval: float) -> None:
+    async def _keep(self, collection: str, interval: float) -> None:
         """Keep the rules by one version of the API, while it is served."""
-        self._version, self._queue = version, self._new_queue()
+        self._collection, self._queue = collection, self._new_queue()
         reflector = Reflector(
             self._reading,
-            f"/apis/{version}/{_RULES}",
+            collection,
             _rules.decode,
             label_selector=",".join(map("=".join, OURS.items())),
         )
@@ -167,7 +141,7 @@ class DeviceFence:
                 await asyncio.sleep(interval)
                 if loop_time() - checked >= _DISCOVERY:
                     checked = loop_time()
-                    if await self._served() not in {version, None}:
+                    if (await find_api(self._reading)).rules != collection:
                         break
             for task in tasks:
                 task.cancel()
@@ -201,14 +175,14 @@ class DeviceFence:
             KubeError: It was not written.
         """
         wanted, stored = self._wanted.get(name), self._find(name)
-        collection = f"/apis/{self._version}/{_RULES}"
+        collection, version = self._collection, api_version(self._collection)
         if wanted is None:
             if stored is not None:
                 await self._delete(f"{collection}/{name}", stored.metadata.uid)
         elif stored is None:
-            await self._writing.create(collection, wanted.body(self._version), Ignored)
+            await self._writing.create(collection, wanted.body(version), Ignored)
         elif stored.selector != wanted.selector:
-            body = wanted.body(self._version, stored.metadata.resource_version)
+            body = wanted.body(version, stored.metadata.resource_version)
             await self._writing.update(f"{collection}/{name}", body, Ignored)
         self._errors.pop(name, None)
 

@@ -98,7 +98,9 @@ class Leader:
             self._writing, informers, status_reporter, self._metrics, faults, term, clock, timings
         )
         binder = Binder(self._writing, informers, faults, term=term, clock=clock, timings=timings)
-        fence = DeviceFence(self._reading, self._writing, informers.state, faults, dict)
+        fence = DeviceFence(
+            self._reading, self._writing, informers.state, faults, informers.claims.bypasses
+        )
         self.context = LeaderContext(
             term, informers, Planner(handle), Filter(informers.state), binder, fence
         )

@@ -6,13 +6,15 @@ from typing import TypeVar
 
 from cluster.account.node_ledger import Holding
 from cluster.allocations.foreign import read_foreign
-from cluster.allocations.gpus import NO_GPUS, Counted, Exact, GPUs, Unreadable
+from cluster.allocations.gpus import NO_GPUS, Counted, Exact, GPUs, GPUShare, Unreadable
 from cluster.allocations.record import Allocation, RecordError, parse_record
 from cluster.gang import gang_mark, is_member
 from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
+from cluster.nodes.device_claims import Device
 from cluster.nodes.node import Node
 from cluster.objects.pod import Pod
+from cluster.requests.claimed import claim_name
 from cluster.requests.demand import Demand, demand_of
 from cluster.requests.request import Family, Request, read_request
 
@@ -55,6 +57,10 @@ class PodUsage:
     """Our record."""
     foreign: Exact | Unreadable = NO_GPUS
     """Record of another scheduler, of a pod without ours."""
+    claim: str | None = None
+    """Name of the claim by which it gets its GPUs from Linkwise; None: by none."""
+    devices: frozenset[Device] | None = None
+    """What that claim holds; None: nothing yet, or it is not known."""
     unreadable: Unreadable | None = None
     """Why its resources are unknown despite its record; None for nearly every pod."""
 
@@ -117,7 +123,24 @@ class PodUsage:
             case Allocation(gpus=Counted()):
                 return Unreadable("NVIDIA's plugin chose its GPUs, so it is not known which it has")
             case Allocation(gpus=gpus):
-                return gpus
+                return self.claimed_gpus(node) or gpus
+
+    def claimed_gpus(self, node: Node) -> Exact | Unreadable | None:
+        """Return its GPUs by its claim, if they are known and not those of its record.
+
+        A claim names devices, and slices say which GPU a device is now: after a reboot with other
+        numbers the pod has other GPUs than those that were planned.
+        """
+        pool = node.pool
+        if self.devices is None or self.allocation is None or pool is None or pool.missing:
+            return None
+        index = {Device(node.name, pool.name, name): i for i, name in enumerate(pool.devices)}
+        if unknown := self.devices - index.keys():
+            return Unreadable(f"its claim holds {min(unknown).name}, which is no GPU of its node")
+        held = sorted(index[device] for device in self.devices)
+        if held == list(self.allocation.gpus.indices):
+            return None
+        return Exact(tuple(GPUShare(i, node.cards[i].uuid) for i in held))
 
 
 def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
@@ -154,6 +177,7 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
         stays=any(one.kind in _STAY for one in metadata.owner_references or () if one.controller),
         record=record,
         foreign=foreign,
+        claim=claim_name(pod.spec) if request.by_claim else None,
     )
 
 

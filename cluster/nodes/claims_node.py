@@ -57,7 +57,7 @@ def read_claims_node(
         machine=linked,
         machine_source=source,
         cards=cards,
-        pool=DevicePool(pool.name, tuple(gpu.name for gpu in pool.gpus), pool.missing),
+        pool=DevicePool(pool.name, tuple(gpu.name for gpu in pool.gpus), pool.others, pool.missing),
         warnings=(*offer.warnings, *filter(None, problems), *_notes(pool)),
     )
 

@@ -5,14 +5,21 @@ A claim's allocation names devices by driver, pool and name, and their node.
 Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1/types.go`.
 """
 
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from cluster.keys import DRA_GPU_DRIVER, NODE_NAME_FIELD
-from cluster.objects.affinity import Requirement
+from cluster.keys import DRA_GPU_DRIVER, NODE_NAME_FIELD, PLACED
+from cluster.nodes.node import Taint
+from cluster.objects.affinity import Requirement, Toleration
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Metadata
+from cluster.objects.selector import tolerates
+
+_TAINT = Taint(PLACED, "", "NoSchedule")
 
 
 class Device(NamedTuple):
@@ -32,6 +39,16 @@ class HeldClaim(Struct, frozen=True, gc=False):
     owner: str | None
     """Uid of the object that controls it, such as a pod."""
     devices: frozenset[Device]
+    bypassed: float | None = None
+    """When it was allocated [s since 1970], if it does not tolerate the taint of claims nodes."""
+    users: tuple[str, ...] = ()
+    """Uids of the pods that may use it."""
+
+
+def held_twice(claims: Iterable[HeldClaim]) -> frozenset[Device]:
+    """Return the devices that several claims hold: the API server compares no claims."""
+    counts = Counter(device for claim in claims for device in claim.devices)
+    return frozenset(device for device, count in counts.items() if count > 1)
 
 
 class _Term(KubeObject, frozen=True):
@@ -57,6 +74,12 @@ class _Result(KubeObject, frozen=True):
     pool: str = ""
     device: str = ""
     admin_access: bool | None = None
+    tolerations: list[Toleration] | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """It is a GPU that is not free for others, as it would be if it were only observed."""
+        return self.driver == DRA_GPU_DRIVER and not self.admin_access
 
 
 class _Devices(KubeObject, frozen=True):
@@ -66,10 +89,31 @@ class _Devices(KubeObject, frozen=True):
 class _Allocation(KubeObject, frozen=True):
     devices: _Devices = _Devices()
     node_selector: _NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+    @property
+    def held(self) -> list[_Result]:
+        """The GPUs that it holds."""
+        return [result for result in self.devices.results or () if result.is_held]
+
+    @property
+    def bypassed(self) -> float | None:
+        """When GPUs were allocated that have no toleration of our taint; None: they have."""
+        if all(tolerates(result.tolerations, _TAINT) for result in self.held):
+            return None
+        try:
+            return datetime.fromisoformat(self.allocation_timestamp or "").timestamp()
+        except ValueError:
+            return None
+
+
+class _User(KubeObject, frozen=True):
+    uid: str = ""
 
 
 class _ClaimStatus(KubeObject, frozen=True):
     allocation: _Allocation | None = None
+    reserved_for: list[_User] | None = None
 
 
 class ClaimObject(KubeObject, frozen=True):
@@ -83,21 +127,26 @@ class ClaimObject(KubeObject, frozen=True):
     def content(self) -> HeldClaim | None:
         """The claim with its GPUs; None if it holds none.
 
-        Those that it only observes (adminAccess) are free for others. Without a node in its
-        allocation, the pool has the name of the node, as the driver names it.
+        Without a node in its allocation, the pool has the name of the node, as the driver names it.
         """
         allocation = self.status.allocation
         if allocation is None:
             return None
         node = allocation.node_selector.node if allocation.node_selector else None
         devices = frozenset(
-            Device(node or result.pool, result.pool, result.device)
-            for result in allocation.devices.results or ()
-            if result.driver == DRA_GPU_DRIVER and not result.admin_access
+            Device(node or result.pool, result.pool, result.device) for result in allocation.held
         )
         owners = self.metadata.owner_references or ()
         owner = next((one.uid for one in owners if one.controller), None)
         if not devices:
             return None
         metadata = self.metadata
-        return HeldClaim(metadata.namespace, metadata.name, metadata.uid, owner, devices)
+        return HeldClaim(
+            metadata.namespace,
+            metadata.name,
+            metadata.uid,
+            owner,
+            devices,
+            allocation.bypassed,
+            tuple(user.uid for user in self.status.reserved_for or ()),
+        )

@@ -58,7 +58,7 @@ class _Spec(Struct, frozen=True, rename="camel"):
     taint: _Taint = _Taint()
 
 
-class TaintRule(Struct, frozen=True):
+class StoredRule(Struct, frozen=True):
     """A DeviceTaintRule as it is stored."""
 
     metadata: Metadata = Metadata()
@@ -139,7 +139,7 @@ def keeps_fence(node: Node) -> bool:
     return node.pool is None and node.mode is NodeMode.TOPOLOGY and not offered
 
 
-def wanted_rules(nodes: Iterable[Node], stored: Iterable[TaintRule]) -> dict[str, FenceRule]:
+def wanted_rules(nodes: Iterable[Node], stored: Iterable[StoredRule]) -> dict[str, FenceRule]:
     """Return all rules that should exist, by name.
 
     Args:
@@ -162,7 +162,7 @@ def wanted_rules(nodes: Iterable[Node], stored: Iterable[TaintRule]) -> dict[str
 
 
 def unfenced_reason(
-    node: Node, stored: Mapping[str, TaintRule], errors: Mapping[str, str], bypassed: float | None
+    node: Node, stored: Mapping[str, StoredRule], errors: Mapping[str, str], bypassed: float | None
 ) -> str | None:
     """Return why claims of others may get the GPUs of a claims node; None: they may not.
 

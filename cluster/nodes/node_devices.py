@@ -4,7 +4,7 @@ ResourceSlices of the node say which GPU a device is now: after a reboot, a name
 another GPU. Claims say which devices are held.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
@@ -42,6 +42,8 @@ class NodeDevices:
     """Those that hold some of its devices."""
     rules: tuple[TaintRule, ...] = ()
     """Those by which devices of its pool are not to be used."""
+    twice: frozenset[Device] = frozenset()
+    """Devices that several claims hold."""
     last_pools: Mapping[str, Pool] = field(default_factory=dict)
     """The last complete pools, by name."""
     last: GPUPool | None = None
@@ -55,7 +57,7 @@ class NodeDevices:
     @property
     def current(self) -> "NodeDevices":
         """The same without the past."""
-        return NodeDevices(self.node, self.pools, self.claims, self.rules)
+        return NodeDevices(self.node, self.pools, self.claims, self.rules, self.twice)
 
     @property
     def is_known(self) -> bool:
@@ -139,13 +141,22 @@ def node_devices(
     return NodeDevices(node, pools_of(slices), tuple(claims), about)
 
 
-def without_claimed(node: Node, claimed: ClaimedGPUs) -> Node:
+def without_claimed(node: Node, claimed: ClaimedGPUs, twice: Set[Device] = frozenset()) -> Node:
     """Return a node on which the GPUs of claims are not free.
 
     If Linkwise chooses the GPUs, these cards are closed. Where one is not known, nothing is placed
     on the node, except on a claims node: a device that its pool does not have is none of its GPUs.
-    If NVIDIA's plugin chooses them, there are as many fewer.
+    If NVIDIA's plugin chooses them, there are as many fewer. Nothing is placed on a claims node of
+    which one GPU has several claims.
+
+    Args:
+        node: The node.
+        claimed: The GPUs that claims hold, without those of pods that Linkwise placed.
+        twice: Devices that several claims hold.
     """
+    if node.pool and (both := {device.name for device in twice} & {*node.pool.devices}):
+        reason = f"several resource claims hold device {min(both)}"
+        node = replace(node, mismatch=node.mismatch or reason)
     if not claimed.count:
         return node
     if not node.mode.is_ours:

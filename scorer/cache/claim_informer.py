@@ -6,12 +6,13 @@ say that some are not to be used.
 
 import asyncio
 from collections.abc import Callable, Mapping, Set
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from cluster.nodes.device_claims import ClaimObject, HeldClaim
+from cluster.nodes.device_claims import ClaimObject, HeldClaim, held_twice
 from cluster.nodes.node_devices import NodeDevices, node_devices
 from cluster.nodes.resource_slice import PoolSlice, SliceObject
 from cluster.nodes.taint_rules import RuleObject, TaintRule
@@ -34,14 +35,23 @@ _rules = msgspec.json.Decoder(RuleObject)
 class ClaimInformer:
     """The GPUs in ResourceSlices and claims, by node."""
 
-    def __init__(self, kube: Kube, on_change: Callable[[Mapping[str, NodeDevices]], None]) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        on_change: Callable[[Mapping[str, NodeDevices]], None],
+        is_own: Callable[[HeldClaim], bool] = lambda _: False,
+        on_claims: Callable[[Set[Key]], None] = lambda _: None,
+    ) -> None:
         """Prepare the watches.
 
         Args:
             kube: The API server.
             on_change: Takes the devices of the nodes on which they changed.
+            is_own: Returns whether a claim is that of a pod which has its GPUs by Linkwise.
+            on_claims: Called with the keys of claims that changed.
         """
         self._kube, self._on_change = kube, on_change
+        self._is_own, self._on_claims = is_own, on_claims
         self._budget = SliceBudget()
         self._slices_of = NodeIndex[PoolSlice](lambda found: (found.node,))
         self._claims_of = NodeIndex[HeldClaim](
@@ -51,6 +61,8 @@ class ClaimInformer:
         self._rules_of = NodeIndex[TaintRule](
             lambda rule: (rule.pool or _EVERY,) if rule.hinders else ()
         )
+        self._bypassing: dict[Key, HeldClaim] = {}
+        """Claims that do not tolerate the taint of claims nodes."""
         self.claims: Reflector[HeldClaim] = Reflector(
             kube, CLAIMS, _read_claim, on_change=self._claims_changed
         )
@@ -59,8 +71,6 @@ class ClaimInformer:
         )
         self.rules: Reflector[TaintRule] | None = None
         """DeviceTaintRules about GPUs; None: not served, or `run` does not know yet."""
-        self.rules_path: str | None = None
-        """The collection of DeviceTaintRules, as `rules`."""
         self.synced = asyncio.Event()
         """All is listed, or the API is not served."""
 
@@ -70,6 +80,17 @@ class ClaimInformer:
         errors = (reflector.error for reflector in self._reflectors)
         return next(filter(None, errors), "the list is under way")
 
+    def bypasses(self) -> dict[str, float]:
+        """Return, by pool, when a device was last allocated to a claim without our toleration.
+
+        In seconds since 1970. Cost: linear in these claims.
+        """
+        times: dict[str, float] = {}
+        for claim in self._bypassing.values():
+            for device in claim.devices:
+                times[device.pool] = max(times.get(device.pool, 0), claim.bypassed or 0)
+        return times
+
     async def run(self) -> None:
         """Keep the GPUs up to date until cancelled; return where the API is not served."""
         api = await find_api(self._kube)
@@ -77,7 +98,6 @@ class ClaimInformer:
             self.synced.set()
             return
         if api.rules:
-            self.rules_path = api.rules
             self.rules = Reflector(self._kube, api.rules, _read_rule, on_change=self._rules_changed)
         async with asyncio.TaskGroup() as group:
             for reflector in self._reflectors:
@@ -99,7 +119,19 @@ class ClaimInformer:
         return content
 
     def _claims_changed(self, items: Mapping[Key, HeldClaim], changed: Set[Key]) -> None:
-        self._report(self._claims_of.update(items, changed))
+        for key in changed:
+            self._bypassing.pop(key, None)
+            if key in items and items[key].bypassed:
+                self._bypassing[key] = items[key]
+        nodes = self._claims_of.update(items, changed)
+        self._on_claims(changed)
+        self._report(nodes)
+
+    def refresh(self, claim: Key) -> None:
+        """Report the devices of a claim again, whose pod changed."""
+        held = self.claims.items.get(claim)
+        if held is not None:
+            self._report({device.node for device in held.devices})
 
     def _slices_changed(self, items: Mapping[Key, PoolSlice], changed: Set[Key]) -> None:
         self._budget.confirm((found.node, name) for (_, name), found in items.items())
@@ -116,7 +148,10 @@ class ClaimInformer:
 
     def _devices_of(self, node: str) -> NodeDevices:
         rules = (*self._rules_of.of(_EVERY), *self._rules_of.of(node))
-        return node_devices(node, self._slices_of.of(node), self._claims_of.of(node), rules)
+        claims = tuple(self._claims_of.of(node))
+        others = [claim for claim in claims if not self._is_own(claim)]
+        devices = node_devices(node, self._slices_of.of(node), others, rules)
+        return replace(devices, twice=held_twice(claims))
 
 
 def _read_claim(raw: Raw) -> HeldClaim | None:

@@ -37,6 +37,11 @@ class _Resources(Struct, frozen=True):
     resources: list[_Resource] | None = None
 
 
+def api_version(collection: str) -> str:
+    """Return the API version of the objects of a collection, such as `resource.k8s.io/v1`."""
+    return collection.removeprefix("/apis/").rpartition("/")[0]
+
+
 async def find_api(kube: Kube) -> DraAPI:
     """Return what the API server has, as soon as it answers."""
     while True:

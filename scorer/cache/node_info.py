@@ -80,7 +80,7 @@ def build_node(
         placement=policy.policy.placement.strategy,
     )
     node = measured(node, policy)
-    return without_claimed(node, devices.claimed) if devices else node
+    return without_claimed(node, devices.claimed, devices.twice) if devices else node
 
 
 def measured(node: Node, policy: PolicySnapshot) -> Node:

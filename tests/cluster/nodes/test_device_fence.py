@@ -12,7 +12,7 @@ from cluster import keys
 from cluster.nodes.device_fence import (
     FenceRule,
     Selector,
-    TaintRule,
+    StoredRule,
     fence_of,
     keeps_fence,
     unfenced_reason,
@@ -33,7 +33,7 @@ def stored(rule, *, created=CREATED, **taint):
     body = rule.body("resource.k8s.io/v1")
     body["metadata"] = {**body["metadata"], "creationTimestamp": created}
     body["spec"]["taint"] |= taint
-    return msgspec.convert(msgspec.to_builtins(body), TaintRule)
+    return msgspec.convert(msgspec.to_builtins(body), StoredRule)
 
 
 def test_the_rule_of_a_node():

@@ -54,6 +54,27 @@ def test_claim_names_its_pod():
     assert (claim.namespace, claim.name, claim.owner) == ("team", "lw-1", "pod-1")
 
 
+OURS = {"key": keys.PLACED, "operator": "Exists", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize(
+    ("results", "time", "bypassed"),
+    [
+        ({}, "2026-01-02T03:04:05Z", 1767323045.0),
+        ({"tolerations": [OURS]}, "2026-01-02T03:04:05Z", None),
+        ({"tolerations": [{"operator": "Exists"}]}, "2026-01-02T03:04:05Z", None),
+        ({"tolerations": [{"key": "other"}]}, "2026-01-02T03:04:05Z", 1767323045.0),
+        ({}, "soon", None),
+        ({}, None, None),
+    ],
+    ids=["none", "ours", "every taint", "another taint", "no time", "time not given"],
+)
+def test_claim_that_does_not_tolerate_our_taint(results, time, bypassed):
+    raw = a_claim("gpu-0", **results)
+    raw["status"]["allocation"]["allocationTimestamp"] = time
+    assert read_claim(raw).bypassed == bypassed
+
+
 def test_claim_without_allocation_holds_nothing():
     assert read_claim({"status": {}}) is None
 

@@ -79,12 +79,11 @@ async def test_taint_rules_are_followed_where_they_are_served():
     seen = []
     async with Cluster() as cluster:
         cluster.serves_claims = True
-        cluster.taint_rules = "v1beta2"
+        cluster.apis["/apis/resource.k8s.io/v1beta2"] = ["devicetaintrules"]
         for name in ("gpu-0", "gpu-1"):
             publish(cluster, name, name)
         cluster.put(RULE, a_rule("fault", "", "NoExecute", device="gpu-2"))
-        async with informing(cluster, seen) as informer:
-            assert informer.rules_path == RULE.rpartition("/")[0]
+        async with informing(cluster, seen):
             await until(lambda: tainted(seen[-1]) == ["gpu-2"])
             before = len(seen)
             cluster.put(f"{RULE}-fence", a_rule(keys.PLACED, "", "NoSchedule", pool="gpu-0"))
@@ -94,6 +93,20 @@ async def test_taint_rules_are_followed_where_they_are_served():
             assert len(seen) == before + 1
             cluster.remove(RULE)
             await until(lambda: tainted(seen[-1]) == [] and list(seen[-1]) == ["gpu-0"])
+
+
+async def test_claims_that_bypass_the_fence_are_known_by_pool():
+    early, late = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
+    async with Cluster() as cluster:
+        cluster.serves_claims = True
+        for name, time in (("a", late), ("b", early)):
+            claim = a_claim("gpu-0", node="gpu-0")
+            claim["status"]["allocation"]["allocationTimestamp"] = time
+            cluster.put(f"{CLAIM}-{name}", claim)
+        async with informing(cluster, []) as informer:
+            assert informer.bypasses() == {"gpu-0": 1767323046.0}
+            cluster.remove(f"{CLAIM}-a")
+            await until(lambda: informer.bypasses() == {"gpu-0": 1767323045.0})
 
 
 async def test_claims_without_gpus_cause_no_change():

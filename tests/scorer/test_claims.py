@@ -1,0 +1,208 @@
+"""A leader places pods by claims, and books what these claims hold."""
+
+import re
+
+import pytest
+import pytest_asyncio
+from support.builders import a_claimed_pod, a_held_pod
+from support.dra import a_claim, a_device, a_slice
+from support.servers.leader_harness import JOB, Cluster, leading
+from support.waiting import until
+
+from cluster import keys
+
+CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
+SLICE = "/apis/resource.k8s.io/v1/resourceslices/gpu-0-gpu"
+FOREIGN = "/apis/resource.k8s.io/v1/namespaces/other/resourceclaims/foreign"
+QUOTA = 'resourceclaims "x" is forbidden: exceeded quota: gpus'
+
+
+@pytest_asyncio.fixture
+async def cluster():
+    async with Cluster() as running:
+        running.serves_claims, running.taint_rules = True, "v1"
+        claims_node(running)
+        yield running
+
+
+def claims_node(cluster, order=range(8)):
+    """Create a node whose device gpu-N is the GPU at place N of an order."""
+    amounts = {"cpu": "96", "memory": "768Gi", "pods": "110"}
+    labels = {keys.NODE_MODE: "topology", keys.HOSTNAME: "gpu-0"}
+    status = {"allocatable": amounts, "capacity": amounts}
+    cluster.put("/api/v1/nodes/gpu-0", {"metadata": {"labels": labels}, "status": status})
+    publish(cluster, order)
+
+
+def publish(cluster, order=range(8)):
+    devices = [a_device(i, name=f"gpu-{minor}") for minor, i in enumerate(order)]
+    cluster.put(SLICE, a_slice(*devices, node="gpu-0"))
+
+
+def pod(cluster, name, gpus, *, gang=None, size=2):
+    labels = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)} if gang else {}
+    raw, claimed = (
+        a_held_pod(0, name, labels=labels, owner=JOB if gang else None),
+        a_claimed_pod(gpus),
+    )
+    claim = f"lw-{name.encode().hex():0>32}"
+    raw["spec"] |= {
+        **claimed["spec"],
+        "resourceClaims": [{"name": keys.POD_CLAIM, "resourceClaimName": claim}],
+    }
+    raw["metadata"]["annotations"] = claimed["metadata"]["annotations"]
+    cluster.put(f"/api/v1/namespaces/team/pods/{name}", raw)
+
+
+def claim_path(name):
+    return f"/apis/resource.k8s.io/v1/namespaces/team/resourceclaims/lw-{name.encode().hex():0>32}"
+
+
+def selected(cluster, name):
+    return re.findall(r"'(GPU-[^']*)'", str(cluster.get(claim_path(name))))
+
+
+def allocate(cluster, name, *devices, **result):
+    """Allocate devices to the claim of a pod, as kube-scheduler does."""
+    claim = cluster.get(claim_path(name))
+    status = a_claim(*devices, node="gpu-0", **result)["status"]
+    status["reservedFor"] = [{"resource": "pods", "name": name, "uid": name}]
+    cluster.put(claim_path(name), {**claim, "status": status})
+
+
+def ledger(leader):
+    return leader.context.informers.state.ledger("gpu-0")
+
+
+def held(leader):
+    """Return the GPU indices of each pod."""
+    return {
+        holding.pod.partition("/")[2]: list(holding.gpus.indices)
+        for holding in ledger(leader).holdings.values()
+    }
+
+
+def closed(leader):
+    return [i for i, card in enumerate(ledger(leader).node.cards) if card.cordoned]
+
+
+async def test_a_gang_gets_claims_for_the_gpus_of_its_records(cluster):
+    async with leading(cluster) as leader:
+        for i in range(2):
+            pod(cluster, f"bert-{i}", 4, gang="bert")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        await until(lambda: leader.unfenced == {})
+
+        for i in range(2):
+            recorded = [gpu["uuid"] for gpu in cluster.record(f"bert-{i}")["gpus"]]
+            assert selected(cluster, f"bert-{i}") == recorded
+            assert not cluster[f"bert-{i}"]["spec"].get("schedulingGates")
+    assert len(cluster.all(RULES)) == 1
+
+
+async def test_a_gang_waits_whole_while_a_quota_refuses_one_claim(cluster):
+    refused = claim_path("bert-1").rpartition("/")[2]
+
+    def refuse(method, path, body):
+        if method == "POST" and path.endswith("claims") and body["metadata"]["name"] == refused:
+            return 403, QUOTA
+        return None
+
+    cluster.refuse = refuse
+    async with leading(cluster):
+        for i in range(2):
+            pod(cluster, f"bert-{i}", 4, gang="bert")
+        await until(lambda: cluster.events("GangWaiting"))
+        (event,) = cluster.events("GangWaiting")
+        assert "its resource claims cannot be created: claim of pod bert-1: " in event["message"]
+        assert "exceeded quota: gpus" in event["message"]
+        assert not cluster.patches("bert-0")
+        cluster.refuse = lambda *_: None
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+
+async def test_the_claim_of_a_pod_closes_no_gpu_and_that_of_others_does(cluster):
+    cluster.put(FOREIGN, a_claim("gpu-7", node="gpu-0", name="foreign"))
+    async with leading(cluster) as leader:
+        pod(cluster, "solo", 2)
+        await until(lambda: cluster.allocated("solo"))
+        allocate(cluster, "solo", *(f"gpu-{i}" for i in held(leader)["solo"]))
+        await until(lambda: len(leader.context.informers.claims.claims.items) == 2)
+        await until(lambda: closed(leader) == [7])
+        assert ledger(leader).unaccounted is None
+
+
+async def test_the_devices_of_a_claim_are_booked_where_they_are_not_the_planned_ones(cluster):
+    async with leading(cluster) as leader:
+        pod(cluster, "solo", 2)
+        await until(lambda: cluster.allocated("solo"))
+        allocate(cluster, "solo", "gpu-5", "gpu-6")
+        await until(lambda: held(leader) == {"solo": [5, 6]})
+        cluster.bind("solo")
+        publish(cluster, [1, 0, 2, 3, 4, 7, 6, 5])
+        # After a reboot the names belong to other GPUs.
+        await until(lambda: held(leader) == {"solo": [6, 7]})
+        assert ledger(leader).unaccounted is None
+
+
+async def test_a_new_leader_books_the_same(cluster):
+    async with leading(cluster):
+        pod(cluster, "solo", 2)
+        await until(lambda: cluster.allocated("solo"))
+        allocate(cluster, "solo", "gpu-5", "gpu-6")
+    async with leading(cluster, term=8) as leader:
+        assert held(leader) == {"solo": [5, 6]}
+        assert closed(leader) == []
+
+
+async def test_the_gpus_of_a_claim_are_free_once_its_pod_and_it_are_gone(cluster):
+    async with leading(cluster) as leader:
+        pod(cluster, "solo", 8)
+        await until(lambda: cluster.allocated("solo"))
+        allocate(cluster, "solo", *(f"gpu-{i}" for i in range(8)))
+        cluster.delete("solo")
+        # The claim holds its devices until it is deleted, too.
+        await until(lambda: closed(leader) == list(range(8)))
+        cluster.remove(claim_path("solo"))
+        await until(lambda: closed(leader) == [])
+
+
+async def test_a_device_that_two_claims_hold_leaves_the_node_unaccounted(cluster):
+    async with leading(cluster) as leader:
+        pod(cluster, "solo", 2)
+        await until(lambda: cluster.allocated("solo"))
+        allocate(cluster, "solo", "gpu-5", "gpu-6")
+        cluster.put(FOREIGN, a_claim("gpu-6", node="gpu-0", name="foreign"))
+        await until(
+            lambda: "several resource claims hold device gpu-6" in str(ledger(leader).unaccounted)
+        )
+
+
+async def test_a_claim_for_a_device_that_is_no_gpu_leaves_the_node_unaccounted(cluster):
+    async with leading(cluster) as leader:
+        pod(cluster, "solo", 1)
+        await until(lambda: cluster.allocated("solo"))
+        allocate(cluster, "solo", "gpu-9")
+        cluster.bind("solo")
+        await until(lambda: "no GPU of its node" in str(ledger(leader).unaccounted))
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "is_fenced"),
+    [
+        pytest.param([], False, id="without toleration"),
+        pytest.param([{"key": "linkwise.dev/placed", "operator": "Exists"}], True, id="tolerated"),
+        pytest.param([{"operator": "Exists"}], True, id="all taints tolerated"),
+    ],
+)
+async def test_a_scheduler_that_ignores_the_rule_leaves_the_node_unfenced(
+    cluster, tolerations, is_fenced
+):
+    async with leading(cluster) as leader:
+        await until(lambda: leader.unfenced == {})
+        claim = a_claim("gpu-1", node="gpu-0", name="foreign", tolerations=tolerations)
+        claim["status"]["allocation"]["allocationTimestamp"] = "2026-01-02T04:00:00Z"
+        cluster.put(FOREIGN, claim)
+        await until(lambda: closed(leader) == [1])
+        assert (leader.unfenced == {}) is is_fenced
