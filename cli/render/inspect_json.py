@@ -178,7 +178,7 @@ def _device(view: InspectedNode, i: int) -> Device:
         pods=[_pod(view, holder, i) for holder in view.holders_of(i)],
         uuid=card.uuid,
         healthy=card.healthy,
-        cordoned=card.cordoned,
+        cordoned=card.is_closed,
         whole=taken.whole,
         holders=taken.holders,
         replicas=view.node.replicas or None,

@@ -158,7 +158,7 @@ def _groups(view: InspectedNode) -> list[tuple[int, ...]]:
 def _unit(view: InspectedNode, i: int) -> object:
     card, taken = view.node.cards[i], view.ledger.taken[i]
     if not taken.holders:
-        return card.healthy, card.cordoned, view.total(i)
+        return card.healthy, card.cordoned, card.claimed, view.total(i)
     if not taken.whole:
         return i
     holding = view.holders_of(i)[0].holding
@@ -175,7 +175,7 @@ def _state(view: InspectedNode, i: int) -> Cell:
     card, taken = view.node.cards[i], view.ledger.taken[i]
     if view.is_counted and card.usable:
         return "by count"
-    problems = card_problems(card)
+    problems = card_problems(card, is_held=bool(taken.holders))
     if not taken.holders and problems:
         return Paint(", ".join(problems), BAD)
     state = _taken(view, i) if taken.holders else "free"
