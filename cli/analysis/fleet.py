@@ -143,7 +143,7 @@ def _states(ledger: NodeLedger, new: frozenset[str]) -> Iterator[str]:
             yield NEW if i in new_gpus else WHOLE
         elif not card.usable:
             yield CORDONED if card.healthy else UNHEALTHY
-        elif ledger.unaccounted:
+        elif ledger.unaccounted or (ledger.node.pool and ledger.node.pool.missing):
             yield UNKNOWN
         elif ledger.has_counted_pods:
             yield COUNTED if i >= last else FREE

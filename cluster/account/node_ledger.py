@@ -230,7 +230,8 @@ class NodeLedger:
     @property
     def has_gpus(self) -> bool:
         """The node has GPUs, or pods with GPUs although it offers none (any more)."""
-        return bool(self.node.cards or self.unaccounted or self.replicas_counted)
+        is_missing = self.node.pool and self.node.pool.missing
+        return bool(self.node.cards or self.unaccounted or self.replicas_counted or is_missing)
 
     @property
     def replicas_counted(self) -> int:
