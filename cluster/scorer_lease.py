@@ -5,7 +5,14 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from cluster.keys import CLAIMS_NODES, POLICY_NAMESPACE, REFUSED_MACHINES, SCORER, SCORER_ADDRESS
+from cluster.keys import (
+    CLAIMS_NODES,
+    POLICY_NAMESPACE,
+    REFUSED_MACHINES,
+    SCORER,
+    SCORER_ADDRESS,
+    UNFENCED_NODES,
+)
 from cluster.objects.pod import Metadata
 from cluster.objects.quantity import count
 
@@ -43,7 +50,15 @@ class ScorerLease(Struct, frozen=True):
     @property
     def refused_machines(self) -> Mapping[str, str]:
         """By node: why the scorer does not use its machine; empty if that cannot be read."""
-        text = (self.metadata.annotations or {}).get(REFUSED_MACHINES, "")
+        return self._reasons(REFUSED_MACHINES)
+
+    @property
+    def unfenced_nodes(self) -> Mapping[str, str]:
+        """By node: why claims of others may get its GPUs; empty if that cannot be read."""
+        return self._reasons(UNFENCED_NODES)
+
+    def _reasons(self, key: str) -> Mapping[str, str]:
+        text = (self.metadata.annotations or {}).get(key, "")
         try:
             return _reasons.decode(text) if text else {}
         except msgspec.MsgspecError:

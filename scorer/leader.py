@@ -13,6 +13,7 @@ from runtime.kube.event_recorder import EventRecorder
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
 from scorer.commit.handle import Handle
+from scorer.device_fence import DeviceFence
 from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter
 from scorer.fence import LeadershipLost
@@ -39,6 +40,7 @@ class LeaderContext:
     planner: Planner
     filter: Filter
     binder: Binder
+    device_fence: DeviceFence
 
     def missing(self) -> str | None:
         """Return what is not known yet; None once free GPUs are known."""
@@ -96,8 +98,9 @@ class Leader:
             self._writing, informers, status_reporter, self._metrics, faults, term, clock, timings
         )
         binder = Binder(self._writing, informers, faults, term=term, clock=clock, timings=timings)
+        fence = DeviceFence(self._reading, self._writing, informers.state, faults, dict)
         self.context = LeaderContext(
-            term, informers, Planner(handle), Filter(informers.state), binder
+            term, informers, Planner(handle), Filter(informers.state), binder, fence
         )
         try:
             # Until then writes of the last leader may arrive, which must be seen.
@@ -120,6 +123,7 @@ class Leader:
                 recorder.run(),
                 handle.status_reporter.run(),
                 report_unaccounted(state, recorder, handle.faults, interval=interval),
+                context.device_fence.run(interval),
             )
             reporting = [group.create_task(report) for report in reports]
             requester = ScaleUpRequester(
@@ -199,6 +203,13 @@ class Leader:
             return None
         nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
         return {node.name: node.machine_refused for node in nodes if node.machine_refused}
+
+    @property
+    def unfenced(self) -> Mapping[str, str] | None:
+        """By claims node: why claims of others may get its GPUs; None: it does not lead."""
+        if self.context is None or self.context.informers.missing():
+            return None
+        return self.context.device_fence.unfenced()
 
     @property
     def unplanned(self) -> int | None:

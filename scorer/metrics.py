@@ -34,6 +34,8 @@ class Stage(StrEnum):
     BIND = "bind"
     SCALE_UP = "scale_up"
     """Ask an autoscaler for nodes."""
+    FENCE = "fence"
+    """Keep the GPUs of claims nodes from claims of others."""
 
 
 class Metrics:
@@ -132,6 +134,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     partial: Callable[[], int | None],
     reserved_gpus: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
+    unfenced: Callable[[], int | None],
     unplanned: Callable[[], int | None],
     watch_ages: Callable[[], Mapping[str, float | None]],
 ) -> None:
@@ -145,6 +148,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
             this process does not lead.
         reserved_gpus: GPUs that are reserved for members that are being replaced; None as above.
         unaccounted: Nodes whose free GPUs are unknown; None as above.
+        unfenced: Claims nodes whose GPUs claims of others may get; None as above.
         unplanned: Pods that exceed the memory budget of their namespaces; None as above.
         watch_ages: Time since the last event of each resource [s].
     """
@@ -166,6 +170,12 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         "linkwise_unaccounted_nodes",
         "Nodes on which nothing is placed, since the GPUs in use are unknown.",
         {"": unaccounted},
+    )
+    Gauges(
+        registry,
+        "linkwise_unfenced_nodes",
+        "Claims nodes whose GPUs claims of others may get.",
+        {"": unfenced},
     )
     Gauges(
         registry,

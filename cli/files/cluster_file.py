@@ -76,6 +76,8 @@ class ClusterObjects:
     addresses: dict[str, str] = field(default_factory=dict)
     refused_machines: dict[str, str] = field(default_factory=dict)
     """By node: why the scorer does not use its machine."""
+    unfenced: dict[str, str] = field(default_factory=dict)
+    """By node: why claims of others may get its GPUs."""
 
     def add(self, value: Value) -> None:
         """Add one object.
@@ -102,6 +104,7 @@ class ClusterObjects:
                 lease = read_as(ScorerLease, plain, value)
                 if lease.metadata.name == SCORER:
                     self.refused_machines.update(lease.refused_machines)
+                    self.unfenced.update(lease.unfenced_nodes)
             case _:
                 self.others.append(value)
 
@@ -135,9 +138,14 @@ class ClusterObjects:
         return Cluster(
             Ledger(ledgers, ledger.conflicts),
             tuple(self.pods),
-            tuple(f"node {node.name}: {w}" for node in nodes for w in node.warnings),
+            tuple(f"node {node.name}: {w}" for node in nodes for w in self._warnings(node)),
             self.addresses,
         )
+
+    def _warnings(self, node: Node) -> tuple[str, ...]:
+        reason = self.unfenced.get(node.name)
+        unfenced = (f"claims of others may get its GPUs: {reason}",) if reason else ()
+        return (*node.warnings, *unfenced)
 
     def _short_nodes(self, policy: PolicySnapshot) -> dict[str, ShortNode]:
         """Return the nodes of the short forms, by name."""

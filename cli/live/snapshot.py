@@ -146,12 +146,14 @@ def _config_map(plain: Plain) -> Plain | None:
 
 
 def _lease(plain: Plain) -> Plain | None:
-    """Return the scorer's Lease if it refuses machines."""
+    """Return the scorer's Lease if it has facts about nodes."""
     metadata = msgspec.convert(plain.get("metadata", {}), Metadata)
-    refused = (metadata.annotations or {}).get(keys.REFUSED_MACHINES)
-    if metadata.name != keys.SCORER or not refused:
+    facts = keys.REFUSED_MACHINES, keys.UNFENCED_NODES
+    annotations = {
+        key: text for key, text in (metadata.annotations or {}).items() if key in facts and text
+    }
+    if metadata.name != keys.SCORER or not annotations:
         return None
-    annotations = {keys.REFUSED_MACHINES: refused}
     head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     return {**head, "metadata": {**_metadata(plain), "annotations": annotations}}
 

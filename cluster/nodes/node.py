@@ -65,6 +65,8 @@ class DevicePool:
     name: str
     devices: tuple[str, ...]
     """Name of the device of each GPU, by GPU index; GPUs are in the order of their bus ids."""
+    others: int = 0
+    """Other devices of the pool, such as MIG devices, that Linkwise does not place."""
     missing: str | None = None
     """Why nothing new is placed here, such as "the driver's slices are missing"; None: complete."""
 

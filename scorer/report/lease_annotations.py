@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping
 import msgspec
 import structlog
 
-from cluster.keys import CLAIMS_NODES, NVIDIA_NODES, REFUSED_MACHINES, SCORER_ADDRESS
+from cluster.keys import (
+    CLAIMS_NODES,
+    NVIDIA_NODES,
+    REFUSED_MACHINES,
+    SCORER_ADDRESS,
+    UNFENCED_NODES,
+)
 from cluster.objects.pod import Metadata
 from cluster.pointer import escape
 from cluster.scorer_lease import LEASE, ScorerLease
@@ -18,8 +24,8 @@ _RETRY = 5.0
 _INTERVAL = 2.0
 """Between two checks [s]."""
 
-_REFUSED_MAX = 64
-"""Nodes in the annotation of refused machines: about 16 KB."""
+_NODES_MAX = 64
+"""Nodes in an annotation: about 16 KB."""
 
 _log = structlog.get_logger()
 
@@ -98,14 +104,27 @@ async def report_refused_machines(
         term: The leader's term; a Lease of another term is not changed.
         interval: Between two checks [s].
     """
+    await _report(REFUSED_MACHINES, lambda: _by_node(reasons()), kube, term, interval)
 
-    def text() -> str | None:
-        found = reasons()
-        if not found:
-            return None if found is None else ""
-        return msgspec.json.encode(dict(sorted(found.items())[:_REFUSED_MAX])).decode()
 
-    await _report(REFUSED_MACHINES, text, kube, term, interval)
+async def report_unfenced_nodes(
+    reasons: Callable[[], Mapping[str, str] | None],
+    kube: Kube,
+    term: int,
+    interval: float = _INTERVAL,
+) -> None:
+    """Annotate the Lease, until cancelled, with the nodes whose GPUs claims of others may get.
+
+    The arguments and the readers are those of `report_refused_machines`.
+    """
+    await _report(UNFENCED_NODES, lambda: _by_node(reasons()), kube, term, interval)
+
+
+def _by_node(reasons: Mapping[str, str] | None) -> str | None:
+    """Return the reasons as an annotation: of the first nodes, by name."""
+    if not reasons:
+        return None if reasons is None else ""
+    return msgspec.json.encode(dict(sorted(reasons.items())[:_NODES_MAX])).decode()
 
 
 async def _report(

@@ -4,7 +4,7 @@ import pytest
 
 from cli.files.cluster_file import collect_objects
 from cli.files.source import read_objects
-from cluster.keys import REFUSED_MACHINES
+from cluster.keys import REFUSED_MACHINES, UNFENCED_NODES
 from cluster.nodes.node import NodeMode
 from cluster.objects.pod import Metadata
 from cluster.scorer_lease import ScorerLease
@@ -172,21 +172,29 @@ def test_the_same_node_twice_is_refused(read):
         read(a_node(), a_node())
 
 
-def test_machines_that_the_scorer_refuses_are_not_used(read):
-    why = "its agent published another machine 3 times in 10 minutes"
-    lease = {
+def a_lease(**annotations):
+    return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {
             "name": "linkwise-scorer",
             "namespace": "linkwise-system",
-            "annotations": {REFUSED_MACHINES: json.dumps({"n": why})},
+            "annotations": annotations,
         },
     }
 
-    cluster = read(a_node(), lease)
+
+def test_machines_that_the_scorer_refuses_are_not_used(read):
+    why = "its agent published another machine 3 times in 10 minutes"
+    cluster = read(a_node(), a_lease(**{REFUSED_MACHINES: json.dumps({"n": why})}))
 
     assert cluster.ledger.nodes["n"].unaccounted == why
+
+
+def test_nodes_that_claims_of_others_may_use_are_warned_of(read):
+    cluster = read(a_node(), a_lease(**{UNFENCED_NODES: '{"n": "no rule", "gone": "no rule"}'}))
+
+    assert cluster.warnings == ("node n: claims of others may get its GPUs: no rule",)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"n": 1}'])
