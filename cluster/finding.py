@@ -41,6 +41,8 @@ class Code(StrEnum):
     CLAIMS = "LW125"
     EXCLUSIVE_CPUS = "LW126"
     CLAIM_REFERENCE = "LW127"
+    NO_CLAIM = "LW128"
+    CLAIMS_LABEL = "LW129"
     CLASS = "LW201"
     QOS = "LW202"
     MODEL = "LW203"

@@ -5,8 +5,16 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from cluster.keys import POLICY_NAMESPACE, REFUSED_MACHINES, SCORER, SCORER_ADDRESS, UNFENCED_NODES
+from cluster.keys import (
+    CLAIMS_NODES,
+    POLICY_NAMESPACE,
+    REFUSED_MACHINES,
+    SCORER,
+    SCORER_ADDRESS,
+    UNFENCED_NODES,
+)
 from cluster.objects.pod import Metadata
+from cluster.objects.quantity import count
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{POLICY_NAMESPACE}/leases/{SCORER}"
 
@@ -33,6 +41,11 @@ class ScorerLease(Struct, frozen=True):
     def address(self) -> str:
         """Its address as `host:port`, or empty."""
         return (self.metadata.annotations or {}).get(SCORER_ADDRESS, "")
+
+    @property
+    def claims_gpus(self) -> int:
+        """GPUs of the largest claims node; 0 without one, or if that cannot be read."""
+        return count((self.metadata.annotations or {}).get(CLAIMS_NODES, "")) or 0
 
     @property
     def refused_machines(self) -> Mapping[str, str]:

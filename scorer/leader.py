@@ -184,8 +184,19 @@ class Leader:
             return None
         nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
         return any(
-            node.mode is NodeMode.TOPOLOGY and node.gpu_resource == NVIDIA_GPU for node in nodes
+            node.mode is NodeMode.TOPOLOGY
+            and node.gpu_resource == NVIDIA_GPU
+            and not node.is_claims
+            for node in nodes
         )
+
+    @property
+    def claims_gpus(self) -> int | None:
+        """GPUs of the largest claims node; None: it does not lead, or is not synced."""
+        if self.context is None or self.context.informers.missing():
+            return None
+        nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
+        return max((len(node.cards) for node in nodes if node.is_claims), default=0)
 
     @property
     def refused_machines(self) -> Mapping[str, str] | None:

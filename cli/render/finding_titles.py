@@ -41,6 +41,8 @@ TITLES: Mapping[str, str] = {
     Code.CLAIMS: "Devices by resource claims (DRA)",
     Code.EXCLUSIVE_CPUS: "Exclusive CPUs that may be on another socket than the pod's GPUs",
     Code.CLAIM_REFERENCE: "A claim of Linkwise in a pod for which it was not made",
+    Code.NO_CLAIM: "A pod that cannot get its GPUs by a claim",
+    Code.CLAIMS_LABEL: "A label about claims that is neither `true` nor `false`",
     Code.CLASS: "A compute class that ACS does not have",
     Code.QOS: "A quality of service that ACS does not have, or not for this class",
     Code.MODEL: "A GPU model that the catalogue does not have",

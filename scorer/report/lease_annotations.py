@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping
 import msgspec
 import structlog
 
-from cluster.keys import NVIDIA_NODES, REFUSED_MACHINES, SCORER_ADDRESS, UNFENCED_NODES
+from cluster.keys import (
+    CLAIMS_NODES,
+    NVIDIA_NODES,
+    REFUSED_MACHINES,
+    SCORER_ADDRESS,
+    UNFENCED_NODES,
+)
 from cluster.objects.pod import Metadata
 from cluster.pointer import escape
 from cluster.scorer_lease import LEASE, ScorerLease
@@ -58,6 +64,28 @@ async def report_nvidia_nodes(
     """
     texts = {None: None, True: "true", False: ""}
     await _report(NVIDIA_NODES, lambda: texts[exists()], kube, term, interval)
+
+
+async def report_claims_nodes(
+    gpus: Callable[[], int | None], kube: Kube, term: int, interval: float = _INTERVAL
+) -> None:
+    """Annotate the Lease, until cancelled, with the GPUs of the largest claims node.
+
+    Admission reads it: without claims nodes no pod gets its GPUs by a claim, unless it or the
+    policy demands one.
+
+    Args:
+        gpus: Returns the number; 0: there is no such node; None: unknown.
+        kube: The API server.
+        term: The leader's term; a Lease of another term is not changed.
+        interval: Between two checks [s].
+    """
+
+    def text() -> str | None:
+        number = gpus()
+        return None if number is None else str(number or "")
+
+    await _report(CLAIMS_NODES, text, kube, term, interval)
 
 
 async def report_refused_machines(
