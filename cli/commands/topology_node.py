@@ -43,6 +43,8 @@ def show_machine_of(current: CurrentCluster, name: str, output: Format) -> int:
     unhealthy = [str(i) for i, card in enumerate(node.cards) if not card.healthy]
     if unhealthy:
         say("Unhealthy:", ", ".join(f"GPU{i}" for i in unhealthy))
+    if node.pool and node.pool.missing:
+        say("Missing:", node.pool.missing)
     if node.mismatch:
         say("Mismatch:", node.mismatch)
     if note := node.kubelet.numa_note:

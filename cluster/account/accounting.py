@@ -17,8 +17,8 @@ def ledger_of(nodes: Iterable[Node], pods: Iterable[Pod], *, migrate: bool = Fal
 
     A pod counts on the node to which it is bound, or which its record names; finished pods hold
     nothing. A node becomes `unaccounted` if the GPUs of a bound pod are unknown, or if its agent
-    reports a mismatch. An unbound pod whose record is invalid is a conflict. The result does not
-    depend on the order of the pods.
+    reports a mismatch. An unbound pod whose record is invalid is a conflict, unless the GPUs of its
+    node are only unknown for now. The result does not depend on the order of the pods.
 
     Args:
         nodes: All nodes.
@@ -73,7 +73,7 @@ def account(
                 continue
             except LedgerError as error:
                 gpus = Unreadable(str(error))
-        if not one.node:
+        if not one.node and not (one.by_claim and node.awaits_slices):
             conflicts.append(Conflict(one.name, one.uid, node.name, gpus.reason))
             continue
         # Its CPU, memory and ports are known, and how many GPUs it requests.

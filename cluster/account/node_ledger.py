@@ -105,11 +105,11 @@ class NodeLedger:
 
     @cached_property
     def ignoring_unhealthy(self) -> "NodeLedger":
-        """The ledger of the same node with every card healthy and not cordoned."""
+        """The ledger of the same node with every card healthy and not closed."""
         cards = self.node.cards
         if self.node.usable_mask == (1 << len(cards)) - 1:
             return self
-        usable = tuple(replace(card, healthy=True, cordoned=False) for card in cards)
+        usable = tuple(replace(card, healthy=True, cordoned=False, claimed=False) for card in cards)
         return replace(self, node=replace(self.node, cards=usable))
 
     @property
@@ -230,7 +230,8 @@ class NodeLedger:
     @property
     def has_gpus(self) -> bool:
         """The node has GPUs, or pods with GPUs although it offers none (any more)."""
-        return bool(self.node.cards or self.unaccounted or self.replicas_counted)
+        is_missing = self.node.pool and self.node.pool.missing
+        return bool(self.node.cards or self.unaccounted or self.replicas_counted or is_missing)
 
     @property
     def replicas_counted(self) -> int:
@@ -239,8 +240,8 @@ class NodeLedger:
 
     @property
     def gpus_free(self) -> int:
-        """Number of free GPUs, chosen by Linkwise or by NVIDIA's plugin; 0 if unaccounted."""
-        if self.unaccounted:
+        """Number of free GPUs, chosen by Linkwise or by NVIDIA's plugin; 0 if it is not known."""
+        if self.unaccounted or (self.node.pool and self.node.pool.missing):
             return 0
         whole = self.free_mask.bit_count()
         if not self.is_counted and not self.has_counted_pods:

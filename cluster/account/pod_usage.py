@@ -1,7 +1,7 @@
 """Resources that a pod holds on a node: compact enough to keep for every pod."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from cluster.account.node_ledger import Holding
@@ -45,6 +45,8 @@ class PodUsage:
     places: bool
     """Linkwise chooses its GPUs."""
     demand: Demand
+    by_claim: bool = False
+    """It gets its GPUs by a ResourceClaim."""
     nvidia: Counted | None = None
     """GPUs or replicas that it requests under NVIDIA's names, whether or not Linkwise chooses."""
     gang: str | None = None
@@ -122,6 +124,8 @@ class PodUsage:
                 return Unreadable(f"{ALLOCATION} names node {name}, but it runs on {node.name}")
             case Allocation(gpus=Counted()):
                 return Unreadable("NVIDIA's plugin chose its GPUs, so it is not known which it has")
+            case Allocation(gpus=Exact(shares)) if node.is_claims:
+                return _by_uuid(shares, node)
             case Allocation(gpus=gpus):
                 return self.claimed_gpus(node) or gpus
 
@@ -171,6 +175,7 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
         family=request.family,
         places=request.places,
         demand=demand_of(pod),
+        by_claim=request.by_claim,
         nvidia=nvidia,
         gang=f"{namespace}/{mark.name}" if mark and is_member(pod, request, mark) else None,
         priority=pod.spec.priority or 0,
@@ -187,6 +192,15 @@ def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T
     except RecordError as error:
         # It may quote a text of any length, and is kept as long as the pod.
         return Unreadable(str(error)[:_MAX_LENGTH])
+
+
+def _by_uuid(shares: tuple[GPUShare, ...], node: Node) -> Exact | Unreadable:
+    """Return GPUs at their present indices: those of a claims node depend on which ones it has."""
+    index: dict[str | None, int] = {card.uuid: i for i, card in enumerate(node.cards) if card.uuid}
+    for share in shares:
+        if share.uuid not in index:
+            return Unreadable(f"the driver's slices of {node.name} do not have {share.uuid}")
+    return Exact(tuple(replace(share, i=index[share.uuid]) for share in shares))
 
 
 def _offers(mode: NodeMode, family: Family | None) -> bool:

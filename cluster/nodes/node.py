@@ -52,11 +52,18 @@ class Card:
     healthy: bool = True
     cordoned: bool = False
     """Cordoned by an administrator: running pods stay, no new ones."""
+    claimed: bool = False
+    """A ResourceClaim holds it, or a part of it."""
+
+    @property
+    def is_closed(self) -> bool:
+        """It takes no new pods, for another reason than a fault."""
+        return self.cordoned or self.claimed
 
     @property
     def usable(self) -> bool:
         """New pods may be placed here."""
-        return self.healthy and not self.cordoned
+        return self.healthy and not self.is_closed
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +153,12 @@ class Node:
     def is_claims(self) -> bool:
         """NVIDIA's DRA driver offers whole GPUs here, and Linkwise chooses those of each pod."""
         return self.pool is not None
+
+    @property
+    def awaits_slices(self) -> bool:
+        """Slices of NVIDIA's DRA driver may be missing, so GPUs that it lacks are not gone."""
+        is_empty = self.mode is NodeMode.TOPOLOGY and not self.cards
+        return bool(self.pool.missing) if self.pool else is_empty
 
     @property
     def machine_known(self) -> bool:

@@ -166,7 +166,7 @@ def without_claimed(node: Node, claimed: ClaimedGPUs, twice: Set[Device] = froze
     if not node.cards:
         return node
     cards = tuple(
-        replace(card, cordoned=card.cordoned or card.uuid in claimed.uuids) for card in node.cards
+        replace(card, claimed=card.claimed or card.uuid in claimed.uuids) for card in node.cards
     )
     names = sorted(device.name for device in claimed.unknown)
     which = f"device {names[0]}" if names else "a device"

@@ -28,8 +28,23 @@ _COUNTERS_MAX = 8
 """Counter sets of a device; the API server accepts 2."""
 _DOMAINS = frozenset({"", DRA_GPU_DRIVER, "resource.kubernetes.io"})
 """Of attributes that are read: a driver's own may lack theirs."""
+MEMORY = ("memory", f"{DRA_GPU_DRIVER}/memory")
+"""Names of the capacity that is read."""
 HINDERING = frozenset({"NoSchedule", "NoExecute"})
 """Effects of taints by which kube-scheduler does not allocate a device."""
+
+
+_NAMES = {
+    "kind": ("type",),
+    "uuid": ("uuid",),
+    "parent_uuid": ("parentUUID",),
+    "product": ("productName",),
+    "driver": ("driverVersion",),
+    "bus_id": ("pciBusID", "pcieBusID"),
+    "pcie_root": ("pcieRoot",),
+    "numa": ("numaNode", "numa"),
+}
+"""Attributes without their domain, by field; the preferred one first."""
 
 
 class SliceDevice(Struct, frozen=True, gc=False):
@@ -163,53 +178,52 @@ def hinders(key: str, effect: str) -> bool:
     return effect in HINDERING and key != PLACED
 
 
+def reads_attribute(name: str) -> bool:
+    """Return whether an attribute of a device is read."""
+    domain, _, plain = name.rpartition("/")
+    return domain in _DOMAINS and any(plain in names for names in _NAMES.values())
+
+
 def _read_device(raw: _Device) -> SliceDevice:
-    attributes = _by_plain_name(raw.attributes or {})
-    bus_id = _text(attributes, "pciBusID", "pcieBusID")
+    attributes = {
+        name.rpartition("/")[2]: value
+        for name, value in (raw.attributes or {}).items()
+        if reads_attribute(name)
+    }
+    bus_id = _text(attributes, "bus_id")
     consumed = (raw.consumes_counters or ())[:_COUNTERS_MAX]
+    faults = (taint for taint in raw.taints or () if hinders(taint.key, taint.effect))
     return SliceDevice(
         raw.name[:_TEXT_MAX],
-        _text(attributes, "type"),
+        _text(attributes, "kind"),
         _text(attributes, "uuid"),
-        _text(attributes, "parentUUID"),
-        _text(attributes, "productName"),
-        _text(attributes, "driverVersion"),
+        _text(attributes, "parent_uuid"),
+        _text(attributes, "product"),
+        _text(attributes, "driver"),
         _memory(raw.capacity or {}),
         bus_id.lower() if bus_id else None,
-        _text(attributes, "pcieRoot"),
-        _number(attributes, "numaNode", "numa"),
-        next(
-            (taint_text(t.key, t.value, t.effect) for t in raw.taints or () if _is_fault(t)), None
-        ),
+        _text(attributes, "pcie_root"),
+        _number(attributes, "numa"),
+        next((taint_text(fault.key, fault.value, fault.effect) for fault in faults), None),
         tuple(one.counter_set[:_TEXT_MAX] for one in consumed),
         bool(raw.allow_multiple_allocations),
     )
 
 
-def _is_fault(taint: _Taint) -> bool:
-    return hinders(taint.key, taint.effect)
-
-
-def _by_plain_name(attributes: Mapping[str, _Attribute]) -> dict[str, _Attribute]:
-    """Return the attributes of the driver and of Kubernetes by their names without a domain."""
-    split = ((key.rpartition("/"), value) for key, value in attributes.items())
-    return {name: value for (domain, _, name), value in split if domain in _DOMAINS}
-
-
-def _text(attributes: Mapping[str, _Attribute], *names: str) -> str | None:
-    found = (attributes[name] for name in names if name in attributes)
+def _text(attributes: Mapping[str, _Attribute], field: str) -> str | None:
+    found = (attributes[name] for name in _NAMES[field] if name in attributes)
     texts = (one.string or one.version for one in found)
     return next((text[:_TEXT_MAX] for text in texts if text), None)
 
 
-def _number(attributes: Mapping[str, _Attribute], *names: str) -> int | None:
-    found = (attributes[name].number for name in names if name in attributes)
+def _number(attributes: Mapping[str, _Attribute], field: str) -> int | None:
+    found = (attributes[name].number for name in _NAMES[field] if name in attributes)
     # The kernel gives -1 for a device without a NUMA node.
     return next((number for number in found if number is not None and number >= 0), None)
 
 
 def _memory(capacity: Mapping[str, _Capacity]) -> int | None:
-    for key in ("memory", f"{DRA_GPU_DRIVER}/memory"):
+    for key in MEMORY:
         amount = capacity[key].value if key in capacity else None
         if amount is not None:
             with suppress(QuantityError):

@@ -151,7 +151,7 @@ def _node(ledger: NodeLedger) -> NodeView:
         unschedulable=node.unschedulable,
         unaccounted=ledger.unaccounted,
         gpus=tuple(
-            GPUView(i, card.uuid, card.healthy, card.cordoned, tuple(holders[i]))
+            GPUView(i, card.uuid, card.healthy, card.is_closed, tuple(holders[i]))
             for i, card in enumerate(node.cards)
         ),
         counted=tuple(
