@@ -37,4 +37,3 @@ def machines(claims, pods):
         return names
 
     return add
-
