@@ -88,16 +88,27 @@ class NodeLedger:
         return cls(node, (GPUUsage(),) * len(node.cards), {}, node.cpu, node.memory)
 
     def without_pods(self) -> "NodeLedger":
-        """Return the ledger of the same node without pods."""
-        return NodeLedger.empty(self.node) if self.holdings or self.unaccounted else self
+        """Return the ledger of the same node without pods and claims."""
+        node = self._without_claims.node
+        is_same = node is self.node and not (self.holdings or self.unaccounted)
+        return self if is_same else NodeLedger.empty(node)
+
+    @property
+    def _without_claims(self) -> "NodeLedger":
+        """The ledger of the same node on which claims hold no GPUs."""
+        cards = self.node.cards
+        if not any(card.claimed for card in cards):
+            return self
+        free = tuple(replace(card, claimed=False) for card in cards)
+        return replace(self, node=replace(self.node, cards=free))
 
     @cached_property
     def without_gpu_pods(self) -> "NodeLedger":
-        """The ledger of the same node without pods with GPUs, except those that stay.
+        """The ledger of the same node without claims, and pods with GPUs, except those that stay.
 
         Pods without GPUs remain, since no unit waits for them, and so does `unaccounted`.
         """
-        ledger = self
+        ledger = self._without_claims
         for uid, held in self.holdings.items():
             if held.gpus and not held.stays:
                 ledger = ledger.release(uid)
@@ -105,11 +116,11 @@ class NodeLedger:
 
     @cached_property
     def ignoring_unhealthy(self) -> "NodeLedger":
-        """The ledger of the same node with every card healthy and not closed."""
+        """The ledger of the same node with every card healthy and not cordoned."""
         cards = self.node.cards
         if self.node.usable_mask == (1 << len(cards)) - 1:
             return self
-        usable = tuple(replace(card, healthy=True, cordoned=False, claimed=False) for card in cards)
+        usable = tuple(replace(card, healthy=True, cordoned=False) for card in cards)
         return replace(self, node=replace(self.node, cards=usable))
 
     @property

@@ -134,3 +134,36 @@ def test_links_by_slices_alone_are_said(linkwise, claims_cluster):
     assert "by ResourceSlices, without NVLinks" in linkwise("inspect", *cluster).out
     shown = linkwise("topology", "show", "--node", "claims-0", *cluster).out
     assert "Source: PCIe and NUMA in ResourceSlices; NVLinks are unknown" in shown
+
+
+@pytest.mark.parametrize(
+    ("gpus", "code", "words"),
+    [
+        (3, 0, "one  claims-0  0 1 2"),
+        (8, 1, "Needs 8 GPUs on one node; the freest suitable node has 7"),
+    ],
+    ids=["fits", "waits for the claim of another pod"],
+)
+def test_a_pod_is_placed_by_claim(linkwise, write, claims_cluster, gpus, code, words):
+    claims_cluster()
+    limits = {"nvidia.com/gpu": gpus}
+    containers = [{"name": "c", "image": "i", "resources": {"limits": limits}}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}}
+    write("pod.json", json.dumps({**pod, "spec": {"containers": containers}}))
+
+    ran = linkwise("simulate", "pod.json", "--cluster", "cluster.yaml")
+
+    assert (ran.code, words in ran.out, "never" in ran.out) == (code, True, False)
+
+
+def test_nothing_is_placed_on_an_incomplete_pool(linkwise, write, claims_cluster):
+    claims_cluster("resourceSliceCount: 1", "resourceSliceCount: 2")
+    limits = {"nvidia.com/gpu": 1}
+    containers = [{"name": "c", "image": "i", "resources": {"limits": limits}}]
+    labels = {"linkwise.dev/claims": "true"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "labels": labels}}
+    write("pod.json", json.dumps({**pod, "spec": {"containers": containers}}))
+
+    out = linkwise("simulate", "pod.json", "--cluster", "cluster.yaml").out
+
+    assert "GPUs missing in the driver's slices for now" in out

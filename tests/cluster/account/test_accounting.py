@@ -34,6 +34,7 @@ from cluster.keys import (
     NVIDIA_GPU_SHARED,
 )
 from cluster.nodes.node import DevicePool, Node, NodeMode
+from cluster.nodes.node_devices import ClaimedGPUs, without_claimed
 from cluster.objects.pod import Pod
 from cluster.requests.request import read_request
 
@@ -449,3 +450,12 @@ def test_a_pod_that_is_not_bound_gives_way_if_complete_slices_lack_its_gpu():
 def test_no_gpu_is_free_while_slices_are_missing():
     missing = NodeLedger.empty(a_claims_node("GPU-a", missing="the driver's slices are missing"))
     assert (missing.gpus_free, NodeLedger.empty(a_claims_node("GPU-a")).gpus_free) == (0, 1)
+
+
+def test_gpus_of_claims_are_held_like_those_of_pods():
+    node = a_claims_node("GPU-a", "GPU-b")
+    closed = without_claimed(node, ClaimedGPUs(frozenset({"GPU-a"})))
+    ledger = ledger_of([closed], [by_claim((1, "GPU-b"))]).nodes["c"]
+
+    assert (ledger.free_mask, ledger.ignoring_unhealthy.free_mask) == (0, 0)
+    assert (ledger.without_gpu_pods.free_mask, ledger.without_pods().free_mask) == (0b11, 0b11)

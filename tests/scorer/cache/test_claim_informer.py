@@ -3,14 +3,17 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from support.dra import a_claim, a_device, a_rule, a_slice
+from msgspec import Struct
+from support.dra import a_claim, a_device, a_rule, a_slice, read_slice
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
 from cluster import keys
-from cluster.nodes.node_devices import ClaimedGPUs
+from cluster.nodes.device_pool import Pool
+from cluster.nodes.node_devices import ClaimedGPUs, node_devices
 from runtime.kube.client import Kube
 from scorer.cache.claim_informer import ClaimInformer
+from scorer.cache.node_index import NodeIndex
 from scorer.cache.slice_budget import SLICES_MAX
 
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims/notebook"
@@ -213,3 +216,35 @@ async def test_a_node_that_is_created_again_has_no_past():
             cluster.put("/api/v1/nodes/gpu-0", CLAIMS_NODE)
             await until(lambda: state.node("gpu-0"))
             await until(lambda: not state.node("gpu-0").is_claims)
+
+
+def kept_objects(thing, seen):
+    """Return the number of objects that a value of our own types keeps alive, each counted once."""
+    if id(thing) in seen or not isinstance(thing, (dict, tuple, str, Struct, Pool)):
+        return 0
+    seen.add(id(thing))
+    parts = {
+        dict: lambda: [*thing.keys(), *thing.values()],
+        tuple: lambda: thing,
+        str: lambda: (),
+        Pool: lambda: [thing.devices],
+    }.get(type(thing), lambda: [getattr(thing, name) for name in thing.__struct_fields__])
+    return 1 + sum(kept_objects(part, seen) for part in parts())
+
+
+def test_slices_of_5000_nodes_keep_few_objects():
+    seen, index = set(), NodeIndex(lambda found: (found.node,))
+    items = {
+        ("", f"slice-{i}"): read_slice(a_slice(*map(a_device, range(8)), node=f"node-{i}"))
+        for i in range(5000)
+    }
+    index.update(items, items.keys())
+    past = {}
+    for node in index.nodes:
+        found = node_devices(node, index.of(node), (), ())
+        past[node] = found.after(found).known_pools
+
+    kept = kept_objects(items, seen)
+    assert kept <= 5000 * (4 + 8 * 9)
+    # What stays known while slices are missing shares their devices.
+    assert kept_objects(past, seen) <= 5000 * 4
