@@ -286,7 +286,7 @@ def test_fence_covers_for_the_scorer_what_the_guard_denies_others():
     changes, *_ = kept.partition(" || (has(request.subResource)")
     assert held.startswith(f"({changes}) && ")
     named = {*ALLOCATION, *CDI_ANNOTATIONS, *REQUESTED, keys.VISIBLE_DEVICES_OF}
-    assert quoted(held) - {""} == {*named, keys.GANG, "none"}
+    assert quoted(held) - {""} == {*named, keys.GANG, keys.CLAIMED_GPUS, "none"}
     (validation,) = fence["validations"]
     assert validation["expression"] == "false"
     assert keys.TERM in quoted(validation["messageExpression"])
