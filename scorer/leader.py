@@ -21,6 +21,7 @@ from scorer.gang.crd import Gang
 from scorer.metrics import Metrics, Stage
 from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
+from scorer.report.claim_problems import ClaimProblems
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
 from scorer.scale_up.pod_conditions import PodConditions
@@ -41,6 +42,7 @@ class LeaderContext:
     filter: Filter
     binder: Binder
     device_fence: DeviceFence
+    claim_problems: ClaimProblems
 
     def missing(self) -> str | None:
         """Return what is not known yet; None once free GPUs are known."""
@@ -102,7 +104,13 @@ class Leader:
             self._reading, self._writing, informers.state, faults, informers.claims.bypasses
         )
         self.context = LeaderContext(
-            term, informers, Planner(handle), Filter(informers.state), binder, fence
+            term,
+            informers,
+            Planner(handle),
+            Filter(informers.state),
+            binder,
+            fence,
+            ClaimProblems(informers, recorder, faults),
         )
         try:
             # Until then writes of the last leader may arrive, which must be seen.
@@ -126,6 +134,7 @@ class Leader:
                 handle.status_reporter.run(),
                 report_unaccounted(state, recorder, handle.faults, interval=interval),
                 context.device_fence.run(interval),
+                context.claim_problems.run(self._timings.claim_check_interval),
             )
             reporting = [group.create_task(report) for report in reports]
             requester = ScaleUpRequester(
@@ -212,6 +221,11 @@ class Leader:
         if self.context is None or self.context.informers.missing():
             return None
         return self.context.device_fence.unfenced()
+
+    @property
+    def claim_problems(self) -> Mapping[str, int]:
+        """Pods whose claims are not as planned, by the reason of their Event."""
+        return self.context.claim_problems.counts if self.context else {}
 
     @property
     def unplanned(self) -> int | None:

@@ -135,6 +135,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     reserved_gpus: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
     unfenced: Callable[[], int | None],
+    claim_problems: Callable[[], Mapping[str, int]],
     unplanned: Callable[[], int | None],
     watch_ages: Callable[[], Mapping[str, float | None]],
 ) -> None:
@@ -149,6 +150,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         reserved_gpus: GPUs that are reserved for members that are being replaced; None as above.
         unaccounted: Nodes whose free GPUs are unknown; None as above.
         unfenced: Claims nodes whose GPUs claims of others may get; None as above.
+        claim_problems: Pods whose claims are not as planned, by the reason of their Event.
         unplanned: Pods that exceed the memory budget of their namespaces; None as above.
         watch_ages: Time since the last event of each resource [s].
     """
@@ -176,6 +178,13 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         "linkwise_unfenced_nodes",
         "Claims nodes whose GPUs claims of others may get.",
         {"": unfenced},
+    )
+    Gauges(
+        registry,
+        "linkwise_claim_problems",
+        "Pods whose claims hold other GPUs than planned, or are used by another pod.",
+        claim_problems,
+        label="reason",
     )
     Gauges(
         registry,

@@ -40,6 +40,8 @@ class Timings:
     """Between two status updates of one gang that goes on waiting, or is being bound."""
     node_check_interval: float = 2.0
     """Between two checks for nodes without accounting."""
+    claim_check_interval: float = 10.0
+    """Between two checks whether the claims of pods hold what was planned."""
     scale_up_interval: float = 10.0
     """Between two comparisons of the units that wait for capacity with what was asked of an
     autoscaler. A unit asks once it has waited in two of them."""

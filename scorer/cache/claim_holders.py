@@ -38,6 +38,10 @@ class ClaimHolders:
         """Return the pods that name a claim."""
         return list(self._pods.get(claim, {}).values())
 
+    def all_pods(self) -> list[Key]:
+        """Return all pods with a claim."""
+        return [key for pods in self._pods.values() for key in pods.values()]
+
     def is_own(self, claim: HeldClaim) -> bool:
         """Return whether a claim is that of a pod which it belongs to."""
         pods = self._pods.get((claim.namespace, claim.name), {})

@@ -146,6 +146,35 @@ async def test_the_devices_of_a_claim_are_booked_where_they_are_not_the_planned_
         assert ledger(leader).unaccounted is None
 
 
+async def test_a_pod_whose_claim_holds_other_gpus_has_an_event_and_is_counted(cluster):
+    async with leading(cluster) as leader:
+        pod(cluster, "solo", 2)
+        await until(lambda: cluster.allocated("solo"))
+        planned = ", ".join(map(str, held(leader)["solo"]))
+        allocate(cluster, "solo", "gpu-5", "gpu-6")
+        await until(lambda: cluster.events("ClaimDiffers"))
+        (event,) = cluster.events("ClaimDiffers")
+        assert event["message"].startswith(
+            f"Its claim holds GPUs 5, 6 of node gpu-0, and {planned} were planned"
+        )
+        assert event["involvedObject"]["name"] == "solo"
+        await until(lambda: leader.claim_problems == {"ClaimDiffers": 1})
+        cluster.delete("solo")
+        await until(lambda: leader.claim_problems == {})
+    assert len(cluster.events("ClaimDiffers")) == 1
+
+
+async def test_a_claim_that_another_pod_uses_has_an_event(cluster):
+    async with leading(cluster):
+        pod(cluster, "solo", 1)
+        await until(lambda: cluster.allocated("solo"))
+        allocate(cluster, "solo", "gpu-0")
+        claim = cluster.get(claim_path("solo"))
+        claim["status"]["reservedFor"].append({"resource": "pods", "name": "x", "uid": "x"})
+        cluster.put(claim_path("solo"), claim)
+        await until(lambda: cluster.events("ClaimShared"))
+
+
 async def test_a_new_leader_books_the_same(cluster):
     async with leading(cluster):
         pod(cluster, "solo", 2)

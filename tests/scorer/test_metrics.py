@@ -27,6 +27,7 @@ def shown(registry, **values):
         "reserved_gpus": lambda: None,
         "unaccounted": lambda: None,
         "unfenced": lambda: None,
+        "claim_problems": dict,
         "unplanned": lambda: None,
         "watch_ages": dict,
     }

@@ -33,6 +33,7 @@ SHORT = Timings(
     report_delay=0.01,
     report_interval=0.01,
     node_check_interval=0.01,
+    claim_check_interval=0.01,
 )
 PODS = "/api/v1/pods"
 EVENTS = "/api/v1/events"

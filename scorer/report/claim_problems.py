@@ -1,0 +1,75 @@
+"""Report pods whose claim holds other GPUs than planned, or is used by another pod, by Events."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from cluster.allocations.gpus import Unreadable
+from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from scorer.cache.informers import Informers
+from scorer.gang.pod_info import PodInfo
+from scorer.metrics import Stage
+from scorer.queue.fault_isolation import FaultIsolation
+from scorer.report.events import EventMessage, claim_differs, claim_shared
+
+_YIELD_AFTER = 500
+"""Pods after which other tasks run."""
+
+
+class ClaimProblems:
+    """The problems of the claims of pods, for one term of the Lease."""
+
+    def __init__(
+        self, informers: Informers, recorder: EventRecorder, faults: FaultIsolation
+    ) -> None:
+        """Report nothing yet."""
+        self._informers, self._recorder, self._faults = informers, recorder, faults
+        self._reported: frozenset[tuple[str, EventMessage]] = frozenset()
+        """Uid of the pod, and what was reported about it."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of pods by the reason of their Event."""
+        return Counter(message.reason.value for _, message in self._reported)
+
+    async def run(self, interval: float) -> None:
+        """Report each problem once, until cancelled.
+
+        Args:
+            interval: Between two passes over all pods with claims [s].
+        """
+        while True:
+            await asyncio.sleep(interval)
+            with self._faults.isolate(Stage.REPORT, ""):
+                await self._pass()
+
+    async def _pass(self) -> None:
+        found: set[tuple[str, EventMessage]] = set()
+        for number, key in enumerate(self._informers.claim_holders.all_pods()):
+            if number % _YIELD_AFTER == _YIELD_AFTER - 1:
+                await asyncio.sleep(0)
+            pod = self._informers.state.pod(key)
+            if pod is None:
+                continue
+            for message in self._problems(pod):
+                problem = pod.uid, message
+                if problem in self._reported or self._recorder.record(_event(pod, message)):
+                    found.add(problem)
+        self._reported = frozenset(found)
+
+    def _problems(self, pod: PodInfo) -> Iterator[EventMessage]:
+        usage = pod.usage
+        if usage is None or usage.allocation is None or usage.claim is None:
+            return
+        node = self._informers.state.node(usage.target)
+        gpus = usage.claimed_gpus(node) if node else None
+        if gpus and not isinstance(gpus, Unreadable):
+            yield claim_differs(usage.target, gpus.indices, usage.allocation.gpus.indices)
+        claim = self._informers.claims.claims.items.get((pod.namespace, usage.claim))
+        if claim and claim.owner == pod.uid and set(claim.users) - {pod.uid}:
+            yield claim_shared(usage.claim)
+
+
+def _event(pod: PodInfo, message: EventMessage) -> Event:
+    about = ObjectReference("v1", "Pod", pod.name, pod.uid, pod.namespace)
+    return Event(about, message.reason, message.text, change=message.text)
