@@ -160,7 +160,9 @@ class ClusterObjects:
             ),
             *(measured(short_node.node, policy) for short_node in short.values()),
         ]
-        ledger = ledger_of(nodes, self.pods, migrate=policy.policy.migration.gpushare)
+        ledger = ledger_of(
+            nodes, self.pods, claims=self.claims, migrate=policy.policy.migration.gpushare
+        )
         ledgers = dict(ledger.nodes)
         for name, short_node in short.items():
             ledgers[name] = _hold(ledgers[name], short_node)
