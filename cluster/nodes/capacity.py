@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from cluster.keys import (
+    CLAIMS,
     GPU_CORE,
     GPU_MEM,
     GPU_WHOLE,
@@ -74,6 +75,8 @@ class Capacity:
     """Nodes on which pods get their GPUs by claims."""
     claims_gpus: int = 0
     """GPUs of the largest of these."""
+    may_claim: bool = False
+    """There are nodes that `may_offer_claims`: the driver's slices may only be missing yet."""
     replicas: int = 0
     """Largest `nvidia.com/gpu.shared` of a node on which Linkwise chooses replicas."""
     nvidia_replicas: int = 0
@@ -140,6 +143,8 @@ class Capacity:
         mode = _node_mode(request)
         if mode is not None and resource in self.unlabelled:
             return f"label the nodes that offer {resource} with {NODE_MODE}={mode}"
+        if resource == NVIDIA_GPU and self.may_claim and not request.by_claim:
+            return f'label the pod {CLAIMS}: "true" if NVIDIA\'s DRA driver is to give it GPUs'
         others = [name for name in self._offered() if name != resource]
         return f"ask for {' or '.join(others)}, which nodes offer" if others else None
 
@@ -247,6 +252,7 @@ def capacity_of(nodes: Iterable["Node"], claims_gpus: int = 0) -> Capacity:
         ),
         claims=claims,
         claims_gpus=max((node.gpus for node in claims), default=0),
+        may_claim=any(map(may_offer_claims, known)),
         nvidia=max((node.resources.get(NVIDIA_GPU, 0) for node in known), default=0),
         replicas=max(
             (len(node.cards) * node.replicas for node in known if node.mode is NodeMode.TIMESLICE),

@@ -196,6 +196,12 @@ def test_requirements_are_compared_with_a_bounded_number_of_nodes():
             "ask for aliyun.com/gpu-mem, which nodes offer",
             id="whole GPUs, and shares",
         ),
+        pytest.param(
+            {NVIDIA_GPU: 1},
+            [a_node("t", machine=None, resources={})],
+            'label the pod linkwise.dev/claims: "true" if NVIDIA\'s DRA driver is to give it GPUs',
+            id="nodes that offer nothing yet",
+        ),
         pytest.param({"aliyun.com/gpu": 9}, [a_node("t")], None, id="too many"),
     ],
 )
