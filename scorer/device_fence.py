@@ -13,10 +13,10 @@ import structlog
 from cluster.nodes.device_fence import (
     OURS,
     FenceRule,
-    StoredRule,
     unfenced_reason,
     wanted_rules,
 )
+from cluster.nodes.taint_rules import RuleObject
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.objects import Key
 from runtime.kube.reflector import Reflector
@@ -41,7 +41,7 @@ _MAX_ERROR = 200
 """The API server may quote the whole rule in an error [characters]."""
 
 _log = structlog.get_logger()
-_rules = msgspec.json.Decoder(StoredRule)
+_rules = msgspec.json.Decoder(RuleObject)
 
 
 class DeviceFence:
@@ -70,18 +70,18 @@ class DeviceFence:
         self._problem: str | None = "it is not known yet whether DeviceTaintRules are served"
         """Why no rule can be written; None: they can."""
         self._collection = ""
-        self._reflector: Reflector[StoredRule] | None = None
+        self._reflector: Reflector[RuleObject] | None = None
         self._wanted: dict[str, FenceRule] = {}
         self._errors: dict[str, str] = {}
         self._queue = self._new_queue()
 
     @property
-    def _stored(self) -> dict[str, StoredRule]:
+    def _stored(self) -> dict[str, RuleObject]:
         """The rules that exist, by name."""
-        items: Mapping[Key, StoredRule] = self._reflector.items if self._reflector else {}
+        items: Mapping[Key, RuleObject] = self._reflector.items if self._reflector else {}
         return {name: rule for (_, name), rule in items.items()}
 
-    def _find(self, name: str) -> StoredRule | None:
+    def _find(self, name: str) -> RuleObject | None:
         return self._reflector.items.get(("", name)) if self._reflector else None
 
     def unfenced(self) -> dict[str, str]:
@@ -157,12 +157,12 @@ class DeviceFence:
         unfenced: set[str | None] = set()
         for name, rule in self._wanted.items():
             found = stored.get(name)
-            if found is None or found.selector != rule.selector:
+            if found is None or found.fenced != rule.selector:
                 unfenced.add(rule.selector.pool)
                 self._queue.add(name)
         for name in stored.keys() - self._wanted.keys():
             # The new rules of a pool exist before an old one is deleted.
-            selector = stored[name].selector
+            selector = stored[name].fenced
             if selector is None or selector.pool not in unfenced:
                 self._queue.add(name)
         known = stored.keys() | self._wanted.keys()
@@ -181,7 +181,7 @@ class DeviceFence:
                 await self._delete(f"{collection}/{name}", stored.metadata.uid)
         elif stored is None:
             await self._writing.create(collection, wanted.body(version), Ignored)
-        elif stored.selector != wanted.selector:
+        elif stored.fenced != wanted.selector:
             body = wanted.body(version, stored.metadata.resource_version)
             await self._writing.update(f"{collection}/{name}", body, Ignored)
         self._errors.pop(name, None)

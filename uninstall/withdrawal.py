@@ -14,7 +14,8 @@ import structlog
 from msgspec import Struct
 
 from cluster import keys
-from cluster.nodes.device_fence import OURS, VERSIONS
+from cluster.nodes.device_fence import OURS
+from cluster.nodes.taint_rules import VERSIONS
 from cluster.objects.kube_object import pod_path
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.objects import ObjectMeta
@@ -84,7 +85,9 @@ async def withdraw(kube: Kube, times: Times) -> None:
     await asyncio.sleep(times.seen)
     await _delete_all(kube, OTHERS, times)
     for version in VERSIONS:
-        await _delete(kube, f"/apis/{version}/devicetaintrules", times, params=_RULES)
+        await _delete(
+            kube, f"/apis/resource.k8s.io/{version}/devicetaintrules", times, params=_RULES
+        )
     end = asyncio.get_running_loop().time() + times.reviews
     last: set[str] | None = None
     while True:

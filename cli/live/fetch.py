@@ -14,6 +14,7 @@ from cli.live.kubeconfig import Access, load_user_context
 from cli.live.snapshot import ordered, reduced
 from cluster import keys
 from cluster.gang import gang_mark
+from cluster.nodes.taint_rules import VERSIONS
 from cluster.objects.pod import Metadata, Owner, Pod
 from cluster.scorer_lease import LEASE
 from scorer.gang.crd import GANGS
@@ -108,8 +109,8 @@ async def _devices(
 
 
 async def _taint_rules(reader: ApiReader, fetched: FetchedCluster) -> list[Plain]:
-    """Return the DeviceTaintRules, by the version that serves some: 1.36 has only v1beta2."""
-    for version in ("v1", "v1beta2"):
+    """Return the DeviceTaintRules, by the version that serves some."""
+    for version in VERSIONS:
         resource = f"{version}/devicetaintrules"
         if rules := await _devices(reader, fetched, "DeviceTaintRule", resource):
             return rules

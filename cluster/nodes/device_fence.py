@@ -9,22 +9,16 @@ object as v1beta2, behind the feature gate DRADeviceTaintRules.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from hashlib import sha256
 from typing import TypeAlias
-
-from msgspec import Struct
 
 from cluster.keys import DRA_GPU_DRIVER, MANAGED_BY, PLACED, SCORER
 from cluster.mode import NodeMode
 from cluster.nodes.node import Node
-from cluster.objects.pod import Metadata
+from cluster.nodes.taint_rules import NO_SCHEDULE, RuleObject, Selector
 
 OURS = {MANAGED_BY: SCORER}
 """The label of the rules that the scorer creates and deletes."""
-VERSIONS = ("resource.k8s.io/v1", "resource.k8s.io/v1beta2")
-"""API versions that may serve the rules, the preferred one first."""
-_NO_SCHEDULE = "NoSchedule"
 _STEM_MAX = 200
 """With the digest, the name of a rule is shorter than the 253 characters of a valid one."""
 
@@ -37,47 +31,6 @@ _NO_EFFECT = (
 )
 
 Body: TypeAlias = dict[str, object]
-
-
-class Selector(Struct, frozen=True, omit_defaults=True):
-    """The devices of a rule."""
-
-    driver: str | None = None
-    pool: str | None = None
-    device: str | None = None
-    """None: all devices of the pool."""
-
-
-class _Taint(Struct, frozen=True):
-    key: str = ""
-    effect: str = ""
-
-
-class _Spec(Struct, frozen=True, rename="camel"):
-    device_selector: Selector | None = None
-    taint: _Taint = _Taint()
-
-
-class StoredRule(Struct, frozen=True):
-    """A DeviceTaintRule as it is stored."""
-
-    metadata: Metadata = Metadata()
-    spec: _Spec = _Spec()
-
-    @property
-    def selector(self) -> Selector | None:
-        """The devices that claims of others do not get by it; None: it does not keep them away."""
-        taint = self.spec.taint
-        is_fence = taint.key == PLACED and taint.effect == _NO_SCHEDULE
-        return self.spec.device_selector if is_fence else None
-
-    @property
-    def created(self) -> float:
-        """When it was created [s since 1970]; 0 if that cannot be read."""
-        try:
-            return datetime.fromisoformat(self.metadata.creation_timestamp or "").timestamp()
-        except ValueError:
-            return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +51,7 @@ class FenceRule:
         """Return the object.
 
         Args:
-            api_version: Of `VERSIONS`.
+            api_version: That of the collection, such as `resource.k8s.io/v1`.
             resource_version: Of the rule that it replaces; None: there is none.
         """
         metadata: Body = {"name": self.name, "labels": OURS}
@@ -110,7 +63,7 @@ class FenceRule:
             "metadata": metadata,
             "spec": {
                 "deviceSelector": self.selector,
-                "taint": {"key": PLACED, "effect": _NO_SCHEDULE},
+                "taint": {"key": PLACED, "effect": NO_SCHEDULE},
             },
         }
 
@@ -139,7 +92,7 @@ def keeps_fence(node: Node) -> bool:
     return node.pool is None and node.mode is NodeMode.TOPOLOGY and not offered
 
 
-def wanted_rules(nodes: Iterable[Node], stored: Iterable[StoredRule]) -> dict[str, FenceRule]:
+def wanted_rules(nodes: Iterable[Node], stored: Iterable[RuleObject]) -> dict[str, FenceRule]:
     """Return all rules that should exist, by name.
 
     Args:
@@ -153,7 +106,7 @@ def wanted_rules(nodes: Iterable[Node], stored: Iterable[StoredRule]) -> dict[st
         if keeps_fence(node):
             kept.add(node.name)
     for rule in stored:
-        selector = rule.selector
+        selector = rule.fenced
         if selector and selector.pool in kept:
             same = FenceRule(selector)
             if same.name == rule.metadata.name:
@@ -162,7 +115,7 @@ def wanted_rules(nodes: Iterable[Node], stored: Iterable[StoredRule]) -> dict[st
 
 
 def unfenced_reason(
-    node: Node, stored: Mapping[str, StoredRule], errors: Mapping[str, str], bypassed: float | None
+    node: Node, stored: Mapping[str, RuleObject], errors: Mapping[str, str], bypassed: float | None
 ) -> str | None:
     """Return why claims of others may get the GPUs of a claims node; None: they may not.
 
@@ -176,7 +129,7 @@ def unfenced_reason(
     latest = 0.0
     for rule in fence_of(node):
         found = stored.get(rule.name)
-        if found is None or found.selector != rule.selector:
+        if found is None or found.fenced != rule.selector:
             error = errors.get(rule.name)
             return f"its DeviceTaintRule is not written{f': {error}' if error else ' yet'}"
         latest = max(latest, found.created)

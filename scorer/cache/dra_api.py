@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import structlog
 from msgspec import Struct
 
+from cluster.nodes.taint_rules import VERSIONS
 from runtime.kube.client import Kube, KubeError
 
 GROUP = "/apis/resource.k8s.io"
 CLAIMS, SLICES = f"{GROUP}/v1/resourceclaims", f"{GROUP}/v1/resourceslices"
 _RULES = "devicetaintrules"
-_RULE_VERSIONS = ("v1", "v1beta2")
-"""Versions that may have DeviceTaintRules, the newest first: Kubernetes 1.37, and 1.36."""
 _RETRY = 1.0
 """Before the API server is asked again [s]."""
 
@@ -55,7 +54,7 @@ async def find_api(kube: Kube) -> DraAPI:
 async def _find(kube: Kube) -> DraAPI:
     if await kube.find(f"{GROUP}/v1", _Resources) is None:
         return DraAPI(has_claims=False, rules=None)
-    for version in _RULE_VERSIONS:
+    for version in VERSIONS:
         listed = await kube.find(f"{GROUP}/{version}", _Resources)
         if listed and any(one.name == _RULES for one in listed.resources or ()):
             return DraAPI(has_claims=True, rules=f"{GROUP}/{version}/{_RULES}")

@@ -11,8 +11,9 @@ from support.builders import a_node, an_exact_node
 from support.servers.fake_cluster import FakeCluster
 from support.waiting import PATIENCE, until
 
-from cluster.nodes.device_fence import FenceRule, Selector, fence_of
+from cluster.nodes.device_fence import FenceRule, fence_of
 from cluster.nodes.node import DevicePool
+from cluster.nodes.taint_rules import Selector
 from runtime.kube.client import Kube
 from scorer.cache.cluster_state import ClusterState
 from scorer.device_fence import DeviceFence

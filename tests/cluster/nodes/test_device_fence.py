@@ -11,14 +11,13 @@ from support.builders import a_counted_node, a_node, an_exact_node
 from cluster import keys
 from cluster.nodes.device_fence import (
     FenceRule,
-    Selector,
-    StoredRule,
     fence_of,
     keeps_fence,
     unfenced_reason,
     wanted_rules,
 )
 from cluster.nodes.node import DevicePool
+from cluster.nodes.taint_rules import RuleObject, Selector
 
 CREATED = "2026-01-02T03:04:05Z"
 CREATED_AT = 1_767_323_045.0
@@ -33,7 +32,7 @@ def stored(rule, *, created=CREATED, **taint):
     body = rule.body("resource.k8s.io/v1")
     body["metadata"] = {**body["metadata"], "creationTimestamp": created}
     body["spec"]["taint"] |= taint
-    return msgspec.convert(msgspec.to_builtins(body), StoredRule)
+    return msgspec.convert(msgspec.to_builtins(body), RuleObject)
 
 
 def test_the_rule_of_a_node():
