@@ -4,7 +4,7 @@ help: ; @awk '/^\#\# /{text = substr($$0, 4)} /^[a-z0-9]+:/{if (text) printf "%-
 .venv: requirements/dev.txt ; @echo "Setting up .venv ..." && python3 -m venv .venv && $(PY) -m pip install -q --require-hashes -r requirements/dev.txt && $(PY) -m pip install -q --no-deps --no-build-isolation -e . && touch .venv || { rm -rf .venv; exit 1; }
 ## Show what Linkwise does, without a cluster
 demo: .venv ; @docs/demo/run
-## Draw the picture in README.md, with Chromium
+## Draw the pictures in README.md, with Chromium
 picture: .venv ; @docs/demo/picture
 ## Run the unit tests, with coverage
 test: .venv ; $(PY) -m pytest -n 2 --cov --cov-report=term:skip-covered --no-cov-on-fail

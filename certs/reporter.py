@@ -5,26 +5,18 @@ from datetime import datetime
 
 import msgspec
 import structlog
-from msgspec import Struct, field
 
-from certs.objects import Metadata
 from certs.status_document import CertificateState
 from certs.store import CA_SECRET
 from cluster.keys import CERTS, CERTS_KEY
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from runtime.kube.objects import ConfigMap
 
 _log = structlog.get_logger()
 _MAX_EVENTS = 1000
 _ABSENT = (404, 409)
 """The ConfigMap does not exist, or another replica has written it."""
-
-
-class ConfigMap(Struct, frozen=True):
-    """A ConfigMap."""
-
-    metadata: Metadata
-    data: dict[str, str] = field(default_factory=dict)
 
 
 class Reporter:
@@ -76,7 +68,7 @@ class Reporter:
                 since = datetime.fromisoformat(published.since).timestamp()
                 state = build(since)
             text = msgspec.json.encode(state).decode()
-            if found and found.data.get(CERTS_KEY) != text:
+            if found and _text(found) != text:
                 metadata = {"resourceVersion": found.metadata.resource_version}
                 patch = {"metadata": metadata, "data": {CERTS_KEY: text}}
                 await self._kube.patch(self._path, patch, Ignored, kind="merge")
@@ -94,9 +86,12 @@ def _identity(state: CertificateState) -> tuple[object, ...]:
 
 def _state(found: ConfigMap) -> CertificateState | None:
     try:
-        text = found.data.get(CERTS_KEY, "")
-        state = msgspec.json.decode(text, type=CertificateState)
+        state = msgspec.json.decode(_text(found), type=CertificateState)
         datetime.fromisoformat(state.since)
     except (msgspec.DecodeError, RecursionError, ValueError):
         return None
     return state
+
+
+def _text(found: ConfigMap) -> str:
+    return (found.data or {}).get(CERTS_KEY, "")

@@ -212,7 +212,5 @@ def _one_of(words: tuple[str, ...]) -> str:
     return f"write {', '.join(words[:-1])} or {words[-1]}"
 
 
-def _finding(
-    code: Code, key: str, value: str, message: str, fix: str, severity: Severity = Severity.ERROR
-) -> Finding:
-    return Finding(code, severity, _label(key), value, message, fix)
+def _finding(code: Code, key: str, value: str, message: str, fix: str) -> Finding:
+    return Finding(code, Severity.ERROR, _label(key), value, message, fix)

@@ -28,6 +28,7 @@ from scorer.gang.plan_record import (
 from scorer.gang.unit import Unit
 from scorer.gang.whole_plan import all_members, whole_plan, without_siblings
 from scorer.metrics import Stage
+from scorer.placement.bandwidth import UNDEFINED
 from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.state.node_cache import DeadlineExceeded
@@ -207,14 +208,14 @@ class UnitScheduler:
         What exceeds the deadline is left out: a plan does not wait for it.
         """
         snapshot, members = self._snapshot(unit), all_members(unit)
-        order = best = None
+        order, best = None, UNDEFINED
         if members is None:
             return plan
         with suppress(DeadlineExceeded):
             order = index_order(without_siblings(snapshot, unit), members)
             planned = recorded_bandwidths(plan).planned
             best = best_possible(snapshot, members, planned, order)
-        return with_baselines(plan, best, order.bandwidth if order else None)
+        return with_baselines(plan, best, order.bandwidth if order else UNDEFINED)
 
     def _refuse(self, unit: Unit, refusal: Refusal, closed: ClosedNodes = _OPEN) -> None:
         """Cache and report a refusal."""

@@ -177,7 +177,7 @@ def _machine_graph(machine: Machine) -> Canonical:
     edges = [[none] * size for _ in range(size)]
     for i in range(n):
         for j in range(n):
-            same_numa = machine.numa[i] == machine.numa[j]
+            same_numa = machine.gpus[i].numa == machine.gpus[j].numa
             edges[i][j] = (machine.links[i][j], int(machine.levels[i][j]), same_numa)
         for j, levels in enumerate(nics):
             edges[i][n + j] = edges[n + j][i] = (-1, int(levels[i]), False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from topology.constants import constants_of_models
-from topology.machine import NIC, Level, Machine, TopologyError
+from topology.machine import GPU, NIC, Level, Machine, TopologyError
 from topology.shapes import SHAPES, Shape
 
 NAMES: tuple[str, ...] = tuple(shape.name for shape in SHAPES)
@@ -51,14 +51,13 @@ def _machine(shape: Shape) -> Machine:
     return Machine(
         links=tuple(tuple(links.get((i, j), 0) for j in gpus) for i in gpus),
         levels=tuple(tuple(levels.get((i, j), Level.SYS) for j in gpus) for i in gpus),
-        numa=shape.numa,
+        gpus=tuple(GPU(node, memory=shape.memory) for node in shape.numa),
         constants=constants_of_models(shape.model),
         switched=shape.switched,
         nics=tuple(
             NIC(name, tuple(Level[word] for word in words.split())) for name, words in shape.nics
         ),
         model=shape.model,
-        memory=(shape.memory,) * len(gpus),
     )
 
 

@@ -1,12 +1,24 @@
 """A machine: its GPUs and their links."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from topology.constants import Constants
 from topology.errors import TopologyError
 
-__all__ = ["MAX_GPUS", "MAX_TEXT", "NIC", "Level", "Machine", "TopologyError", "gpus_of", "mask_of"]
+__all__ = [
+    "GPU",
+    "MAX_GPUS",
+    "MAX_TEXT",
+    "NIC",
+    "Level",
+    "Machine",
+    "TopologyError",
+    "gpu_records",
+    "gpus_of",
+    "mask_of",
+]
 
 MAX_GPUS = 16
 MAX_NIC_ROWS = 32
@@ -34,6 +46,19 @@ class Level(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class GPU:
+    """One GPU, apart from its links. A source knows a field of all GPUs of a machine or of none."""
+
+    numa: int = 0
+    """NUMA node; only equal or not equal means something."""
+    uuid: str | None = None
+    bus_id: str | None = None
+    """PCI bus id."""
+    memory: int | None = None
+    """Memory [GiB]."""
+
+
+@dataclass(frozen=True, slots=True)
 class NIC:
     """A network card and how near it is to each GPU."""
 
@@ -55,20 +80,14 @@ class Machine:
     diagonal."""
     levels: tuple[tuple[Level, ...], ...]
     """PCIe level of each pair. Symmetric; the diagonal is UNKNOWN and means nothing."""
-    numa: tuple[int, ...]
-    """NUMA node of each GPU; only equal or not equal means something."""
+    gpus: tuple[GPU, ...]
+    """By GPU index."""
     constants: Constants = field(default_factory=Constants)
     switched: bool = False
     """The NVLinks end at an NVSwitch, not at the other GPU."""
     nics: tuple[NIC, ...] = ()
     model: str | None = None
     """Product name of the GPUs, if known."""
-    uuids: tuple[str, ...] = ()
-    """UUID of each GPU, or empty if unknown."""
-    bus_ids: tuple[str, ...] = ()
-    """PCI bus id of each GPU, or empty."""
-    memory: tuple[int, ...] = ()
-    """Memory of each GPU [GiB], or empty."""
     warnings: tuple[str, ...] = ()
     """Guesses and omissions of the reader, for people."""
 
@@ -78,11 +97,8 @@ class Machine:
             raise TopologyError(f"a machine has 1 to {MAX_GPUS} GPUs, this one has {n}")
         if any(len(row) != n for row in (*self.links, *self.levels)) or len(self.levels) != n:
             raise TopologyError(f"links and levels of {n} GPUs must be {n}×{n} matrices")
-        if len(self.numa) != n or any(len(nic.levels) != n for nic in self.nics):
+        if len(self.gpus) != n or any(len(nic.levels) != n for nic in self.nics):
             raise TopologyError(f"NUMA nodes and NIC levels must be given for all {n} GPUs")
-        for per_gpu in (self.uuids, self.bus_ids, self.memory):
-            if per_gpu and len(per_gpu) != n:
-                raise TopologyError(f"UUIDs, bus ids and memory are for all {n} GPUs or for none")
         if len({nic.levels for nic in self.nics}) > MAX_NIC_ROWS:
             raise TopologyError(
                 f"more than {MAX_NIC_ROWS} NICs differ in how near GPUs are to them"
@@ -103,6 +119,11 @@ class Machine:
         return len(self.links)
 
     @property
+    def memory(self) -> tuple[int, ...]:
+        """Memory of each GPU [GiB], or empty if unknown."""
+        return tuple(gpu.memory for gpu in self.gpus if gpu.memory is not None)
+
+    @property
     def fabric(self) -> int:
         """Mask of the GPUs that have any NVLink; on a switched machine, those on the NVSwitch."""
         return sum(1 << i for i, row in enumerate(self.links) if any(row))
@@ -116,6 +137,24 @@ class Machine:
                 return self.constants.bridge
             case _:
                 return self.constants.socket
+
+
+def gpu_records(
+    numa: Sequence[int],
+    uuids: Sequence[str] = (),
+    bus_ids: Sequence[str] = (),
+    memory: Sequence[int] = (),
+) -> tuple[GPU, ...]:
+    """Return the GPUs of columns by GPU index, where an empty column is unknown.
+
+    Raises:
+        TopologyError: A column is for some of the GPUs only.
+    """
+    n = len(numa)
+    columns = [column or (None,) * n for column in (uuids, bus_ids, memory)]
+    if any(len(column) != n for column in columns):
+        raise TopologyError(f"UUIDs, bus ids and memory are for all {n} GPUs or for none")
+    return tuple(map(GPU, numa, *columns))
 
 
 def mask_of(gpus: "tuple[int, ...] | list[int] | set[int] | frozenset[int]") -> int:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from topology.constants import UNKNOWN_ARCHITECTURE, Constants, architecture
 from topology.grid import LEVELS, Block, Grid, blocks_of, grid_of, link_count
-from topology.machine import MAX_TEXT, NIC, Level, Machine, TopologyError
+from topology.machine import GPU, MAX_TEXT, NIC, Level, Machine, TopologyError
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ def read_matrix(text: str, *, model: str | None = None, partial: bool = False) -
     return Machine(
         links=_square(grid, links, 0),
         levels=_square(grid, levels, Level.UNKNOWN),
-        numa=numa,
+        gpus=tuple(map(GPU, numa)),
         constants=Constants(nvlink=known.nvlink, pcie=known.pcie),
         switched=switched,
         nics=_nics(grid),

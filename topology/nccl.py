@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from topology.elements import Element, parse_xml
 from topology.host import constants_of
-from topology.machine import MAX_GPUS, NIC, Level, Machine, TopologyError
+from topology.machine import GPU, MAX_GPUS, NIC, Level, Machine, TopologyError
 
 _DUMP = "run NCCL on the machine with NCCL_TOPO_DUMP_FILE set, and give the file that it writes"
 _SWITCH = "0x068000"
@@ -64,7 +64,7 @@ def read_nccl(text: str, *, model: str | None = None) -> Machine:
     return Machine(
         links=links,
         levels=tuple(tuple(Level.UNKNOWN if a is b else _level(a, b) for b in gpus) for a in gpus),
-        numa=tuple(_numa(cpus, gpu.cpu) for gpu in gpus),
+        gpus=tuple(GPU(_numa(cpus, gpu.cpu), bus_id=gpu.bus_id) for gpu in gpus),
         constants=constants_of([gpu.element for gpu in gpus], cpus[0], model),
         switched=switched,
         nics=tuple(
@@ -73,7 +73,6 @@ def read_nccl(text: str, *, model: str | None = None) -> Machine:
             if not _is_gpu(device.element)
         ),
         model=model,
-        bus_ids=tuple(gpu.bus_id for gpu in gpus),
         warnings=tuple(warnings),
     )
 

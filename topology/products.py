@@ -41,7 +41,9 @@ def machine_of_product(product: str, count: int) -> Machine | None:
     name, memory = PRODUCTS.get((product, count), (None, 0))
     if name is None:
         return None
-    return replace(entry(name).machine, nics=(), memory=(memory,) * count)
+    machine = entry(name).machine
+    gpus = tuple(replace(gpu, memory=memory) for gpu in machine.gpus)
+    return replace(machine, nics=(), gpus=gpus)
 
 
 def has_memory(machine: Machine, memory: int) -> bool:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from topology.bandwidth import bandwidths, nvlink_connected, uplinks
 from topology.canonical import class_of
 from topology.disjoint import best_disjoint, best_partition
-from topology.machine import NIC, Level, Machine
+from topology.machine import GPU, NIC, Level, Machine
 from topology.per_table import empty_caches
 from topology.subsets import Floats, Ints, pair_sums, popcounts, subset_sums
 
@@ -46,6 +46,7 @@ class Table:
         self._uplinks = uplinks(machine)
         self._v: dict[int, Floats] = {}
         self._partition: dict[int, Ints] = {}
+        self._fastest: dict[int, NDArray[np.int8]] = {}
         self._remainder: list[float] | None = None
 
     def bandwidth(self, mask: int) -> float:
@@ -68,6 +69,13 @@ class Table:
         if k not in self._partition:
             self._partition[k] = best_partition(self.w, self.n, k) if k > 1 else self.w * 0
         return self._partition[k]
+
+    def fastest(self, k: int) -> NDArray[np.int8]:
+        """Return by mask the most disjoint k-sets with the best A of the machine, shape (2ⁿ,)."""
+        if k not in self._fastest:
+            is_best = np.array(self.rounded) >= self.best_possible(k)
+            self._fastest[k] = best_disjoint(is_best.astype(float), self.n, k).astype(np.int8)
+        return self._fastest[k]
 
     def remainder(self, mask: int) -> float:
         """Return what a set of free GPUs is still good for: 0.25·(V_2 + V_4) [GB/s]."""
@@ -104,13 +112,14 @@ class Table:
 def machine_class(machine: Machine) -> Machine:
     """Return a machine without its identity: equal for machines that share their tables."""
     nics = tuple(NIC("", nic.levels) for nic in machine.nics)
-    return replace(machine, nics=nics, model=None, uuids=(), bus_ids=(), memory=(), warnings=())
+    gpus = tuple(GPU(gpu.numa) for gpu in machine.gpus)
+    return replace(machine, gpus=gpus, nics=nics, model=None, warnings=())
 
 
 def table_bytes(n: int) -> int:
     """Return the memory of the tables of n GPUs, once all are built [bytes]: 24 MB for 16."""
-    # For each set: A twice, three sums, NVLink, two lists of floats, V_j and W*_k of all sizes.
-    return (1 << n) * (5 * 8 + 1 + 2 * 40 + 2 * 8 * n) + (32 << 10)
+    # For each set: A twice, three sums, NVLink, two lists of floats; by size V, W* and `fastest`.
+    return (1 << n) * (5 * 8 + 1 + 2 * 40 + (2 * 8 + 1) * n) + (32 << 10)
 
 
 def table_of(machine: Machine) -> Table:
@@ -152,7 +161,7 @@ def _renumber(machine: Machine, order: tuple[int, ...]) -> Machine:
     return Machine(
         links=tuple(tuple(machine.links[i][j] for j in order) for i in order),
         levels=tuple(tuple(machine.levels[i][j] for j in order) for i in order),
-        numa=(0,) * machine.n,
+        gpus=(GPU(),) * machine.n,
         constants=machine.constants,
         switched=machine.switched,
     )
@@ -167,8 +176,9 @@ def _numa_counts(machine: Machine) -> Ints:
     """Return how many NUMA nodes each set of GPUs touches, shape (2ⁿ,)."""
     masks = np.arange(1 << machine.n)
     count = np.zeros(1 << machine.n, dtype=np.int64)
-    for node in set(machine.numa):
-        there = sum(1 << i for i, other in enumerate(machine.numa) if other == node)
+    nodes = [gpu.numa for gpu in machine.gpus]
+    for node in set(nodes):
+        there = sum(1 << i for i, other in enumerate(nodes) if other == node)
         count += (masks & there) != 0
     return count
 

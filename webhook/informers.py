@@ -19,7 +19,7 @@ from cluster.scorer_lease import LEASE, ScorerLease
 from policy.active_config import SOURCES, ActiveConfig, ConfigSource
 from runtime.kube.client import Kube, KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
-from runtime.kube.objects import Key, ObjectMeta
+from runtime.kube.objects import ConfigMap, Key, ObjectMeta
 from runtime.kube.reflector import Reflector, WatchTimings
 from runtime.process.clock import Clock, wall
 
@@ -43,13 +43,8 @@ class _Namespace(Struct, frozen=True):
     metadata: _Labels = _Labels()
 
 
-class _ConfigMap(Struct, frozen=True):
-    metadata: ObjectMeta = ObjectMeta()
-    data: dict[str, str] | None = None
-
-
 _namespaces = msgspec.json.Decoder(_Namespace)
-_config_maps = msgspec.json.Decoder(_ConfigMap)
+_config_maps = msgspec.json.Decoder(ConfigMap)
 _node_objects = msgspec.json.Decoder(NodeObject)
 
 
@@ -181,7 +176,7 @@ class Informers:
         self._nodes_changed.set()
 
     def _config_map_changed(
-        self, source: ConfigSource, items: Mapping[Key, _ConfigMap], _changed: Set[Key]
+        self, source: ConfigSource, items: Mapping[Key, ConfigMap], _changed: Set[Key]
     ) -> None:
         config_map = items.get((source.namespace, source.name))
         text = (config_map.data or {}).get(source.key) if config_map else None

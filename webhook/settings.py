@@ -33,7 +33,8 @@ class Settings:
     scorer_ca_file: str = "/etc/linkwise/scorer/ca.crt"
     """File of the CA of the scorer's certificate."""
     drain_seconds: float = 15.0
-    """While draining: the process ends after this time without a request [s]."""
+    """While draining: the process ends after this time without a request [s]; 60 at most, which
+    the grace period of the pod covers."""
     log_level: str = "info"
 
     @property
@@ -54,7 +55,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     | `LINKWISE_PORT` | 8443 | admission |
     | `LINKWISE_DRY_RUN_PORT` | 8444 | dry runs |
     | `LINKWISE_CLIENT_CA` | none | file of the CAs of clients of admission |
-    | `LINKWISE_DRAIN_SECONDS` | 15 | after SIGTERM it ends after this time without a request |
+    | `LINKWISE_DRAIN_SECONDS` | 15 | after SIGTERM: it ends after this idle time, of 60 at most |
     | `LINKWISE_SCORER_TOKEN_FILE` | `/etc/linkwise/scorer/token` | token for the scorer |
     | `LINKWISE_SCORER_CA_FILE` | `/etc/linkwise/scorer/ca.crt` | CA of the scorer's certificate |
     | `LINKWISE_API_SERVER` | the pod's own | outside a cluster: its address |
@@ -65,4 +66,4 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     Raises:
         SettingsError: A value is invalid.
     """
-    return Environment(environment).read(Settings, {"drain_seconds": 600})
+    return Environment(environment).read(Settings, {"drain_seconds": 60})

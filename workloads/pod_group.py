@@ -6,7 +6,7 @@ Sources: kubernetes-sigs/scheduler-plugins `apis/scheduling/v1alpha1`, kubernete
 
 from cluster.keys import NATIVE_GROUP_API, NATIVE_GROUP_API_BEFORE, POD_GROUP, POD_GROUP_API
 from cluster.objects.kube_object import KubeObject
-from cluster.objects.pod import Pod
+from cluster.objects.pod import Metadata, Pod
 from workloads.paths import is_part_of_path
 
 
@@ -16,10 +16,6 @@ class _Gang(KubeObject, frozen=True):
 
 class _Policy(KubeObject, frozen=True):
     gang: _Gang = _Gang()
-
-
-class _Metadata(KubeObject, frozen=True):
-    deletion_timestamp: str | None = None
 
 
 class _Spec(KubeObject, frozen=True):
@@ -32,7 +28,7 @@ class _Spec(KubeObject, frozen=True):
 class PodGroup(KubeObject, frozen=True):
     """The part of a PodGroup that says how many pods are placed together."""
 
-    metadata: _Metadata = _Metadata()
+    metadata: Metadata = Metadata()
     spec: _Spec = _Spec()
 
     @property

@@ -4,7 +4,7 @@ from itertools import combinations
 
 from agent.driver.reading import GPU, DriverReading
 from topology.constants import constants_of_models
-from topology.machine import NIC, Level, Machine
+from topology.machine import NIC, Level, Machine, gpu_records
 
 
 def machine_of(reading: DriverReading, nics: tuple[NIC, ...]) -> Machine:
@@ -31,14 +31,16 @@ def machine_of(reading: DriverReading, nics: tuple[NIC, ...]) -> Machine:
     return Machine(
         links=tuple(map(tuple, links)),
         levels=tuple(map(tuple, levels)),
-        numa=numa,
+        gpus=gpu_records(
+            numa,
+            [gpu.uuid for gpu in gpus],
+            [gpu.bus_id for gpu in gpus],
+            [gpu.memory >> 30 for gpu in gpus],
+        ),
         constants=constants_of_models(*models),
         switched=reading.switched,
         nics=nics,
         model=models[0] if len(models) == 1 else None,
-        uuids=tuple(gpu.uuid for gpu in gpus),
-        bus_ids=tuple(gpu.bus_id for gpu in gpus),
-        memory=tuple(gpu.memory >> 30 for gpu in gpus),
         warnings=(
             *reading.warnings,
             *(f"no peer access between GPU{i} and GPU{j}: through host memory" for i, j in denied),

@@ -44,7 +44,7 @@ def read_texts(query: str, topo: str, banner: str) -> DriverReading:
     return DriverReading(
         driver=rows[0][5],
         cuda=cuda[1] if cuda else "",
-        gpus=tuple(_gpu(i, row, machine.numa[i]) for i, row in enumerate(rows)),
+        gpus=tuple(_gpu(i, row, machine.gpus[i].numa) for i, row in enumerate(rows)),
         levels=machine.levels,
         links=machine.links,
         switched=machine.switched,

@@ -144,9 +144,15 @@ def _topology(i: int) -> bytes:
     machine = replace(
         machine,
         model="Tesla V100-SXM2-32GB",
-        uuids=tuple(f"GPU-{i:08x}-{j:04x}-4f7a-9a53-0b6f6d5f2a10" for j in range(machine.n)),
-        bus_ids=tuple(f"00000000:{j:02X}:00.0" for j in range(machine.n)),
-        memory=(32,) * machine.n,
+        gpus=tuple(
+            replace(
+                gpu,
+                uuid=f"GPU-{i:08x}-{j:04x}-4f7a-9a53-0b6f6d5f2a10",
+                bus_id=f"00000000:{j:02X}:00.0",
+                memory=32,
+            )
+            for j, gpu in enumerate(machine.gpus)
+        ),
     )
     name = f"gpu-node-{i:05}.example.org"
     labels = {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: name}

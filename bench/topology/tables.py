@@ -10,7 +10,7 @@ from topology.canonical import class_of
 from topology.catalogue import entry
 from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.disjoint import best_disjoint
-from topology.machine import Level, Machine
+from topology.machine import GPU, Level, Machine
 from topology.per_table import empty_caches
 from topology.table import Table, table_of
 
@@ -81,5 +81,5 @@ def _sixteen() -> Machine:
     return Machine(
         links=((0,) * 16,) * 16,
         levels=tuple(tuple(level(i, j) if i != j else Level.UNKNOWN for j in gpus) for i in gpus),
-        numa=tuple(i // 8 for i in gpus),
+        gpus=tuple(GPU(i // 8) for i in gpus),
     )

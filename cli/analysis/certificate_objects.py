@@ -3,24 +3,18 @@
 from collections.abc import Iterable
 
 import msgspec
-from msgspec import field
 
+from certs.objects import WebhookConfiguration
 from certs.status_document import CertificateState
 from cli.analysis.certificates import (
     CONFIGURATION,
     KINDS,
     CertificateReport,
-    WebhookConfiguration,
     certificate_report,
 )
 from cluster.keys import CERTS, CERTS_KEY
 from manifest.value import InputError, Value
-from runtime.kube.objects import Object
-
-
-class _ConfigMap(Object, frozen=True):
-    kind: str = ""
-    data: dict[str, str] = field(default_factory=dict)
+from runtime.kube.objects import ConfigMap
 
 
 def parse_state(config_map: object) -> CertificateState:
@@ -30,7 +24,7 @@ def parse_state(config_map: object) -> CertificateState:
         InputError: It has none.
     """
     try:
-        text = msgspec.convert(config_map, _ConfigMap).data.get(CERTS_KEY, "")
+        text = (msgspec.convert(config_map, ConfigMap).data or {}).get(CERTS_KEY, "")
         if text:
             return msgspec.json.decode(text, type=CertificateState)
     except (msgspec.DecodeError, RecursionError):

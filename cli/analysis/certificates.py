@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from re import DOTALL, findall
 
-from msgspec import Struct, field
+from msgspec import Struct
 
+from certs.objects import WebhookConfiguration
 from certs.status_document import AuthorityStatus, CertificateState, NextStep, ServerStatus
 from cli.output.document import Document
 
@@ -44,20 +45,6 @@ class CertificateReport(Document, frozen=True, kw_only=True):
     problems: list[str]
 
 
-class _ClientConfig(Struct, frozen=True, rename="camel"):
-    ca_bundle: str = ""
-
-
-class _Webhook(Struct, frozen=True, rename="camel"):
-    client_config: _ClientConfig = _ClientConfig()
-
-
-class WebhookConfiguration(Struct, frozen=True):
-    """A webhook configuration: only what clients trust."""
-
-    webhooks: list[_Webhook] = field(default_factory=list)
-
-
 def certificate_report(
     state: CertificateState, configurations: Mapping[str, WebhookConfiguration | None]
 ) -> CertificateReport:
@@ -92,7 +79,8 @@ def _registration(
 ) -> Registration:
     if configuration is None:
         return Registration(configuration=kind)
-    found = [set(fingerprints(each.client_config.ca_bundle)) for each in configuration.webhooks]
+    webhooks = configuration.webhooks or ()
+    found = [set(fingerprints(each.client_config.ca_bundle)) for each in webhooks]
     trusted = set.intersection(*found) if found else set[str]()
     is_trusted = trusted.issuperset(issuers)
     problem = None if is_trusted else "its caBundle lacks the CA of a server"

@@ -20,6 +20,7 @@ from cluster.requests.request import Family
 from scorer.gang.crd import Gang, GangStatus, Phase, name_of
 from scorer.gang.health import unhealthy_gpus
 from scorer.gang.pod_info import PodInfo, pod_info
+from scorer.placement.bandwidth import UNDEFINED
 from scorer.placement.baselines import best_possible, index_order, never_fits
 from scorer.placement.pods.member import new_member
 from scorer.placement.result import Plan
@@ -160,14 +161,14 @@ def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
     """Explain a unit that waits by the planner's decision for it."""
     unit, outcome, before = decision
     planned = outcome if isinstance(outcome, Plan) else None
-    bandwidth = planned.job_bandwidth if planned else None
+    bandwidth = planned.bandwidth if planned else UNDEFINED
     order = index_order(before, unit.members)
     placements = {each.member.name: each for each in planned.placements} if planned else {}
     gang = view.gang_object(unit.key)
     refusal = None if isinstance(outcome, Plan) else outcome.reason
     never = refusal and not unit.blocked and never_fits(before, unit.members, unit.link)
     unplaced = UnitState.NEVER if never else UnitState.WAITS
-    best = None if unit.blocked else best_possible(before, unit.members, bandwidth, order)
+    best = UNDEFINED if unit.blocked else best_possible(before, unit.members, bandwidth, order)
     return UnitExplanation(
         kind="gang" if unit.is_gang else "pod",
         namespace=unit.key.namespace,

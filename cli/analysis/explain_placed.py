@@ -17,6 +17,7 @@ from scorer.commit.patches import unpinned
 from scorer.gang.plan_record import RecordedBandwidths, recorded_bandwidths
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import link_of
+from scorer.placement.bandwidth import UNDEFINED, Bandwidth
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
 from scorer.placement.options import PlanOptions
 from scorer.placement.placements import new_plan
@@ -54,8 +55,8 @@ def explain_placed(
         key.name,
         UnitState.PLACED,
         tuple(map(pod_placement, pods)),
-        bandwidth=recorded.planned if recorded else None,
-        best_possible=recorded.best_possible if recorded else None,
+        bandwidth=recorded.planned if recorded else UNDEFINED,
+        best_possible=recorded.best_possible if recorded else UNDEFINED,
     )
     if not all(placement.node in view.snapshot.ledger.nodes for placement in placements):
         return replace(explanation, changed="a node of it is gone")
@@ -97,18 +98,21 @@ def _compared(
     else:
         changed = _change_text(current)
     order = index_order(before, members)
-    if recorded and recorded.index_order is not None:
+    if recorded and recorded.index_order.value is not None:
         order = IndexOrder(order.gpus if order else {}, recorded.index_order)
+    bandwidth = recorded.planned if recorded else shown.bandwidth
+    if bandwidth.value is None:
+        bandwidth = Bandwidth(sets_unknown=shown.bandwidth.sets_unknown)
     best = (
         recorded.best_possible
         if recorded
-        else best_possible(before, members, shown.job_bandwidth, order)
+        else best_possible(before, members, shown.bandwidth, order)
     )
     return replace(
         explanation,
         plan=shown,
         snapshot=before,
-        bandwidth=recorded.planned if recorded else shown.job_bandwidth,
+        bandwidth=bandwidth,
         best_possible=best,
         index_order=order,
         changed=changed,
@@ -128,8 +132,8 @@ def _change_text(current: Plan | Refusal) -> str:
         f"{node}: {' '.join(map(str, taken)) or f'{current.counts.get(node)} by count'}"
         for node, taken in current.gpus.items()
     )
-    bandwidth = current.job_bandwidth
-    speed = f" at {bandwidth.value:.1f} GB/s{bandwidth.uncounted}" if bandwidth else ""
+    bandwidth, is_known = current.bandwidth, current.bandwidth.value is not None
+    speed = f" at {bandwidth.value:.1f} GB/s{bandwidth.uncounted}" if is_known else ""
     return f"decided now, it would be {gpus}{speed}"
 
 

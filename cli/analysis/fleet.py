@@ -12,7 +12,7 @@ from cli.analysis.counted_sets import counted_sets
 from cli.output.words import amount_text, plural
 from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.allocations.gpus import Counted, number_counted
-from cluster.keys import GFD_PRODUCT, NODE_POOLS, NVIDIA_GPU_SHARED
+from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
 from cluster.nodes.node import Node
 from topology.machine import gpus_of
@@ -120,8 +120,8 @@ def _node(ledger: NodeLedger, new: frozenset[str], best: _BestBandwidth) -> Flee
     states = "".join(_states(ledger, new))
     return FleetNode(
         node=node,
-        pool=next((node.labels[key] for key in NODE_POOLS if key in node.labels), ""),
-        model=(node.machine.model if node.machine else None) or node.labels.get(GFD_PRODUCT, ""),
+        pool=node.node_pool or "",
+        model=node.model or "",
         states=states,
         used=_used(states),
         free=states.count(FREE) + states.count("0"),

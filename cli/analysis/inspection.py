@@ -9,7 +9,7 @@ from cli.files.cluster_file import Cluster
 from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.allocations.gpus import GPUShare
 from cluster.allocations.record import Isolation
-from cluster.keys import GFD_PRODUCT, ISOLATION
+from cluster.keys import ISOLATION
 from cluster.mode import NodeMode
 from cluster.nodes.node import Node
 from cluster.objects.pod import Pod
@@ -75,12 +75,6 @@ class InspectedNode:
         if self.node.machine is None:
             raise AssertionError("a node without GPUs is not inspected")
         return table_of(self.node.machine)
-
-    @property
-    def model(self) -> str | None:
-        """The product name of its GPUs, by its machine or the label of GPU feature discovery."""
-        known = self.node.machine.model if self.node.machine else None
-        return known or self.node.labels.get(GFD_PRODUCT)
 
     @property
     def is_counted(self) -> bool:

@@ -11,7 +11,7 @@ from cluster.gang import gang_mark
 from cluster.objects.pod import Pod
 from cluster.requests.other_systems import gpus_of_others
 from scorer.gang.pod_info import pod_info
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.baselines import IndexOrder, never_fits
 from scorer.placement.explain import notes_on
 from scorer.placement.state.snapshot import Snapshot
@@ -79,7 +79,7 @@ class UnitResult(UnitPlacement):
     `seen` has only the nodes of its plan; for a unit without a plan it is the whole cluster.
     """
 
-    best_possible: JobBandwidth | None
+    best_possible: Bandwidth
     """The same members on the empty cluster."""
     index_order: IndexOrder | None
     """Nodes by name and lowest free indices; None where bandwidth is not compared with it."""
@@ -203,7 +203,7 @@ class _Summaries:
 
     def unit_result(self, result: SimulatedUnit) -> UnitResult:
         """Return what is shown of a result."""
-        compared = result.is_gang or (result.plan and result.plan.bandwidth is not None)
+        compared = result.is_gang or (result.plan and result.plan.bandwidth.value is not None)
         return UnitResult(
             result.unit,
             result.places,

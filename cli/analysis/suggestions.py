@@ -42,7 +42,8 @@ def suggestions(before: Snapshot, unit: Unit) -> Iterator[str]:
     if unit.link is not Link.BEST:
         relaxed = plan(before, unit.members)
         if isinstance(relaxed, Plan):
-            speed = f" at {relaxed.bandwidth:.1f} GB/s" if relaxed.bandwidth is not None else ""
+            value = relaxed.bandwidth.value
+            speed = f" at {value:.1f} GB/s" if value is not None else ""
             yield f"without its demand for links ({unit.link}) it would fit now{speed}"
     if never_fits(before, unit.members, unit.link):
         yield suggested_change(before, unit.members)

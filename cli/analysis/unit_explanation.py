@@ -6,7 +6,7 @@ from enum import StrEnum
 from cluster.allocations.gpus import NO_GPUS, GPUs
 from scorer.gang.crd import NodeGPUs
 from scorer.gang.pod_info import PodInfo
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import UNDEFINED, Bandwidth
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.result import Placement, Plan
 from scorer.placement.state.snapshot import Snapshot
@@ -59,9 +59,9 @@ class UnitExplanation:
     """Its placement, or the one that it would get now."""
     snapshot: Snapshot | None = None
     """The cluster without the unit, for which the plan was made."""
-    bandwidth: JobBandwidth | None = None
+    bandwidth: Bandwidth = UNDEFINED
     """Modelled all-reduce bandwidth."""
-    best_possible: JobBandwidth | None = None
+    best_possible: Bandwidth = UNDEFINED
     """The same members on the empty cluster."""
     index_order: IndexOrder | None = None
     """The baseline: nodes by name and lowest free indices."""

@@ -6,12 +6,13 @@ from typing import NamedTuple
 
 from typer import echo
 
-from cli.analysis.inspection import inspect_nodes
+from cli.analysis.inspection import InspectedNode, inspect_nodes
 from cli.files.current_cluster import CurrentCluster
 from cli.output.printer import Format, emit, say, warn, widely
-from cli.render import inspect_gpushare, inspect_json, inspect_text
+from cli.render import inspect_gpushare, inspect_json, inspect_text, slots
 from cli.render.page.caption import Caption
 from cluster.account.node_ledger import NodeLedger
+from cluster.account.slots import free_slots
 from manifest.value import InputError
 
 
@@ -39,6 +40,8 @@ class View(NamedTuple):
     style: Style = Style.LINKWISE
     detail: bool = False
     """Show every GPU of each node."""
+    slots: bool = False
+    """Show the free sets of GPUs instead of nodes."""
 
 
 def show_inspection(
@@ -65,7 +68,9 @@ def show_inspection(
         nodes = tuple(inspected for inspected in nodes if namespace in inspected.namespaces)
     for warning in current.warnings:
         warn(warning)
-    if view.output == "html":
+    if view.slots:
+        _show_slots(nodes, view.output)
+    elif view.output == "html":
         echo(_page(current, [inspected.ledger for inspected in nodes], caption), nl=False)
     elif view.output not in {"table", "wide"}:
         emit(inspect_json.document(nodes), Format(view.output))
@@ -76,6 +81,15 @@ def show_inspection(
         with widely(wide=view.output == "wide"):
             inspect_text.show(nodes, detail=view.detail)
     return 0
+
+
+def _show_slots(nodes: Sequence[InspectedNode], output: str) -> None:
+    groups = free_slots(inspected.ledger for inspected in nodes)
+    if output in {"table", "wide"}:
+        with widely(wide=output == "wide"):
+            slots.show(groups)
+    else:
+        emit(slots.Slots(groups=groups), Format(output))
 
 
 def _page(current: CurrentCluster, ledgers: Sequence[NodeLedger], caption: Caption) -> str:

@@ -151,6 +151,9 @@ def inspect(
     detail: Annotated[
         bool, typer.Option("--detail", "-d", help="Show each GPU and its pods.")
     ] = False,
+    slots: Annotated[
+        bool, typer.Option("--slots", help="Show the free sets of GPUs by size, pool and model.")
+    ] = False,
     style: Annotated[
         Literal["linkwise", "gpushare"],
         typer.Option("--format", help="Table layout; that of gpushare shows only memory."),
@@ -182,6 +185,8 @@ def inspect(
     ] = "table",
 ) -> int:
     """Show the GPUs of nodes, and the pods that have them."""
+    if slots and (detail or style == "gpushare" or output == "html"):
+        raise typer.BadParameter("--slots goes with none of -d, --format gpushare and -o html.")
     from cli.commands.inspect import NodeFilter, Style, View, show_inspection
     from cli.live.kubeconfig import Access
     from cli.live.load import load_cluster
@@ -191,7 +196,7 @@ def inspect(
     loaded = load_cluster(Access(kubeconfig, context), cluster)
     command = ("linkwise", "inspect", *(("--cluster", cluster) if cluster else ()))
     caption = Caption(command, wall(), (loaded.source,))
-    view = View(output, Style(style), detail=detail)
+    view = View(output, Style(style), detail=detail, slots=slots)
     return show_inspection(loaded, NodeFilter(node, namespace), view, caption)
 
 
@@ -238,6 +243,54 @@ def simulate(
     return show_simulation(inputs, View(output), ChoiceMode(mode), caption)
 
 
+@app.command(epilog="Example: linkwise replay philly.csv --fleet 128xdgx1-v100 --seeds 10")
+@with_output_options
+def replay(
+    trace: Annotated[
+        str,
+        typer.Argument(metavar="TRACE", help="A published trace; docs/replay.md says where."),
+    ],
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A published list of nodes, a cluster file, or machines such as 128xdgx1-v100.",
+        ),
+    ] = None,
+    policies: Annotated[
+        str,
+        typer.Option(metavar="NAMES", help="The policies to compare, separated by commas."),
+    ] = "linkwise,best-fit,gpu-packing,random",
+    load: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01,
+            max=100,
+            help="Scale the arrivals to this load, as a part of the fleet; default: the trace's.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=1000, help="Runs of each policy; each has another order.")
+    ] = 1,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Last arrival after the first one, such as 7d; full: jobs that never end.",
+        ),
+    ] = None,
+    output: Annotated[
+        Literal["table", "json", "html"],
+        typer.Option("--output", "-o", help="Output format; html is a page with curves."),
+    ] = "table",
+) -> int:
+    """Compare scheduling policies on a trace, on a simulated fleet."""
+    from cli.commands.replay import Options, show_replay
+    from runtime.process.clock import wall
+
+    return show_replay(trace, Options(fleet, policies, load, seeds, until), output, clock=wall())
+
+
 @app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")
 @with_output_options
 def explain(
@@ -269,6 +322,37 @@ def explain(
 
     loaded = load_cluster(Access(kubeconfig, context, namespace), cluster)
     return show_explanation(loaded, kind, name, output, clock=wall())
+
+
+@app.command(epilog="Example: linkwise dashboard --cluster cluster.json")
+def dashboard(
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A cluster file or snapshot, instead of the live cluster."
+        ),
+    ] = None,
+    port: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, max=65535, help="Port on loopback; default: any that is free."
+        ),
+    ] = 0,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Only print the address of the page.")
+    ] = False,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+) -> int:
+    """Show a live page of the cluster: its GPUs and links, and why gangs wait."""
+    from cli.commands.dashboard import run_dashboard
+    from cli.live.kubeconfig import Access
+    from cli.live.load import load_cluster
+
+    access = Access(kubeconfig, context)
+    loaded = load_cluster(access, cluster)
+    watched = None if cluster else access
+    return run_dashboard(loaded, watched, port=port, open_=not no_browser)
 
 
 def _complete_kind(incomplete: str) -> list[str]:

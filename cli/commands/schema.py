@@ -19,7 +19,9 @@ from cli.live.snapshot import Snapshot
 from cli.output.document import Document
 from cli.render.explain_json import Explanation
 from cli.render.inspect_json import Inspection
+from cli.render.replay_json import Replay
 from cli.render.simulate_json import Simulation
+from cli.render.slots import Slots
 from cli.render.topology_json import Choice, MachineList, MachineReport
 from cluster.keys import CLI_API_VERSION
 from policy.document import Policy
@@ -33,10 +35,12 @@ _ANSWERS: tuple[type[Document], ...] = (
     MachineReport,
     MachineList,
     Inspection,
+    Slots,
     Explanation,
     LintReport,
     Snapshot,
     CertificateReport,
+    Replay,
 )
 _REFUSALS = {
     "400": "The body cannot be read; one line with its place.",

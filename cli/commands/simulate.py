@@ -1,28 +1,22 @@
 """`linkwise simulate`: admits pods, places them on a cluster in a file, and shows the result."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
-from jsonpatch import JsonPatch
-from msgspec import json, structs
 from typer import echo
 
+from cli.analysis.created_pods import created_pods, number_of_pods
 from cli.analysis.fit import placement_snapshot
-from cli.analysis.simulation import AdmittedPod, PodResult, SimulationStep, simulate
-from cli.files.inputs import Inputs, admit_pod
+from cli.analysis.simulation import PodResult, SimulationStep, simulate
+from cli.files.inputs import Inputs
 from cli.output.printer import EXIT_UNREADABLE, Format, complain, emit, warn, widely
 from cli.output.progress import with_progress
 from cli.render import simulate_json, simulate_text
 from cli.render.page.caption import Caption
 from cluster.account.ledger import Ledger
-from manifest.template import PodTemplate
-from manifest.value import InputError
+from cluster.nodes.node import Node
 from topology.choice import ChoiceMode
 from webhook.outcome import Verdict
-
-_PODS_MAX = 100_000
-"""Pods that are created at once: ten times as many as `docs/benchmarks.md` measures."""
 
 
 class View(StrEnum):
@@ -55,10 +49,9 @@ def show_simulation(inputs: Inputs, view: View, mode: ChoiceMode, caption: Capti
         return EXIT_UNREADABLE
     if inputs.cluster is None:
         raise ValueError("there is no cluster among the files")
-    total = _total(inputs.templates)
+    total = number_of_pods(inputs.templates)
     snapshot = placement_snapshot(inputs.cluster, inputs.policy, mode)
-    created = (pod for template in inputs.templates for pod in _admit(inputs, template))
-    admitted = list(with_progress(created, "Admitting pods", total=total))
+    admitted = list(with_progress(created_pods(inputs), "Admitting pods", total=total))
     simulation = simulate(snapshot, admitted, inputs.cluster.pods, _placing)
     for unjudged in inputs.unjudged:
         complain(unjudged.sentence)
@@ -79,20 +72,6 @@ def show_simulation(inputs: Inputs, view: View, mode: ChoiceMode, caption: Capti
     return 3 if inputs.unjudged else 0
 
 
-def _total(templates: Sequence[PodTemplate]) -> int:
-    """Return the number of pods.
-
-    Raises:
-        InputError: There are more than `_PODS_MAX`.
-    """
-    total = sum(template.replicas for template in templates)
-    if total > _PODS_MAX:
-        largest = max(templates, key=lambda template: template.replicas)
-        message = f"{total} pods: simulate creates at most {_PODS_MAX} at once."
-        raise InputError(f"{largest.source}: {message}")
-    return total
-
-
 def _placing(steps: Iterable[SimulationStep], total: int) -> Iterator[SimulationStep]:
     return with_progress(steps, "Placing pods", size=lambda step: len(step[0].places), total=total)
 
@@ -101,11 +80,15 @@ def _ledger_warnings(ledger: Ledger) -> Iterator[str]:
     """Yield the pods of the cluster whose GPUs are unknown or recorded wrongly."""
     for node in ledger.nodes.values():
         if node.unaccounted:
-            migrate = ", or let the policy's migration.gpushare read what another scheduler wrote"
-            fix = "End that process" if node.node.mismatch else f"End it{migrate}"
-            yield f"node {node.node.name} takes no GPU pods: {node.unaccounted}. {fix}."
+            yield f"node {node.node.name} takes no GPU pods: {node.unaccounted}. {_fix(node.node)}."
     for conflict in ledger.conflicts:
         yield f"pod {conflict.pod}: its record does not count: {conflict.reason}. Delete it."
+
+
+def _fix(node: Node) -> str:
+    if node.mismatch:
+        return "Delete all but one of these claims" if node.is_claims else "End that process"
+    return "End it, or let the policy's migration.gpushare read what another scheduler wrote"
 
 
 def _is_settled(pod: PodResult) -> bool:
@@ -114,29 +97,3 @@ def _is_settled(pod: PodResult) -> bool:
     if outcome.verdict is Verdict.DENIED:
         return False
     return pod.node is not None or outcome.request.family is None
-
-
-def _admit(inputs: Inputs, template: PodTemplate) -> Iterator[AdmittedPod]:
-    """Yield the pods of a template; pods that differ in name only are admitted once."""
-    admitted, marks = None, None
-    for index in range(template.replicas):
-        name, *own_marks = template.stamp(index)
-        if admitted is None or own_marks != marks:
-            admitted, marks = _admit_one(inputs, template, index), own_marks
-        metadata = structs.replace(admitted.pod.metadata, name=name)
-        yield replace(admitted, pod=structs.replace(admitted.pod, metadata=metadata))
-
-
-def _admit_one(inputs: Inputs, template: PodTemplate, index: int) -> AdmittedPod:
-    raw = template.pod(index)
-    outcome = admit_pod(inputs, template, template.read(raw))
-    patch = JsonPatch([step.wire() for step in outcome.patch])
-    # The pod shares parts with its template. A copy through JSON is ten times as fast as deepcopy.
-    patched = patch.apply(json.decode(json.encode(raw)), in_place=True)
-    return AdmittedPod(
-        pod=template.read(patched),
-        namespace=template.namespace,
-        outcome=outcome,
-        workload=template.workload,
-        owner=template.owners[-1].uid if template.owners else "",
-    )

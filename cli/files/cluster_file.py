@@ -24,7 +24,7 @@ from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import InputError, Value
 from policy.snapshot import PolicySnapshot
-from scorer.cache.node_info import ConfigMap, build_node, measured
+from scorer.cache.node_info import NodeConfigMap, build_node, measured
 from topology.machine import TopologyError
 
 _NODES = "Add Nodes, as kubectl get nodes -o yaml gives them, or take linkwise snapshot's file."
@@ -75,7 +75,7 @@ class ClusterObjects:
     pods: list[Pod] = field(default_factory=list)
     others: list[Value] = field(default_factory=list)
     """Everything but nodes and pods."""
-    config_maps: dict[str, dict[str, ConfigMap]] = field(default_factory=dict)
+    config_maps: dict[str, dict[str, NodeConfigMap]] = field(default_factory=dict)
     """ConfigMaps about a node, by the node's name and their own."""
     slices: list[PoolSlice] = field(default_factory=list)
     """GPUs in ResourceSlices."""
@@ -105,7 +105,7 @@ class ClusterObjects:
             case "Pod":
                 self.pods.append(read_as(Pod, plain, value))
             case "ConfigMap":
-                config_map = read_as(ConfigMap, plain, value)
+                config_map = read_as(NodeConfigMap, plain, value)
                 if config_map.node:
                     of_node = self.config_maps.setdefault(config_map.node, {})
                     of_node.setdefault(config_map.metadata.name, config_map)
@@ -160,7 +160,9 @@ class ClusterObjects:
             ),
             *(measured(short_node.node, policy) for short_node in short.values()),
         ]
-        ledger = ledger_of(nodes, self.pods, migrate=policy.policy.migration.gpushare)
+        ledger = ledger_of(
+            nodes, self.pods, claims=self.claims, migrate=policy.policy.migration.gpushare
+        )
         ledgers = dict(ledger.nodes)
         for name, short_node in short.items():
             ledgers[name] = _hold(ledgers[name], short_node)

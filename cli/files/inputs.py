@@ -36,6 +36,17 @@ class InputFiles:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadManifests:
+    """The objects of manifests."""
+
+    objects: Sequence[Value]
+    unreadable: tuple[str, ...]
+    """Why files or objects cannot be read."""
+    namespace: str = DEFAULT_NAMESPACE
+    """Of objects that name none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Inputs:
     """The contents of the files."""
 
@@ -69,8 +80,28 @@ def read_inputs(files: InputFiles) -> Inputs:
     inherited = [pair for pair in stored_policies(stored) if pair[1].kind not in own_kinds]
     policy = policy_snapshot([*inherited, *own])
     cluster = _build_cluster(cluster_objects, policy) if cluster_objects else None
-    workloads = expanded(objects, files.namespace, stored)
-    problems = (*unreadable, *workloads.invalid)
+    return inputs_of(
+        ReadManifests(objects, tuple(unreadable), files.namespace), policy, cluster, stored
+    )
+
+
+def inputs_of(
+    manifests: ReadManifests,
+    policy: PolicySnapshot,
+    cluster: "Cluster | None",
+    stored: Sequence[Value],
+) -> Inputs:
+    """Return inputs from what was read.
+
+    Args:
+        manifests: The objects of manifests.
+        policy: Policy and profiles.
+        cluster: Its nodes and pods; None without a cluster.
+        stored: The other objects of the cluster.
+    """
+    objects = manifests.objects
+    workloads = expanded(objects, manifests.namespace, stored)
+    problems = (*manifests.unreadable, *workloads.invalid)
     return Inputs(
         templates=workloads.templates,
         unjudged=workloads.unjudged,

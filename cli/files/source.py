@@ -14,6 +14,9 @@ DEFAULT_NAMESPACE = "default"
 MAX_BYTES = 256 * 1024 * 1024
 """Largest file that is read. The objects of a cluster of 5,000 nodes are about 100 MB."""
 
+LINE_MAX = 1 << 16
+"""Longest line of a file that is read line by line [characters]."""
+
 _MANIFESTS = {".yaml", ".yml", ".json"}
 """Files of these kinds are read from a folder, as by kubectl."""
 _NAME_ONE = "Write FILE or -f FILE; - is a pipe."
@@ -42,6 +45,30 @@ def read_text(name: str) -> str:
         line = raw.count(b"\n", 0, error.start) + 1
         raise InputError(f"{shown}:{line}: this is no UTF-8 text. Name a text file.") from None
     return text.removeprefix("\ufeff")
+
+
+def stream_lines(name: str) -> Iterator[str]:
+    """Yield the lines of a text file of any size, while it is read.
+
+    Raises:
+        InputError: The file cannot be read, is not text, or has a line of more than
+            `LINE_MAX` characters.
+    """
+    shown, number = shown_name(name), 0
+    try:
+        with Path(name).open(encoding="utf-8-sig", newline="") as file:
+            while line := file.readline(LINE_MAX + 1):
+                number += 1
+                if len(line) > LINE_MAX:
+                    problem = f"a line of more than {LINE_MAX:,} characters"
+                    raise InputError(f"{shown}:{number}: {problem}. Name a trace.")
+                yield line
+    except UnicodeDecodeError:
+        raise InputError(f"{shown}:{number + 1}: this is no UTF-8 text. Name a trace.") from None
+    except (OSError, ValueError) as error:
+        # A name with a NUL is a ValueError.
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
+        raise InputError(f"{shown}: {reason}. Name a file that can be read.") from None
 
 
 def write_text(name: str | None, text: str) -> None:

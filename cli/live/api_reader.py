@@ -7,12 +7,12 @@ from typing import NoReturn, Self, TypeVar, cast
 import aiohttp
 import msgspec
 from kubernetes_asyncio.client.rest import RESTClientObject
-from msgspec import Struct
 
 from cli.files.objects import Plain
 from cli.live.kubeconfig import UserContext
 from manifest.value import InputError
 from runtime.kube.decode import decode
+from runtime.kube.errors import api_error
 from runtime.kube.paging import Page, Params, pages
 
 T = TypeVar("T")
@@ -33,10 +33,6 @@ class Forbidden(Exception):  # noqa: N818
 
 class _Expired(Exception):  # noqa: N818
     """The resource version of a paged list is too old."""
-
-
-class _Status(Struct, frozen=True):
-    message: str = ""
 
 
 class ApiReader:
@@ -125,11 +121,7 @@ class ApiReader:
         return bytes(body)
 
     def _raise(self, status: int, body: bytes, path: str) -> NoReturn:
-        try:
-            message = msgspec.json.decode(body, type=_Status).message
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            message = body[:200].decode(errors="replace")
-        message = " ".join(message.split()).rstrip(".")
+        message = " ".join(api_error(status, body).message.split()).rstrip(".")
         match status:
             case 401:
                 self.fail("it rejects your credentials (status 401). Log in again as for kubectl.")

@@ -4,9 +4,10 @@ import asyncio
 
 import msgspec
 
+from certs.objects import WebhookConfiguration
 from certs.status_document import CertificateState
 from cli.analysis.certificate_objects import parse_state
-from cli.analysis.certificates import KINDS, CertificateReport, WebhookConfiguration
+from cli.analysis.certificates import KINDS, CertificateReport
 from cli.analysis.certificates import certificate_report as report
 from cli.live.api_reader import ApiReader, Forbidden, NotFound
 from cli.live.kubeconfig import Access, load_user_context

@@ -21,11 +21,11 @@ from workloads.paths import path_of
 from workloads.pod_group import group_paths
 
 ROLE = "linkwise-view"
-"""The ClusterRole for people who look at a cluster; also a Role in `_CONFIG_NAMESPACES`."""
+"""The ClusterRole for people who look at a cluster; also a Role in `CONFIG_NAMESPACES`."""
 _CORE = "/api/v1"
 _DRA = "/apis/resource.k8s.io"
 """The API group for dynamic resource allocation."""
-_CONFIG_NAMESPACES = {keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE}
+CONFIG_NAMESPACES = {keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE}
 """Namespaces of the ConfigMaps that are read."""
 
 
@@ -62,15 +62,15 @@ async def _fetch(access: Access) -> FetchedCluster:
             _required(reader, "Node", f"{_CORE}/nodes"),
             _required(reader, "Pod", f"{_CORE}/pods"),
             _optional(reader, fetched, "Namespace", f"{_CORE}/namespaces", f"ClusterRole {ROLE}"),
-            _lease(reader),
-            *(_config_maps(reader, fetched, name) for name in sorted(_CONFIG_NAMESPACES)),
+            read_lease(reader),
+            *(_config_maps(reader, fetched, name) for name in sorted(CONFIG_NAMESPACES)),
             _devices(reader, fetched, "ResourceSlice", "v1/resourceslices"),
             _devices(reader, fetched, "ResourceClaim", "v1/resourceclaims"),
             _taint_rules(reader, fetched),
         )
         fetched.gangs = await _gangs(reader)
         waiting = list(_waiting_members(pods))
-        owners, groups = await _owners(reader, waiting), await _pod_groups(reader, waiting)
+        owners, groups = await read_owners(reader, waiting), await read_pod_groups(reader, waiting)
     collections = (nodes, pods, owners, groups, *others)
     fetched.objects = ordered(plain for collection in collections for plain in collection)
     return fetched
@@ -116,7 +116,7 @@ async def _taint_rules(reader: ApiReader, fetched: FetchedCluster) -> list[Plain
     return []
 
 
-async def _lease(reader: ApiReader) -> list[Plain]:
+async def read_lease(reader: ApiReader) -> list[Plain]:
     """Return the Lease of the scorer, which says whose machines it does not use."""
     try:
         kept = reduced("Lease", await reader.get(LEASE))
@@ -132,11 +132,13 @@ async def _gangs(reader: ApiReader) -> list[Plain]:
         return []
 
 
-async def _owners(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain]:
+async def read_owners(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain]:
     """Return the controllers of pods, and the controllers above them; each once."""
     owners: dict[str, Plain] = {}
     visited = set[str]()
-    todo = [(pod.metadata.namespace, owner) for pod in pods for owner in _controllers(pod.metadata)]
+    todo = [
+        (pod.metadata.namespace, owner) for pod in pods for owner in controllers_of(pod.metadata)
+    ]
     while todo:
         namespace, owner = todo.pop()
         path = path_of(owner, namespace)
@@ -151,11 +153,11 @@ async def _owners(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain]:
         metadata = msgspec.convert(plain, AnyObject).metadata
         if kept is not None and metadata.uid == owner.uid:
             owners[owner.uid] = kept
-            todo += [(namespace, above) for above in _controllers(metadata)]
+            todo += [(namespace, above) for above in controllers_of(metadata)]
     return list(owners.values())
 
 
-async def _pod_groups(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain]:
+async def read_pod_groups(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain]:
     """Return the PodGroups that pods name; each once."""
     groups: list[Plain] = []
     for paths in dict.fromkeys(group_paths(pod, pod.metadata.namespace) for pod in pods):
@@ -175,5 +177,6 @@ def _waiting_members(pods: Iterable[Plain]) -> Iterator[Pod]:
             yield pod
 
 
-def _controllers(metadata: Metadata) -> Iterator[Owner]:
+def controllers_of(metadata: Metadata) -> Iterator[Owner]:
+    """Yield the owners of an object that control it."""
     yield from (owner for owner in metadata.owner_references or () if owner.controller)

@@ -26,12 +26,12 @@ def load_cluster(access: Access, file: str | None = None) -> CurrentCluster:
     from cli.live.fetch import fetch_cluster  # noqa: PLC0415 - its library costs 0.3 s and 50 MB
 
     live = fetch_cluster(access)
-    values = (_value(plain, live.server) for plain in live.objects)
+    values = (value_of(plain, live.server) for plain in live.objects)
     loaded = current_cluster(collect_objects(values, live.server), live.namespace, live.server)
     warnings = (*live.warnings, *loaded.warnings)
     return replace(loaded, gangs=tuple(live.gangs), warnings=warnings)
 
 
-def _value(plain: dict[str, object], server: str) -> Value:
+def value_of(plain: dict[str, object], server: str) -> Value:
     """Return an object that is in no file; error messages about it name the server."""
     return Value(server, plain, Document(plain, lambda: Place(1)))

@@ -8,8 +8,6 @@ from cli.analysis.unit_explanation import PodPlacement, UnitExplanation, UnitSta
 from cli.output.document import Document, rounded
 from cli.render.simulate_json import GPUsTaken, IndexOrder, index_order, lists, runner_up
 from cluster.allocations.gpus import number_counted
-from scorer.gang.plan_record import bandwidth_note
-from scorer.placement.bandwidth import value_of
 from scorer.placement.explain import explain_plan
 
 
@@ -101,10 +99,10 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         help=list(unit.suggestions),
         nodes=list(unit.plan.gpus) if unit.plan else [],
         gpus=lists(unit.plan.gpus) if unit.plan else {},
-        bandwidth=rounded(value_of(unit.bandwidth)),
-        bandwidth_note=_bandwidth_note(unit),
-        best_possible=rounded(value_of(unit.best_possible)),
-        best_possible_nodes=unit.best_possible.nodes if unit.best_possible else None,
+        bandwidth=rounded(unit.bandwidth.value),
+        bandwidth_note=unit.bandwidth.note,
+        best_possible=rounded(unit.best_possible.value),
+        best_possible_nodes=unit.best_possible.nodes,
         index_order=index_order(unit.index_order),
         runner_up=runner_up(explanation) if explanation else {},
         why=explanation.nodes if explanation and unit.changed is None else None,
@@ -112,11 +110,6 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         notes=list(explanation.notes) if explanation else [],
         pods=[_pod(pod) for pod in unit.pods],
     )
-
-
-def _bandwidth_note(unit: UnitExplanation) -> str | None:
-    sets_unknown = unit.plan is not None and unit.plan.sets_unknown
-    return bandwidth_note(unit.bandwidth, sets_unknown=sets_unknown)
 
 
 def _pod(pod: PodPlacement) -> ExplainedPod:

@@ -49,7 +49,7 @@ def show(unit: UnitExplanation) -> None:
     if unit.state is UnitState.FITS:
         say("  It would go there now. If it still waits, see whether linkwise-scorer is ready.")
     show_bandwidth(unit.bandwidth, unit.best_possible, unit.index_order)
-    if unit.bandwidth is None and unit.best_possible is not None:
+    if unit.bandwidth.value is None and unit.best_possible.value is not None:
         best = f"  {unit.best_possible.value:.1f} GB/s"
         say(best, Paint("the best that the empty cluster has", QUIET))
     _show_reasons(unit)

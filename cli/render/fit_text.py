@@ -5,7 +5,7 @@ from cli.output.words import gpus_text, plural
 from cluster.allocations.gpus import Counted, Exact, GPUShare
 from cluster.keys import NVIDIA_GPU
 from cluster.whatif_api import FitResult, NodeLeft, PodFit
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.messages import not_comparable
 
 
@@ -33,10 +33,10 @@ def show_fit(fit: FitResult) -> None:
 def _show_bandwidth(fit: FitResult) -> None:
     if fit.bandwidth is None:
         return
-    planned = JobBandwidth(fit.bandwidth, fit.bandwidth_nodes, fit.bandwidth_note is not None)
+    planned = Bandwidth(fit.bandwidth, fit.bandwidth_nodes, fit.bandwidth_note is not None)
     beside = ""
     if fit.best_possible is not None:
-        best = JobBandwidth(fit.best_possible, fit.best_possible_nodes)
+        best = Bandwidth(fit.best_possible, fit.best_possible_nodes)
         apart = "" if planned.is_comparable(best) else f", {not_comparable(planned, best)}"
         beside = f", {fit.best_possible:.1f} on the empty cluster{apart}"
     modelled = Paint(f"modelled all-reduce bandwidth{planned.uncounted}{beside}", QUIET)

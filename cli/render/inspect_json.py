@@ -145,7 +145,7 @@ def _node(view: InspectedNode) -> NodeReport:
         ready=node.ready,
         unschedulable=node.unschedulable,
         class_=view.table.key if node.machine_known else None,
-        model=view.model,
+        model=view.node.model,
         machine_source=node.machine_source.value,
         pool=node.pool.name if node.pool else None,
         missing=view.missing,

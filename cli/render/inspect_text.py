@@ -72,7 +72,7 @@ def _links(view: InspectedNode) -> str:
     machine = view.node.machine
     known = link_kind(machine) if machine and view.node.machine_known else "links unknown"
     known += _SOURCES.get(view.node.machine_source, "")
-    return f"{view.model}, {known}" if view.model else known
+    return f"{view.node.model}, {known}" if view.node.model else known
 
 
 def _left(view: InspectedNode) -> str:

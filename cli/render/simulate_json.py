@@ -10,8 +10,6 @@ from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import number_counted
 from cluster.whatif_api import NodeLeft
 from manifest.workload import Unjudged
-from scorer.gang.plan_record import note_of
-from scorer.placement.bandwidth import value_of
 from scorer.placement.baselines import IndexOrder as Order
 from scorer.placement.explain import PlanExplanation, explain_plan
 from scorer.whatif.fit import left_on
@@ -148,8 +146,8 @@ def _pod(result: PodResult) -> PodPlace:
         gpus=[share.i for share in result.gpus.shares] or None,
         count=number_counted(result.gpus) or None,
         reason=result.reason,
-        bandwidth=rounded(alone.plan.bandwidth if alone and alone.plan else None),
-        best_possible=rounded(value_of(alone.best_possible if alone else None)),
+        bandwidth=rounded(alone.plan.bandwidth.value if alone and alone.plan else None),
+        best_possible=rounded(alone.best_possible.value if alone else None),
         never=bool(result.unit and result.unit.never),
         notes=alone.notes if alone else [],
         findings=[
@@ -165,8 +163,8 @@ def _gang(gang: UnitResult) -> GangPlace:
         namespace=gang.namespace,
         size=len(gang.members),
         placed=gang.plan is not None,
-        best_possible=rounded(value_of(gang.best_possible)),
-        best_possible_nodes=gang.best_possible.nodes if gang.best_possible else None,
+        best_possible=rounded(gang.best_possible.value),
+        best_possible_nodes=gang.best_possible.nodes,
         index_order=index_order(gang.index_order),
         reason=gang.reason,
         never=gang.never,
@@ -179,8 +177,8 @@ def _gang(gang: UnitResult) -> GangPlace:
         nodes=list(gang.plan.gpus),
         gpus=lists(gang.plan.gpus),
         counts=gang.plan.counts,
-        bandwidth=rounded(gang.plan.bandwidth),
-        bandwidth_note=note_of(gang.plan),
+        bandwidth=rounded(gang.plan.bandwidth.value),
+        bandwidth_note=gang.plan.bandwidth.note,
         exact=gang.plan.exact,
         why=explanation.nodes,
         notes=gang.notes,
@@ -191,7 +189,7 @@ def _gang(gang: UnitResult) -> GangPlace:
 def index_order(order: Order | None) -> IndexOrder:
     """Return the baseline: nodes by name and lowest free indices."""
     gpus = lists(order.gpus) if order else {}
-    bandwidth = rounded(value_of(order.bandwidth)) if order else None
+    bandwidth = rounded(order.bandwidth.value) if order else None
     return IndexOrder(nodes=list(gpus), gpus=gpus, bandwidth=bandwidth)
 
 

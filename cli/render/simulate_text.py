@@ -22,7 +22,7 @@ from cli.output.words import gpus_text, plural
 from cluster.account.node_ledger import NodeLedger
 from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.nodes.node import NodeMode
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.explain import explain_plan
 from scorer.placement.messages import not_comparable
@@ -72,7 +72,7 @@ def _show_unit(unit: UnitResult) -> None:
         say()
         return
     say(Paint("placed", GOOD, bold=True), kind, name, "on", named(list(unit.plan.gpus)))
-    show_bandwidth(unit.plan.job_bandwidth, unit.best_possible, unit.index_order)
+    show_bandwidth(unit.plan.bandwidth, unit.best_possible, unit.index_order)
     explanation = explain_plan(unit.seen, unit.plan)
     say("  why:", sentence(explanation.nodes))
     for node, choice in list(explanation.gpus.items())[:1]:
@@ -91,18 +91,18 @@ def _show_unit(unit: UnitResult) -> None:
 
 
 def show_bandwidth(
-    bandwidth: JobBandwidth | None, best_possible: JobBandwidth | None, order: IndexOrder | None
+    bandwidth: Bandwidth, best_possible: Bandwidth, order: IndexOrder | None
 ) -> None:
     """Write the modelled bandwidth with its two baselines, where it is defined."""
-    if bandwidth is None:
+    if bandwidth.value is None:
         return
     modelled = f"modelled all-reduce bandwidth{bandwidth.uncounted}"
     say(f"  {bandwidth.value:.1f} GB/s", Paint(modelled, QUIET))
-    if best_possible is not None:
+    if best_possible.value is not None:
         apart = _difference(bandwidth, best_possible)
         best = Paint(f"the best that the empty cluster has{apart}", QUIET)
         say(f"  {best_possible.value:.1f} GB/s", best)
-    if order is not None and order.bandwidth is not None:
+    if order is not None and order.bandwidth.value is not None:
         taken = named([index_order_text(*pair) for pair in order.gpus.items()], 3)
         where = f" ({taken})" if taken else ""
         compared = _difference(bandwidth, order.bandwidth) or _gain(bandwidth, order.bandwidth)
@@ -115,14 +115,14 @@ def index_order_text(node: str, gpus: tuple[int, ...]) -> str:
     return f"{node}: {' '.join(map(str, gpus))}" if gpus else node
 
 
-def _difference(planned: JobBandwidth, other: JobBandwidth) -> str:
+def _difference(planned: Bandwidth, other: Bandwidth) -> str:
     return "" if planned.is_comparable(other) else f", {not_comparable(planned, other)}"
 
 
-def _gain(planned: JobBandwidth, baseline: JobBandwidth) -> str:
+def _gain(planned: Bandwidth, baseline: Bandwidth) -> str:
     if models := planned.other_models(baseline):
         return f", {models}"
-    times = planned.value / baseline.value if baseline.value else 0
+    times = planned.times(baseline)
     return f", {times:.1f} × less" if times > 1 else ""
 
 

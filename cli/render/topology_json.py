@@ -125,7 +125,7 @@ def machine_report(machine: Machine, bandwidths: Table) -> MachineReport:
         links=links(machine),
         bandwidth=pairs(bandwidths),
         exact=bandwidths.exact,
-        numa=list(machine.numa),
+        numa=[gpu.numa for gpu in machine.gpus],
         nics=[NIC(nic.name, [level_word(level) for level in nic.levels]) for nic in machine.nics],
         model=machine.model,
         warnings=list(machine.warnings),

@@ -21,7 +21,7 @@ def show_machine(name: str, machine: Machine, bandwidths: Table) -> None:
     say(Paint(name, bold=True), f"{machine.n} GPUs, {link_kind(machine)}, class {bandwidths.key}")
     say()
     say(f"Links ({_HINT})")
-    _show_matrix(links(machine), ["NUMA", *map(str, machine.numa)])
+    _show_matrix(links(machine), ["NUMA", *(str(gpu.numa) for gpu in machine.gpus)])
     say()
     say(f"Bandwidth of each pair [{UNIT}]")
     _show_matrix([[f"{speed:.1f}" if speed else "-" for speed in row] for row in pairs(bandwidths)])

@@ -11,7 +11,7 @@ from cluster.allocations.record import Allocation, RecordError, parse_record
 from cluster.gang import gang_mark, is_member
 from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
-from cluster.nodes.device_claims import Device
+from cluster.nodes.device_claims import Device, HeldClaim
 from cluster.nodes.node import Node
 from cluster.objects.pod import Pod
 from cluster.requests.claimed import claim_name
@@ -65,6 +65,11 @@ class PodUsage:
     """What that claim holds; None: nothing yet, or it is not known."""
     unreadable: Unreadable | None = None
     """Why its resources are unknown despite its record; None for nearly every pod."""
+
+    def with_claim(self, claim: HeldClaim | None) -> "PodUsage":
+        """Return the same with the devices of the claim that it names, if that belongs to it."""
+        devices = claim.devices if claim is not None and claim.owner == self.uid else None
+        return replace(self, devices=devices)
 
     @property
     def order(self) -> tuple[bool, str, str, str]:
@@ -125,25 +130,24 @@ class PodUsage:
             case Allocation(gpus=Counted()):
                 return Unreadable("NVIDIA's plugin chose its GPUs, so it is not known which it has")
             case Allocation(gpus=Exact(shares)) if node.is_claims:
-                return _by_uuid(shares, node)
+                return self.claimed_gpus(node) or _by_uuid(shares, node)
             case Allocation(gpus=gpus):
-                return self.claimed_gpus(node) or gpus
+                return gpus
 
     def claimed_gpus(self, node: Node) -> Exact | Unreadable | None:
-        """Return its GPUs by its claim, if they are known and not those of its record.
+        """Return its GPUs by its claim, whatever its record says; None: they are not known.
 
         A claim names devices, and slices say which GPU a device is now: after a reboot with other
-        numbers the pod has other GPUs than those that were planned.
+        numbers the pod has other GPUs than those that were planned. While slices are missing, the
+        last ones count.
         """
         pool = node.pool
-        if self.devices is None or self.allocation is None or pool is None or pool.missing:
+        if self.devices is None or pool is None or not pool.devices:
             return None
         index = {Device(node.name, pool.name, name): i for i, name in enumerate(pool.devices)}
         if unknown := self.devices - index.keys():
             return Unreadable(f"its claim holds {min(unknown).name}, which is no GPU of its node")
         held = sorted(index[device] for device in self.devices)
-        if held == list(self.allocation.gpus.indices):
-            return None
         return Exact(tuple(GPUShare(i, node.cards[i].uuid) for i in held))
 
 

@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
 from topology.constants import Constants
-from topology.machine import MAX_GPUS, NIC, Level, Machine, TopologyError
+from topology.machine import MAX_GPUS, NIC, Level, Machine, TopologyError, gpu_records
 
 NO_LINK = "N-A"
 """The word for a GPU with itself, and for an unknown pair."""
@@ -65,7 +65,7 @@ def record_of(machine: Machine, driver: str | None, kubelet: KubeletPolicy) -> M
         v=1,
         links=[list(row) for row in machine.links],
         levels=[[level_word(level) for level in row] for row in machine.levels],
-        numa=list(machine.numa),
+        numa=[gpu.numa for gpu in machine.gpus],
         constants=_Constants(constants.nvlink, constants.pcie, constants.bridge, constants.socket),
         switched=machine.switched,
         nics=[_NIC(nic.name, [level_word(level) for level in nic.levels]) for nic in machine.nics],
@@ -73,8 +73,8 @@ def record_of(machine: Machine, driver: str | None, kubelet: KubeletPolicy) -> M
         driver=driver,
         cpu_manager=kubelet.cpu_manager,
         topology_manager=kubelet.topology_manager,
-        uuids=list(machine.uuids),
-        bus_ids=list(machine.bus_ids),
+        uuids=[gpu.uuid for gpu in machine.gpus if gpu.uuid is not None],
+        bus_ids=[gpu.bus_id for gpu in machine.gpus if gpu.bus_id is not None],
         memory=list(machine.memory),
         warnings=list(machine.warnings),
     )
@@ -90,14 +90,11 @@ def machine_of(record: MachineRecord) -> Machine:
     return Machine(
         links=tuple(map(tuple, record.links)),
         levels=tuple(tuple(map(_level, row)) for row in record.levels),
-        numa=tuple(record.numa),
+        gpus=gpu_records(record.numa, record.uuids, record.bus_ids, record.memory),
         constants=Constants(constants.nvlink, constants.pcie, constants.bridge, constants.socket),
         switched=record.switched,
         nics=tuple(NIC(nic.name, tuple(map(_level, nic.levels))) for nic in record.nics),
         model=record.model,
-        uuids=tuple(record.uuids),
-        bus_ids=tuple(record.bus_ids),
-        memory=tuple(record.memory),
         warnings=tuple(record.warnings),
     )
 

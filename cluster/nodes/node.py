@@ -6,13 +6,20 @@ from enum import StrEnum
 from functools import cache
 
 from cluster.allocations.record import Isolation
-from cluster.keys import CORDON, GPU_MEM, NVIDIA_GPU, UNHEALTHY_NAME_PREFIX
+from cluster.keys import (
+    CORDON,
+    GFD_PRODUCT,
+    GPU_MEM,
+    NODE_POOLS,
+    NVIDIA_GPU,
+    UNHEALTHY_NAME_PREFIX,
+)
 from cluster.mode import NodeMode, PackingStrategy, counting_resource, read_placement
 from cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy
 from cluster.nodes.node_resources import NodeError, NodeObject, NodeResources, read_node_resources
 from cluster.nodes.topology_configmap import PublishedTopology, read_indices
 from cluster.requests.amounts import MEMORY_MAX
-from topology.machine import MAX_GPUS, Level, Machine
+from topology.machine import GPU, MAX_GPUS, Level, Machine
 
 __all__ = [
     "Card",
@@ -165,6 +172,16 @@ class Node:
         """False if all GPUs count as equal because their links are unknown."""
         return self.machine_source is not MachineSource.UNKNOWN
 
+    @property
+    def model(self) -> str | None:
+        """The product name of its GPUs, by its machine or the label of GPU feature discovery."""
+        return (self.machine.model if self.machine else None) or self.labels.get(GFD_PRODUCT)
+
+    @property
+    def node_pool(self) -> str | None:
+        """The name of its pool, by the label of the provider; None without one."""
+        return next((self.labels[key] for key in NODE_POOLS if key in self.labels), None)
+
     def __post_init__(self) -> None:
         if len(self.cards) != (self.machine.n if self.machine else 0):
             raise NodeError(f"node {self.name}: one card for each GPU of its machine is expected")
@@ -203,7 +220,7 @@ def read_node(
     """
     published = published or PublishedTopology(None, ())
     offer = read_node_resources(raw, published.machine.n if published.machine else 0)
-    linked, source, doubt = _read_machine(offer, published.machine, machine, discovered)
+    linked, source, miscount = _read_machine(offer, published.machine, machine, discovered)
     layout, misspelt = read_placement(offer.labels, placement)
     n = linked.n if linked else 0
     listed, unlisted = read_indices(unhealthy, n)
@@ -216,8 +233,8 @@ def read_node(
     )
     problems = (
         misspelt,
-        *(f"published topology: {problem}" for problem in _doubts(published)),
-        doubt,
+        *(f"published topology: {problem}" for problem in _published_warnings(published)),
+        miscount,
         f"ConfigMap {UNHEALTHY_NAME_PREFIX}{raw.metadata.name}: {unlisted}" if unlisted else None,
         f"{CORDON}: {undrained}" if undrained else None,
         _missing(offer, cards),
@@ -256,10 +273,10 @@ def read_host(raw: NodeObject, offer: NodeResources) -> Node:
 @cache
 def uniform_machine(n: int) -> Machine:
     """Return a machine of n equal GPUs, for unknown links."""
-    return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, numa=(0,) * n)
+    return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, gpus=(GPU(),) * n)
 
 
-def _doubts(published: PublishedTopology) -> tuple[str, ...]:
+def _published_warnings(published: PublishedTopology) -> tuple[str, ...]:
     """Return warnings about a published topology and its machine."""
     guessed = published.machine.warnings if published.machine else ()
     return (*published.warnings, *guessed)
@@ -285,8 +302,8 @@ def _read_machine(
         return mapped, MachineSource.POLICY, None
     if discovered and discovered.n == n and not mapped:
         return discovered, MachineSource.FEATURE_DISCOVERY, None
-    doubt = f"the policy says a machine of {mapped.n} GPUs, the kubelet {n}" if mapped else None
-    return uniform_machine(n), MachineSource.UNKNOWN, doubt
+    other = f"the policy says a machine of {mapped.n} GPUs, the kubelet {n}" if mapped else None
+    return uniform_machine(n), MachineSource.UNKNOWN, other
 
 
 def _read_cards(
@@ -296,20 +313,18 @@ def _read_cards(
         return
     # The kubelet reports how many GPUs are allocatable, not which; 0 means none of them.
     some_usable = offer.usable > 0 or not offer.mode.is_ours
-    for i in range(machine.n):
+    for gpu in machine.gpus:
         yield Card(
-            memory=_read_memory(offer, machine, i, is_published=is_published),
-            uuid=machine.uuids[i] if is_published and machine.uuids else None,
+            memory=_read_memory(offer, gpu, is_published=is_published),
+            uuid=gpu.uuid if is_published else None,
             healthy=some_usable,
         )
 
 
-def _read_memory(
-    offer: NodeResources, machine: Machine, i: int, *, is_published: bool
-) -> int | None:
+def _read_memory(offer: NodeResources, gpu: GPU, *, is_published: bool) -> int | None:
     """Return the memory of one card [GiB]: as published, else its part of the registered total."""
-    if machine.memory and (is_published or not offer.mode.shares_memory):
-        return machine.memory[i]
+    if gpu.memory is not None and (is_published or not offer.mode.shares_memory):
+        return gpu.memory
     return offer.shared_memory // offer.count or None if offer.mode.shares_memory else None
 
 

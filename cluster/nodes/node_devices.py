@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from cluster.keys import NVIDIA_GPU
-from cluster.nodes.device_claims import Device, HeldClaim
+from cluster.nodes.device_claims import Device, HeldClaim, held_twice
 from cluster.nodes.device_pool import GPUPool, Pool, gpu_pool, pools_of
 from cluster.nodes.node import Node
 from cluster.nodes.resource_slice import PoolSlice, SliceDevice
@@ -117,10 +117,12 @@ def devices_by_node(
         for node in {device.node for device in claim.devices}:
             claims_of.setdefault(node, []).append(claim)
     every = tuple(rules)
-    return {
-        node: node_devices(node, slices_of.get(node, ()), claims_of.get(node, ()), every)
-        for node in slices_of.keys() | claims_of.keys()
-    }
+    found = {}
+    for node in slices_of.keys() | claims_of.keys():
+        of_node = claims_of.get(node, ())
+        devices = node_devices(node, slices_of.get(node, ()), of_node, every)
+        found[node] = replace(devices, twice=held_twice(of_node))
+    return found
 
 
 def node_devices(

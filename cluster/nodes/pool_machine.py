@@ -5,23 +5,26 @@ from dataclasses import replace
 from cluster.nodes.device_pool import GPUPool
 from cluster.nodes.resource_slice import SliceDevice
 from topology.constants import constants_of_models
-from topology.machine import Level, Machine
+from topology.machine import GPU, Level, Machine
 from topology.products import has_memory, machine_of_product
 
 
 def with_gpus(machine: Machine, pool: GPUPool) -> Machine:
     """Return a machine with the UUIDs, bus ids, memory and NUMA nodes of the GPUs in a pool."""
     gpus = pool.gpus
-    numa = tuple(gpu.numa for gpu in gpus if gpu.numa is not None)
-    memory = tuple(gpu.memory >> 30 for gpu in gpus if gpu.memory is not None)
-    buses = tuple(gpu.bus_id for gpu in gpus if gpu.bus_id is not None)
-    return replace(
-        machine,
-        numa=numa if len(numa) == len(gpus) else machine.numa,
-        uuids=tuple(gpu.uuid or "" for gpu in gpus),
-        bus_ids=buses if len(buses) == len(gpus) else (),
-        memory=memory if len(memory) == len(gpus) else machine.memory,
+    has_numa = all(gpu.numa is not None for gpu in gpus)
+    has_buses = all(gpu.bus_id is not None for gpu in gpus)
+    has_memory = all(gpu.memory is not None for gpu in gpus)
+    records = (
+        GPU(
+            numa=gpu.numa if has_numa and gpu.numa is not None else before.numa,
+            uuid=gpu.uuid,
+            bus_id=gpu.bus_id if has_buses else None,
+            memory=gpu.memory >> 30 if has_memory and gpu.memory is not None else before.memory,
+        )
+        for gpu, before in zip(gpus, machine.gpus, strict=True)
     )
+    return replace(machine, gpus=tuple(records))
 
 
 def catalogue_machine(pool: GPUPool) -> Machine | None:
@@ -54,7 +57,7 @@ def pcie_machine(pool: GPUPool) -> Machine | None:
     return Machine(
         links=((0,) * len(gpus),) * len(gpus),
         levels=levels,
-        numa=tuple(gpu.numa or 0 for gpu in gpus),
+        gpus=tuple(GPU(gpu.numa or 0) for gpu in gpus),
         constants=constants_of_models(*products),
         model=products[0] if len(products) == 1 else None,
     )

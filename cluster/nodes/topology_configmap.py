@@ -35,7 +35,7 @@ from cluster.nodes.machine_record import (
     record_of,
 )
 from topology.constants import UNKNOWN_ARCHITECTURE
-from topology.machine import MAX_GPUS, Level, Machine, TopologyError
+from topology.machine import GPU, MAX_GPUS, Level, Machine, TopologyError
 
 HEALTHY = "Healthy"
 UNHEALTHY = "Unhealthy"
@@ -87,13 +87,13 @@ def read_published(data: dict[str, str]) -> PublishedTopology:
     `machine.json` takes precedence over `linkType`. A GPU of unknown health counts as healthy.
     """
     machine, record, unread = _read_machine(data)
-    healthy, doubts = _read_health(data, machine.n if machine else None)
+    healthy, warnings = _read_health(data, machine.n if machine else None)
     mismatch = data.get(TOPOLOGY_MISMATCH, "").strip()[:MISMATCH_MAX] or None
     return PublishedTopology(
         machine,
         healthy,
         record.driver if record else None,
-        (*unread, *doubts),
+        (*unread, *warnings),
         mismatch,
         _isolation(data),
         kubelet_policy_of(record) if record else UNKNOWN_POLICY,
@@ -195,13 +195,13 @@ def _read_health(data: dict[str, str], n: int | None) -> tuple[tuple[bool, ...],
     names = [str(i) for i in range(n)]
     odd = [name for name, word in words.items() if name not in names or not isinstance(word, str)]
     silent = [name for name in names if name not in words]
-    doubts = []
+    warnings = []
     if odd:
-        doubts.append(f"{_shown(odd)}: not the health of one of {n} GPUs")
+        warnings.append(f"{_shown(odd)}: not the health of one of {n} GPUs")
     if silent:
-        doubts.append(f"nothing of GPU {', '.join(silent)}: taken for healthy")
+        warnings.append(f"nothing of GPU {', '.join(silent)}: taken for healthy")
     healthy = tuple(name in odd or words.get(name, HEALTHY) == HEALTHY for name in names)
-    return healthy, [f"{TOPOLOGY_DEVICES}: {doubt}" for doubt in doubts]
+    return healthy, [f"{TOPOLOGY_DEVICES}: {warning}" for warning in warnings]
 
 
 def _decode(data: dict[str, str], key: str, kind: type[_T]) -> _T:
@@ -250,7 +250,7 @@ def _machine_of_links(words: list[list[str]]) -> Machine:
     return Machine(
         links=tuple(map(tuple, links)),
         levels=tuple(map(tuple, levels)),
-        numa=(0,) * n,
+        gpus=(GPU(),) * n,
         switched=any(sum(row) > UNKNOWN_ARCHITECTURE.links for row in links),
         warnings=tuple(warnings),
     )

@@ -168,11 +168,9 @@ class Kube:
         """Create an object in a collection; return it as it was stored."""
         return _decoded(await self._call("POST", path, body=body, params=params), returns)
 
-    async def update(
-        self, path: str, body: object, returns: type[T], *, params: Params = _NONE
-    ) -> T:
+    async def update(self, path: str, body: object, returns: type[T]) -> T:
         """Replace an object if it still has the resourceVersion of the body."""
-        return _decoded(await self._call("PUT", path, body=body, params=params), returns)
+        return _decoded(await self._call("PUT", path, body=body, params=_NONE), returns)
 
     async def patch(
         self,

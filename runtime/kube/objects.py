@@ -40,6 +40,12 @@ class LabelledObject(Struct, frozen=True):
     metadata: LabelledMeta = LabelledMeta()
 
 
+class ConfigMap(LabelledObject, frozen=True):
+    """A ConfigMap; only its text, not its binary data."""
+
+    data: dict[str, str] | None = None
+
+
 class AnnotatedMeta(ObjectMeta, frozen=True):
     """The identity and the annotations of an object."""
 

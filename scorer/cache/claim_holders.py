@@ -52,5 +52,4 @@ def with_devices(pod: PodInfo, claim: HeldClaim | None) -> PodInfo:
     """Return a pod with the devices of the claim that it names, if that belongs to it."""
     if pod.usage is None:
         return pod
-    devices = claim.devices if claim is not None and claim.owner == pod.uid else None
-    return replace(pod, usage=replace(pod.usage, devices=devices))
+    return replace(pod, usage=pod.usage.with_claim(claim))

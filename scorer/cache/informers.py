@@ -17,13 +17,12 @@ from cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE
 from policy.active_config import POLICY, ActiveConfig
 from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
-from runtime.kube.objects import Key
+from runtime.kube.objects import ConfigMap, Key
 from runtime.kube.reflector import Reflector
 from scorer.cache.claim_holders import ClaimHolders, with_devices
 from scorer.cache.claim_informer import ClaimInformer
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.gang_informer import GangInformer
-from scorer.cache.node_info import ConfigMap
 from scorer.cache.node_informer import NodeInformer
 from scorer.cache.pod_informer import PodInformer
 from scorer.cache.replacements import Replacements

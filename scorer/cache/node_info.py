@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from msgspec import Struct
-
 from cluster.keys import (
     GFD_COUNT,
     GFD_MEMORY,
@@ -18,18 +16,15 @@ from cluster.nodes.claims_node import read_claims_node
 from cluster.nodes.node import Node, NodeObject, read_node
 from cluster.nodes.node_devices import NodeDevices, without_claimed
 from cluster.nodes.topology_configmap import PublishedTopology, read_published
-from cluster.objects.pod import Metadata
 from policy.snapshot import PolicySnapshot
+from runtime.kube.objects import ConfigMap
 from topology.catalogue import entry
 from topology.machine import Machine
 from topology.products import has_memory, machine_of_product
 
 
-class ConfigMap(Struct, frozen=True):
+class NodeConfigMap(ConfigMap, frozen=True):
     """A ConfigMap with the topology of a node, or with its unhealthy GPUs (gpushare)."""
-
-    metadata: Metadata = Metadata()
-    data: dict[str, str] | None = None
 
     @property
     def node(self) -> str | None:
@@ -47,7 +42,7 @@ class ConfigMap(Struct, frozen=True):
 
 def build_node(
     raw: NodeObject,
-    config_maps: Mapping[str, ConfigMap],
+    config_maps: Mapping[str, NodeConfigMap],
     policy: PolicySnapshot,
     devices: NodeDevices | None = None,
 ) -> Node:
@@ -92,7 +87,7 @@ def measured(node: Node, policy: PolicySnapshot) -> Node:
     return replace(node, machine=replace(node.machine, constants=constants))
 
 
-def _published(config_maps: Mapping[str, ConfigMap]) -> PublishedTopology | None:
+def _published(config_maps: Mapping[str, NodeConfigMap]) -> PublishedTopology | None:
     """Return the first published topology with a machine, with the warnings of all.
 
     A GPU is unhealthy if any of them says so; the first mismatch counts. Where none has a machine:
@@ -130,7 +125,7 @@ def _number(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else 0
 
 
-def _unhealthy(config_maps: Mapping[str, ConfigMap]) -> str:
+def _unhealthy(config_maps: Mapping[str, NodeConfigMap]) -> str:
     return ",".join(
         (config_map.data or {}).get(UNHEALTHY_KEY, "")
         for config_map in config_maps.values()

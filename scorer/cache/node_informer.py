@@ -19,7 +19,7 @@ from runtime.kube.reflector import Reflector
 from runtime.process.clock import monotonic
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.machine_changes import MachineChanges
-from scorer.cache.node_info import ConfigMap, build_node
+from scorer.cache.node_info import NodeConfigMap, build_node
 from scorer.cache.table_builder import TableBuilder
 from topology.machine import Machine, TopologyError
 from topology.table import Table
@@ -31,7 +31,7 @@ _OF_NODES = {MachineSource.AGENT, MachineSource.RESOURCE_SLICES}
 """Sources of machines that a node itself writes."""
 
 _node_decoder = msgspec.json.Decoder(NodeObject)
-_config_map_decoder = msgspec.json.Decoder(ConfigMap)
+_config_map_decoder = msgspec.json.Decoder(NodeConfigMap)
 _log = structlog.get_logger()
 
 
@@ -55,7 +55,7 @@ class NodeInformer:
         """
         self._state, self._on_change = state, on_change
         self._policy = PolicySnapshot()
-        self._config_maps: dict[str, dict[str, ConfigMap]] = {}
+        self._config_maps: dict[str, dict[str, NodeConfigMap]] = {}
         """By node, then by their names."""
         self._devices: dict[str, NodeDevices] = {}
         """By node: its GPUs in ResourceSlices and claims."""
@@ -113,7 +113,7 @@ class NodeInformer:
             self._update(name)
         self._on_change()
 
-    def _config_maps_changed(self, items: Mapping[Key, ConfigMap], _changed: Set[Key]) -> None:
+    def _config_maps_changed(self, items: Mapping[Key, NodeConfigMap], _changed: Set[Key]) -> None:
         before, self._config_maps = self._config_maps, {}
         for (_, name), config_map in items.items():
             if config_map.node:
@@ -190,7 +190,7 @@ def _read_node(raw: Raw) -> NodeObject | None:
         return None
 
 
-def _read_config_map(raw: Raw) -> ConfigMap | None:
+def _read_config_map(raw: Raw) -> NodeConfigMap | None:
     """Return a ConfigMap about a node; None for all others, so that these are not kept."""
     config_map = _config_map_decoder.decode(raw)
     return config_map if config_map.node else None

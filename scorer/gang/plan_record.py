@@ -13,7 +13,7 @@ from cluster.requests.request import Family
 from scorer.gang.crd import GangPlan, PlannedPod, planned_pod
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
-from scorer.placement.bandwidth import JobBandwidth, value_of
+from scorer.placement.bandwidth import SETS_UNKNOWN, UNDEFINED, Bandwidth
 from scorer.placement.filtering.feasibility import feasibility_of
 from scorer.placement.placements import new_plan
 from scorer.placement.pods.group import new_group
@@ -21,18 +21,13 @@ from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan
 from scorer.placement.state.snapshot import Snapshot
 
-NIC_UNKNOWN = "nic unknown"
-"""Note of a bandwidth that does not count the NICs between nodes."""
-SETS_UNKNOWN = "GPUs unknown"
-"""Note of a plan without a bandwidth: NVIDIA's plugin chooses some of the GPUs."""
-
 
 class RecordedBandwidths(NamedTuple):
-    """The bandwidths in a plan that was read; None where one is missing."""
+    """The bandwidths in a plan that was read; undefined where one is missing."""
 
-    planned: JobBandwidth | None
-    best_possible: JobBandwidth | None
-    index_order: JobBandwidth | None
+    planned: Bandwidth
+    best_possible: Bandwidth
+    index_order: Bandwidth
 
 
 def plan_of(plan: Plan, plan_id: str) -> GangPlan:
@@ -46,15 +41,13 @@ def plan_of(plan: Plan, plan_id: str) -> GangPlan:
         id=plan_id,
         exact=plan.exact,
         members=tuple(_planned(placement) for placement in plan.placements),
-        bandwidth=tenths(plan.bandwidth),
-        bandwidth_note=note_of(plan),
+        bandwidth=tenths(plan.bandwidth.value),
+        bandwidth_note=plan.bandwidth.note,
         domain=plan.domain,
     )
 
 
-def with_baselines(
-    plan: GangPlan, best_possible: JobBandwidth | None, index_order: JobBandwidth | None
-) -> GangPlan:
+def with_baselines(plan: GangPlan, best_possible: Bandwidth, index_order: Bandwidth) -> GangPlan:
     """Return a plan with bandwidths to compare it with.
 
     Args:
@@ -64,10 +57,10 @@ def with_baselines(
     """
     return structs.replace(
         plan,
-        best_possible=tenths(value_of(best_possible)),
-        best_possible_nodes=best_possible.nodes if best_possible else None,
-        index_order=tenths(value_of(index_order)),
-        index_order_nodes=index_order.nodes if index_order else None,
+        best_possible=tenths(best_possible.value),
+        best_possible_nodes=best_possible.nodes,
+        index_order=tenths(index_order.value),
+        index_order_nodes=index_order.nodes,
     )
 
 
@@ -77,35 +70,19 @@ def recorded_bandwidths(plan: GangPlan) -> RecordedBandwidths:
     # Of a plan on one node it is not recorded whether the NICs are known.
     nic_unknown = plan.bandwidth_note is not None or nodes == 1
 
-    def baseline(value: float | None, nodes: int | None) -> JobBandwidth | None:
+    def baseline(value: float | None, nodes: int | None) -> Bandwidth:
         if value is None:
-            return None
-        return JobBandwidth(value, nodes, nodes is None or (nodes > 1 and nic_unknown))
+            return UNDEFINED
+        return Bandwidth(value, nodes, nodes is None or (nodes > 1 and nic_unknown))
 
+    planned = baseline(plan.bandwidth, nodes)
+    if planned.value is None:
+        planned = Bandwidth(sets_unknown=plan.bandwidth_note == SETS_UNKNOWN)
     return RecordedBandwidths(
-        baseline(plan.bandwidth, nodes),
+        planned,
         baseline(plan.best_possible, plan.best_possible_nodes),
         baseline(plan.index_order, plan.index_order_nodes),
     )
-
-
-def note_of(plan: Plan) -> str | None:
-    """Return what the bandwidth of a plan does not count, or why there is none, in a word."""
-    return bandwidth_note(plan.job_bandwidth, sets_unknown=plan.sets_unknown)
-
-
-def bandwidth_note(bandwidth: JobBandwidth | None, *, sets_unknown: bool) -> str | None:
-    """Return what a bandwidth does not count, or why there is none, in a word for scripts.
-
-    None: all counts, or the bandwidth is not defined.
-
-    Args:
-        bandwidth: The bandwidth; None where it is not known or not defined.
-        sets_unknown: NVIDIA's plugin chooses some of the GPUs.
-    """
-    if bandwidth is None:
-        return SETS_UNKNOWN if sets_unknown else None
-    return NIC_UNKNOWN if bandwidth.nic_unknown else None
 
 
 def placement_of(planned: PlannedPod, member: Member, node: Node) -> Placement:

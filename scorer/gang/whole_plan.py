@@ -10,10 +10,10 @@ from msgspec import structs
 
 from cluster.account.node_ledger import NodeLedger
 from scorer.gang.crd import GangPlan, NodeGPUs, PlannedPod, held_nodes
-from scorer.gang.plan_record import bandwidth_note, plan_from_records, tenths
+from scorer.gang.plan_record import plan_from_records, tenths
 from scorer.gang.unit import Unit
-from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
-from scorer.placement.bandwidth import JobBandwidth, bandwidth_over, value_of
+from scorer.placement.assignment.node_assignment import NodeAssignment
+from scorer.placement.bandwidth import UNDEFINED, Bandwidth, bandwidth_over
 from scorer.placement.placements import counted_set
 from scorer.placement.pods.member import Member
 from scorer.placement.state.snapshot import Snapshot
@@ -46,15 +46,16 @@ def whole_plan(plan: GangPlan, unit: Unit, snapshot: Snapshot, before: GangPlan 
     members = tuple(sorted((*siblings, *plan.members), key=order))
     nodes = held_nodes((member.node, member.gpus) for member in members)
     nic = snapshot.preferences.nic_bandwidth
-    ledgers, bandwidth = snapshot.ledger.nodes, None
+    ledgers, bandwidth = snapshot.ledger.nodes, UNDEFINED
     if all(member.gpus for member in unit.members):
         bandwidth = gang_bandwidth(nodes, ledgers.get, snapshot.tables.get, nic)
-    counted = any(node.count for node in nodes)
+    if bandwidth.value is None:
+        bandwidth = Bandwidth(sets_unknown=any(node.count for node in nodes))
     return structs.replace(
         plan,
         members=members,
-        bandwidth=tenths(value_of(bandwidth)),
-        bandwidth_note=bandwidth_note(bandwidth, sets_unknown=counted),
+        bandwidth=tenths(bandwidth.value),
+        bandwidth_note=bandwidth.note,
         domain=_domain([ledgers.get(node.node) for node in nodes], snapshot.preferences.domains),
     )
 
@@ -64,8 +65,8 @@ def gang_bandwidth(
     ledger: Callable[[str], NodeLedger | None],
     table: Callable[[str], Table | None],
     nic_bandwidth: float | None,
-) -> JobBandwidth | None:
-    """Return the modelled bandwidth over whole GPUs; None where it is not known.
+) -> Bandwidth:
+    """Return the modelled bandwidth over whole GPUs; undefined where it is not known.
 
     Args:
         nodes: The GPUs on each node.
@@ -77,11 +78,11 @@ def gang_bandwidth(
     for node in nodes:
         here, links = ledger(node.node), table(node.node)
         if here is None or links is None or max(node.indices, default=0) >= len(here.node.cards):
-            return None
+            return UNDEFINED
         mask = counted_set(here, node.count) if node.count else mask_of(node.indices)
         if mask is None:
-            return None
-        assignments.append(NodeAssignment(Candidate(here, links, 0), 0, mask))
+            return UNDEFINED
+        assignments.append(NodeAssignment(here, links, mask))
     return bandwidth_over(assignments, nic_bandwidth)
 
 

@@ -9,8 +9,8 @@ One plan, in the order of `schedule.plan`:
    the fastest, and within a tolerance the one where the least is lost.
 4. `assignment.multi_node`: else the fewest nodes of the nearest network domain, as evenly filled
    as possible; every set of nodes is tried where there are few.
-5. `by_count`: where NVIDIA's plugin chooses the GPUs, the same by the number of free ones; the
-   better plan of both is taken.
+5. `assignment.by_count`: where NVIDIA's plugin chooses the GPUs, the same search with a ranking by
+   the number of free ones; the better plan of both is taken.
 6. `pod_by_pod`: members that differ, and shares, are placed one after another, all or nothing.
 7. `placements`: each member gets its part of the set, in the order of ranks along the ring.
 

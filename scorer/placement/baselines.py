@@ -10,7 +10,7 @@ import numpy as np
 from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import Exact, GPUShare
 from cluster.gang import Link
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import UNDEFINED, Bandwidth
 from scorer.placement.filtering.feasibility import feasibility_of
 from scorer.placement.options import PlanOptions
 from scorer.placement.placements import new_plan
@@ -30,42 +30,41 @@ class IndexOrder:
 
     gpus: dict[str, tuple[int, ...]]
     """The GPUs of each node, nodes by name; empty where NVIDIA's plugin chooses."""
-    bandwidth: JobBandwidth | None
-    """None where it is not defined."""
+    bandwidth: Bandwidth
 
 
 def best_possible(
     snapshot: Snapshot,
     members: Sequence[Member],
-    planned: JobBandwidth | None = None,
+    planned: Bandwidth = UNDEFINED,
     order: IndexOrder | None = None,
-) -> JobBandwidth | None:
-    """Return the best bandwidth that is known of the same members on the empty cluster, or None.
+) -> Bandwidth:
+    """Return the best bandwidth that is known of the same members on the empty cluster.
 
     It is planned there by the bandwidth alone. The plan and index order are possible there, too,
     and may be faster: the planner prefers few nodes and even splits to bandwidth.
 
-    None is also returned while link tables of a node are being computed: it may be the best one.
+    It is undefined while link tables of a node are being computed: it may be the best one.
 
     Args:
         snapshot: The cluster.
         members: The pods.
-        planned: The bandwidth of their plan; None: there is none.
+        planned: The bandwidth of their plan.
         order: Their placement in index order; it counts only on as many nodes.
     """
     if sum(member.gpus for member in members) < 2:
         # No plan of one GPU, shares, replicas or counted GPUs has a bandwidth.
-        return None
+        return UNDEFINED
     empty = snapshot.without_pods()
     if _is_preparing(empty):
-        return None
+        return UNDEFINED
     preferences = replace(empty.preferences, mode=ChoiceMode.FAST)
     best = plan(replace(empty, preferences=preferences), members)
-    found = [best.job_bandwidth if isinstance(best, Plan) else None, planned]
-    known = [bandwidth for bandwidth in found if bandwidth]
-    if order and order.bandwidth and order.bandwidth.nodes in {each.nodes for each in known}:
+    found = [best.bandwidth if isinstance(best, Plan) else UNDEFINED, planned]
+    known = [bandwidth for bandwidth in found if bandwidth.value is not None]
+    if order and order.bandwidth.nodes in {each.nodes for each in known}:
         known.append(order.bandwidth)
-    return max(known, key=attrgetter("value"), default=None)
+    return max(known, key=attrgetter("value"), default=UNDEFINED)
 
 
 def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> bool:
@@ -102,7 +101,7 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
     if left:
         return None
     plan = new_plan(snapshot, placements, exact=False)
-    return IndexOrder(plan.gpus, plan.job_bandwidth)
+    return IndexOrder(plan.gpus, plan.bandwidth)
 
 
 def _is_preparing(snapshot: Snapshot) -> bool:

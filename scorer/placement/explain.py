@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cluster.nodes.node import MachineSource
 from cluster.objects.pod import PodSpec
 from cluster.requests.request import Family
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.result import Plan
 from scorer.placement.state.snapshot import Snapshot
 from topology.choice import ChoiceRequest
@@ -95,18 +95,17 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
         if note := node.kubelet.numa_note:
             policies.setdefault(note, []).append(node.name)
     notes += [f"of {_few(names)}: {note}" for note, names in policies.items()]
-    if plan.sets_unknown:
+    if plan.bandwidth.sets_unknown:
         where = _few(list(plan.counts))
         notes.append(f"the bandwidth is not known: NVIDIA's plugin chooses the GPUs of {where}")
-    elif plan.job_bandwidth:
-        notes += _bandwidth_notes(plan.job_bandwidth)
+    notes += _bandwidth_notes(plan.bandwidth)
     left = {c for p in plan.placements for c in left_to_scheduler(p.member.pod.spec)}
     if left:
         notes.append(f"left to kube-scheduler: {', '.join(sorted(left))}")
     return notes
 
 
-def _bandwidth_notes(bandwidth: JobBandwidth) -> Iterator[str]:
+def _bandwidth_notes(bandwidth: Bandwidth) -> Iterator[str]:
     if bandwidth.slowest:
         yield f"the slowest link is {bandwidth.slowest.text}"
     if bandwidth.nic_unknown:

@@ -8,7 +8,7 @@ from cluster.keys import COMPUTE_CLASS, DRIVER_VERSION, MODEL_SERIES
 from cluster.objects.selector import names_label
 from cluster.requests.request import Family
 from policy.catalogue import GPU
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.filtering.feasibility import Feasibility, excluded
 from scorer.placement.filtering.reasons import Reason, count_reasons
 from scorer.placement.pods.group import Group
@@ -16,7 +16,7 @@ from scorer.placement.pods.member import Member
 from scorer.placement.state.node_columns import node_columns
 
 
-def not_comparable(planned: JobBandwidth, other: JobBandwidth) -> str:
+def not_comparable(planned: Bandwidth, other: Bandwidth) -> str:
     """Return why the bandwidths of a plan and of another placement are not comparable."""
     if other.nodes is None:
         return "not comparable: the number of its nodes is not recorded"

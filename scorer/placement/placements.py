@@ -1,37 +1,56 @@
 """Conversion between the assignment of a node and the placements of its members."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from cluster.account.node_ledger import NodeLedger
-from cluster.allocations.gpus import number_counted
-from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
+from cluster.allocations.gpus import GPUs, number_counted
+from scorer.placement.assignment.multi_node import MultiNodeAssignment
+from scorer.placement.assignment.node_assignment import (
+    CountedAssignment,
+    NodeAssignment,
+)
 from scorer.placement.assignment.partition import split
-from scorer.placement.bandwidth import bandwidth_over
+from scorer.placement.bandwidth import Bandwidth, bandwidth_over
 from scorer.placement.filtering.shares import whole_gpus
+from scorer.placement.pods.group import Group
 from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan
 from scorer.placement.state.snapshot import Snapshot
 from topology.machine import gpus_of, mask_of
 
 
-def in_parts(members: Iterable[Member], sizes: Iterable[int]) -> list[tuple[Member, ...]]:
-    """Return the members of each node, in rank order; `sizes` are their numbers."""
-    rest = iter(members)
-    return [tuple(islice(rest, size)) for size in sizes]
-
-
-def placements_on(
-    members: Sequence[Member], assignment: NodeAssignment, *, linked: bool
-) -> tuple[Placement, ...]:
-    """Split the GPUs of an assignment among its members; it is known that they can be split."""
-    node = assignment.candidate.node.node
-    sizes = tuple(member.gpus for member in members)
-    parts = split(assignment.candidate.table, assignment.mask, sizes, linked=linked) or ()
-    return tuple(
-        Placement(member, node.name, whole_gpus(node, gpus_of(part)))
-        for member, part in zip(members, parts, strict=True)
+def plan_of_assignment(
+    snapshot: Snapshot, group: Group, found: MultiNodeAssignment, nodes_considered: int = 0
+) -> Plan:
+    """Return the plan of an assignment: the members of each node in rank order, with their GPUs."""
+    rest, placements, known = iter(group.members), list[Placement](), list[NodeAssignment]()
+    for assignment in found.assignments:
+        members = tuple(islice(rest, assignment.workers))
+        placements += _placements_on(members, assignment, linked=group.options.is_linked)
+        known += [assignment] if isinstance(assignment, NodeAssignment) else []
+    all_known = len(known) == len(found.assignments)
+    return Plan(
+        tuple(placements),
+        _bandwidth(snapshot, known if all_known else assignments_of(snapshot, placements)),
+        exact=found.exact,
+        domain=found.domain,
+        nodes_considered=nodes_considered,
     )
+
+
+def _placements_on(
+    members: Sequence[Member], assignment: NodeAssignment | CountedAssignment, *, linked: bool
+) -> Iterator[Placement]:
+    """Split the GPUs of an assignment among its members; it is known that they can be split."""
+    if isinstance(assignment, CountedAssignment):
+        yield from (Placement(each, assignment.name, each.counted_gpus) for each in members)
+        return
+    node = assignment.ledger.node
+    sizes = tuple(member.gpus for member in members)
+    parts = split(assignment.table, assignment.mask, sizes, linked=linked) or ()
+    for member, part in zip(members, parts, strict=True):
+        yield Placement(member, node.name, whole_gpus(node, gpus_of(part)))
 
 
 def assignments_of(
@@ -41,19 +60,19 @@ def assignments_of(
 
     None where a set is not known: NVIDIA's plugin chooses several GPUs of a node, and not all.
     """
-    taken: dict[str, list[Placement]] = {}
+    taken: dict[str, list[GPUs]] = {}
     for placement in placements:
         if placement.member.gpus:
-            taken.setdefault(placement.node, []).append(placement)
+            taken.setdefault(placement.node, []).append(placement.gpus)
     assignments: list[NodeAssignment] = []
     for name, there in taken.items():
         ledger, table = snapshot.ledger.nodes[name], snapshot.tables.get(name)
-        mask = mask_of([i for placement in there for i in placement.gpus.indices])
-        count = sum(number_counted(placement.gpus) for placement in there)
+        count = sum(map(number_counted, there))
+        mask = mask_of([share.i for gpus in there for share in gpus.shares])
         known = counted_set(ledger, count) if count else mask
         if known is None or table is None:
             return None
-        assignments.append(NodeAssignment(Candidate(ledger, table, len(there)), len(there), known))
+        assignments.append(NodeAssignment(ledger, table, known))
     return assignments
 
 
@@ -72,18 +91,20 @@ def new_plan(
     placements: Sequence[Placement],
     *,
     exact: bool,
-    domain: str | None = None,
     one_by_one: bool = False,
     nodes_considered: int = 0,
 ) -> Plan:
     """Return the plan of some placements, with its bandwidth where the sets of GPUs are known."""
-    assignments = assignments_of(snapshot, placements)
     return Plan(
         tuple(placements),
-        job_bandwidth=bandwidth_over(assignments or (), snapshot.preferences.nic_bandwidth),
+        _bandwidth(snapshot, assignments_of(snapshot, placements)),
         exact=exact,
-        domain=domain,
         one_by_one=one_by_one,
         nodes_considered=nodes_considered,
-        sets_unknown=assignments is None,
     )
+
+
+def _bandwidth(snapshot: Snapshot, assignments: list[NodeAssignment] | None) -> Bandwidth:
+    if assignments is None:
+        return Bandwidth(sets_unknown=True)
+    return bandwidth_over(assignments, snapshot.preferences.nic_bandwidth)

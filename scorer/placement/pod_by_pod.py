@@ -9,9 +9,9 @@ from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import Exact
 from cluster.nodes.node import PackingStrategy
 from cluster.requests.request import Family
+from scorer.placement.assignment.by_count import linked_by_count
 from scorer.placement.assignment.node_assignment import SelectionOptions
 from scorer.placement.assignment.single_node import best_node_of_pod
-from scorer.placement.by_count import linked_by_count
 from scorer.placement.filtering.feasibility import (
     feasibility_of,
     feasibility_of_all,
@@ -41,9 +41,13 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     linked, placed = group.options.is_linked, dict[int, Placement]()
     """By index among the members."""
     considered: set[int] = set()
-    rows = {node.node.name: row for row, node in enumerate(snapshot.nodes)}
+    # A pod alone is near no others. On many nodes this takes a fifth of the time of its plan.
+    nodes = snapshot.nodes if group.size > 1 else ()
+    rows = {node.node.name: row for row, node in enumerate(nodes)}
     used: dict[int, None] = {}
     """The nodes of placed members, as indices in `snapshot.nodes`."""
+    # The largest first: a small request fits into what a large one leaves, not the reverse. Each is
+    # placed on a later snapshot, so nothing must be undone where one does not fit.
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
         feasibility = feasibility_of(later, new_group([member], group.options))
@@ -55,13 +59,16 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
             reason = member_refusal(member, len(placed), group.size, blocked)
             return Refusal(reason + label_hint(member, snapshot.nodes, blocked))
         placed[place] = found
-        used.setdefault(rows[found.node])
+        if rows:
+            used.setdefault(rows[found.node])
         considered.update(feasible.tolist())
-        later = later.hold_all([(found.node, found.holding)])
+        if len(placed) < group.size:
+            later = later.hold_all([(found.node, found.holding)])
     placements = tuple(placed[place] for place in range(group.size))
     assignments = assignments_of(snapshot, placements) or []
+    # On one node NVLink must connect the whole set, which is known only when all are placed.
     only = assignments[0] if len(assignments) == 1 else None
-    if linked and only and not only.candidate.table.linked[only.mask]:
+    if linked and only and not only.table.linked[only.mask]:
         return Refusal(together_refusal(group, "NVLink alone does not connect them there"))
     return new_plan(
         snapshot,
@@ -81,6 +88,8 @@ def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     feasibility = feasibility_of(snapshot, new_group([first], group.options))
     if not len(feasibility.feasible):
         return Refusal(member_refusal(first, 0, group.size, feasibility.blocked))
+    # Sums are a lower bound of what a node needs: shares may still not fit its cards, which only a
+    # plan shows. The largest member orders the nodes, since it is the hardest to place.
     together = feasibility_of_all(snapshot, group)
     rows = np.flatnonzero((feasibility.capacity > 0) & (together.capacity > 0))
     nodes = (snapshot.nodes[row] for row in rows.tolist())
@@ -113,6 +122,7 @@ def _place(
     if not len(rows):
         return None
     if member.request.family is Family.WHOLE:
+        # Known sets first, even on another node: their bandwidth is known.
         counted = node_columns(snapshot).is_counted
         here = [row for row in near if not counted[row]]
         placement = _whole(snapshot, member, rows[~counted[rows]], here, linked=linked)
@@ -151,11 +161,11 @@ def _whole(
     """Place a member of a gang with unequal numbers of GPUs, near the others if possible."""
     options = SelectionOptions(snapshot.preferences.mode, linked=linked, multi_node=True)
     tried = (
-        best_node_of_pod(snapshot, some, member.gpus, options, snapshot.preferences.placement)
+        best_node_of_pod(snapshot, some, member.gpus, options)
         for some in (np.array(near, dtype=np.int64), rows)
     )
     assignment = next((found for found in tried if found is not None), None)
     if assignment is None:
         return None
-    node = assignment.candidate.node.node
+    node = assignment.ledger.node
     return Placement(member, assignment.name, whole_gpus(node, gpus_of(assignment.mask)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cluster.account.node_ledger import Holding
 from cluster.allocations.gpus import GPUs, number_counted
-from scorer.placement.bandwidth import JobBandwidth, value_of
+from scorer.placement.bandwidth import UNDEFINED, Bandwidth
 from scorer.placement.pods.member import Member
 from scorer.placement.state.snapshot import Snapshot
 
@@ -30,8 +30,8 @@ class Plan:
 
     placements: tuple[Placement, ...]
     """In the order of the members."""
-    job_bandwidth: JobBandwidth | None = None
-    """Modelled all-reduce bandwidth over all members; None where it is not defined."""
+    bandwidth: Bandwidth = UNDEFINED
+    """Over all members."""
     exact: bool = True
     """False where the set of nodes, or A itself, is not proven to be the best."""
     domain: str | None = None
@@ -40,8 +40,6 @@ class Plan:
     """Members were placed one after another, each on the best node for it."""
     nodes_considered: int = 0
     """Number of nodes that fit at least one member."""
-    sets_unknown: bool = False
-    """NVIDIA's plugin chooses some of the GPUs, so the bandwidth is not known."""
 
     @property
     def gpus(self) -> dict[str, tuple[int, ...]]:
@@ -58,11 +56,6 @@ class Plan:
         for placement in self.placements:
             counts[placement.node] += number_counted(placement.gpus)
         return dict(+counts)
-
-    @property
-    def bandwidth(self) -> float | None:
-        """Its bandwidth [GB/s]; None where it is not defined."""
-        return value_of(self.job_bandwidth)
 
     def applied_to(self, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot with the plan carried out."""

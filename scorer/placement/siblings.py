@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from cluster.allocations.record import Allocation
 from cluster.gang import Link
-from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
-from scorer.placement.bandwidth import bandwidth_over, value_of
+from scorer.placement.assignment.node_assignment import NodeAssignment
+from scorer.placement.bandwidth import bandwidth_over
 from scorer.placement.options import DEFAULT, PlanOptions, SiblingGPUs
 from scorer.placement.placements import new_plan
 from scorer.placement.pods.group import new_group
@@ -102,6 +102,9 @@ def _on_sibling_node(
     options: PlanOptions,
 ) -> Plan | Refusal | None:
     """Plan all members on the node of the others that is best; None without any node."""
+    # `plan` ranks the new members, but the gang is as fast as all of its GPUs. So each node is
+    # planned alone, and the results are compared as the whole gang would have them. Without known
+    # sets there is no bandwidth: the node with most members is taken, to keep the gang together.
     is_ranked = sibling_nodes.are_sets_known and all(member.gpus for member in members)
     plans: list[Plan] = []
     refusal = None
@@ -123,11 +126,11 @@ def _on_sibling_node(
 def _rank(snapshot: Snapshot, sibling_nodes: _SiblingNodes) -> tuple[float, list[int]]:
     """Return the key that orders the results for a gang: the fastest, then the most even."""
     assignments = [
-        NodeAssignment(Candidate(snapshot.ledger.nodes[node], snapshot.tables[node], 0), 0, mask)
+        NodeAssignment(snapshot.ledger.nodes[node], snapshot.tables[node], mask)
         for node, mask in sibling_nodes.masks.items()
     ]
-    bandwidth = value_of(bandwidth_over(assignments, snapshot.preferences.nic_bandwidth))
-    return -(bandwidth or 0.0), sorted(sibling_nodes.counts.values(), reverse=True)
+    bandwidth = bandwidth_over(assignments, snapshot.preferences.nic_bandwidth)
+    return -(bandwidth.value or 0.0), sorted(sibling_nodes.counts.values(), reverse=True)
 
 
 def _one_by_one(
@@ -138,10 +141,13 @@ def _one_by_one(
 ) -> Plan | None:
     """Plan each member on the node of the others that is best for it; None if not all fit."""
     group = new_group(members)
+    # A member alone was tried on each of these nodes already.
     if not 1 < group.size * len(sibling_nodes.counts) <= EACH_MAX or group.size == 1:
         return None
     placed: dict[int, Placement] = {}
     later = snapshot
+    # The largest first, since the fewest nodes fit it. A member that is placed counts as a sibling
+    # for the next one, which then completes the set on its node.
     for place, member in sorted(enumerate(members), key=lambda pair: -pair[1].gpus):
         near = _on_sibling_node(later, [member], sibling_nodes, options)
         if not isinstance(near, Plan):

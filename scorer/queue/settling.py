@@ -42,7 +42,7 @@ class Settling:
 
 def is_better(other: Plan, plan: Plan) -> bool:
     """Return whether another plan of the same unit is better: faster, or on fewer nodes."""
-    mine, its = plan.job_bandwidth, other.job_bandwidth
-    if mine is None or its is None or not mine.is_comparable(its):
+    mine, its = plan.bandwidth, other.bandwidth
+    if mine.value is None or its.value is None or not mine.is_comparable(its):
         return len(other.gpus) < len(plan.gpus)
     return mine.value < its.value * (1 - TOLERANCE)

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from cluster.allocations.gpus import Unreadable
+from cluster.allocations.gpus import Exact, GPUs
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from scorer.cache.informers import Informers
 from scorer.gang.pod_info import PodInfo
@@ -62,12 +62,16 @@ class ClaimProblems:
         if usage is None or usage.allocation is None or usage.claim is None:
             return
         node = self._informers.state.node(usage.target)
-        gpus = usage.claimed_gpus(node) if node else None
-        if gpus and not isinstance(gpus, Unreadable):
-            yield claim_differs(usage.target, gpus.indices, usage.allocation.gpus.indices)
+        held, planned = usage.claimed_gpus(node) if node else None, usage.allocation.gpus
+        if isinstance(held, Exact) and _uuids(held) != _uuids(planned):
+            yield claim_differs(usage.target, held.indices, planned.indices)
         claim = self._informers.claims.claims.items.get((pod.namespace, usage.claim))
         if claim and claim.owner == pod.uid and set(claim.users) - {pod.uid}:
             yield claim_shared(usage.claim)
+
+
+def _uuids(gpus: GPUs) -> set[str | None]:
+    return {share.uuid for share in gpus.shares}
 
 
 def _event(pod: PodInfo, message: EventMessage) -> Event:

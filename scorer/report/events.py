@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from scorer.gang.crd import GangPlan
-from scorer.gang.plan_record import SETS_UNKNOWN, recorded_bandwidths
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.gang.plan_record import recorded_bandwidths
+from scorer.placement.bandwidth import Bandwidth
 
 _NODES_SHOWN = 3
 _GANG_SHOWN = 63
@@ -138,20 +138,21 @@ def claim_shared(claim: str) -> EventMessage:
 
 def _bandwidth(plan: GangPlan) -> str:
     planned, best, order = recorded_bandwidths(plan)
-    if planned is None:
-        is_unknown = plan.bandwidth_note == SETS_UNKNOWN
-        return "; bandwidth not known: NVIDIA's plugin chooses the GPUs" if is_unknown else ""
+    if planned.sets_unknown:
+        return "; bandwidth not known: NVIDIA's plugin chooses the GPUs"
+    if planned.value is None:
+        return ""
     text = f": {planned.value:g} GB/s{planned.uncounted}"
-    if best is not None:
+    if best.value is not None:
         beside = f" of {best.value:g} possible"
         text += beside if planned.is_comparable(best) else _apart("the best possible", best)
-    if order is not None:
+    if order.value is not None:
         beside = f", {order.value:g} in index order"
         text += beside if planned.is_comparable(order) else _apart("index order", order)
     return text
 
 
-def _apart(baseline: str, bandwidth: JobBandwidth) -> str:
+def _apart(baseline: str, bandwidth: Bandwidth) -> str:
     """Name a bandwidth that says nothing beside that of the plan."""
     if bandwidth.nodes is None:
         return ""

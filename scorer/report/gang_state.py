@@ -15,7 +15,6 @@ from scorer.gang.health import unhealthy_gpus
 from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.whole_plan import gang_bandwidth
-from scorer.placement.bandwidth import value_of
 from workloads.paths import path_of
 from workloads.state import OwnerState
 
@@ -109,7 +108,7 @@ def _without_deleted(plan: GangPlan, pods: Collection[PodInfo], state: ClusterSt
 
 def _bandwidth(nodes: Sequence[NodeGPUs], state: ClusterState) -> float | None:
     nic = state.preferences.nic_bandwidth
-    return tenths(value_of(gang_bandwidth(nodes, state.ledger, state.table, nic)))
+    return tenths(gang_bandwidth(nodes, state.ledger, state.table, nic).value)
 
 
 def _state_of(

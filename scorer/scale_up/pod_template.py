@@ -7,11 +7,12 @@ constraints as they are written. It has nothing else of the pod: no images, vari
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Raw, Struct, json
+from msgspec import Raw, field, json
 
 from cluster.objects.pod import Pod
 from cluster.requests.demand import demand_of, requested
 from runtime.kube.decode import decode
+from runtime.kube.objects import LabelledObject
 
 MAX_BYTES = 64 << 10
 """Longest PodTemplate that is created [bytes]."""
@@ -28,13 +29,8 @@ _IMAGE = "none"
 _pods = json.Decoder(Pod)
 
 
-class _Metadata(Struct, frozen=True):
-    labels: dict[str, str] = {}
-
-
-class _Pod(Struct, frozen=True):
-    metadata: _Metadata = _Metadata()
-    spec: dict[str, Raw] = {}
+class _Pod(LabelledObject, frozen=True):
+    spec: dict[str, Raw] = field(default_factory=dict)
 
 
 _raw_pods = json.Decoder(_Pod)
@@ -60,7 +56,7 @@ def pod_template(pods: Sequence[tuple[Raw, int]]) -> Mapping[str, object] | None
     constraints = {name: first.spec[name] for name in _CONSTRAINTS if name in first.spec}
     template = {
         # Affinities among the pods of the request compare these.
-        "metadata": {"labels": first.metadata.labels},
+        "metadata": {"labels": first.metadata.labels or {}},
         "spec": {"containers": [container], **constraints},
     }
     return template if len(json.encode(template)) <= MAX_BYTES else None

@@ -4,6 +4,7 @@ Dry runs on a cluster and `check` with a cluster in a file use it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -13,9 +14,9 @@ from cluster.allocations.gpus import number_counted
 from cluster.nodes.node import NodeMode
 from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, PodFit
 from scorer.cache.cluster_state import ClusterState
-from scorer.gang.plan_record import bandwidth_note, tenths
+from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
-from scorer.placement.bandwidth import value_of
+from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.baselines import never_fits
 from scorer.placement.explain import notes_on, why_these
 from scorer.placement.pods.member import Member
@@ -130,23 +131,25 @@ def _fit(
     notes = (note for seen, plan in plans for note in notes_on(seen, plan))
     refused = next((unit for unit in units if unit.reason), None)
     best = first.best_possible
-    unknown = any(plan.sets_unknown for _, plan in plans)
-    known = [bandwidth for _, plan in plans if (bandwidth := plan.job_bandwidth) and not unknown]
-    least = min(known, key=lambda bandwidth: bandwidth.value, default=None)
+    unknown = any(plan.bandwidth.sets_unknown for _, plan in plans)
+    known = [plan.bandwidth for _, plan in plans if plan.bandwidth.value is not None]
+    least = Bandwidth(sets_unknown=unknown)
+    if known and not unknown:
+        least = min(known, key=attrgetter("value"))
     return FitResult(
         fits=None not in placements,
         gang=first.name if first.is_gang else None,
         pods=[_pod(*pair) for pair in zip(template.names, placements, strict=True)],
         nodes=nodes,
-        bandwidth=tenths(value_of(least)),
-        best_possible=tenths(value_of(best)),
+        bandwidth=tenths(least.value),
+        best_possible=tenths(best.value),
         why=why_these(first.plan) if first.plan and not others else None,
         notes=list(dict.fromkeys((*notes, *_left_to_others(first.members[0])))),
         reason=refused.reason if refused else None,
         never=refused is not None and _never_fits(refused),
-        bandwidth_note=bandwidth_note(least, sets_unknown=unknown),
-        bandwidth_nodes=least.nodes if least else None,
-        best_possible_nodes=best.nodes if best else None,
+        bandwidth_note=least.note,
+        bandwidth_nodes=least.nodes,
+        best_possible_nodes=best.nodes,
     )
 
 

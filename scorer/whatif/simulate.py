@@ -18,7 +18,7 @@ from scorer.gang.compact_pod import oversize_reason
 from scorer.gang.plan_record import siblings_of
 from scorer.gang.pod_info import PodInfo, controller_of
 from scorer.gang.unit import Owners, Unit, units_of
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import UNDEFINED, Bandwidth
 from scorer.placement.baselines import IndexOrder, best_possible, index_order
 from scorer.placement.options import PlanOptions
 from scorer.placement.pods.member import Member, new_member
@@ -79,9 +79,9 @@ class SimulatedUnit(UnitPlacement):
     """The placement of a unit, and its baselines, which are computed when they are read."""
 
     @cached_property
-    def best_possible(self) -> JobBandwidth | None:
+    def best_possible(self) -> Bandwidth:
         """The same members on the empty cluster."""
-        planned = self.plan.job_bandwidth if self.plan else None
+        planned = self.plan.bandwidth if self.plan else UNDEFINED
         return best_possible(self.seen, self.members, planned, self.index_order)
 
     @cached_property

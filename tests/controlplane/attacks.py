@@ -27,7 +27,7 @@ from controlplane.webhook import Webhook
 
 from cluster import keys
 from cluster.nodes.topology_configmap import PublishedTopology, write_published
-from topology.machine import Level, Machine
+from topology.machine import Level, Machine, gpu_records
 
 GPU = {keys.GPU_WHOLE: 1}
 NODES = tuple(f"gpu-{i}" for i in range(4))
@@ -441,7 +441,7 @@ def _random_machine(seed: int) -> Machine:
     return Machine(
         tuple(tuple(links.get((min(i, j), max(i, j)), 0) for j in n) for i in n),
         tuple(tuple(Level.SYS if i != j else Level.UNKNOWN for j in n) for i in n),
-        (0,) * 16,
+        gpu_records((0,) * 16),
     )
 
 

@@ -83,7 +83,7 @@ def gpus_of_node(node: str, machine: Machine) -> tuple[GPU, ...]:
             bus_id=f"0000:{7 + 8 * i:02x}:00.0",
             minor=i,
             pcie_root=f"pci0000:{7 + 8 * _first_below_switch(machine, i):02x}",
-            numa=machine.numa[i],
+            numa=machine.gpus[i].numa,
             product=str(machine.model),
             memory=machine.memory[i],
         )

@@ -12,7 +12,7 @@ from topology.catalogue import NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
-LIVE = ("inspect", "explain", "snapshot")
+LIVE = ("inspect", "explain", "snapshot", "dashboard")
 COMMANDS = [
     shlex.split(line, comments=True)[1:]
     for line in commands("README.md")
@@ -86,15 +86,19 @@ def test_install_and_try_come_directly_after_the_second_example():
     assert headings[:3] == ["Try it", "Install the command", "Install it on a cluster"]
 
 
-def test_the_picture_is_a_small_image_that_one_command_draws():
-    (picture,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", PAGE)
-    image = ROOT / picture
+def test_the_pictures_are_small_images_that_one_command_draws():
+    placement, dashboard = re.findall(r"!\[[^]]+\]\(([^)]+)\)", PAGE)
 
-    assert image.read_bytes().startswith(b"\x89PNG")
-    assert image.stat().st_size < 400_000
+    for picture in (placement, dashboard):
+        image = ROOT / picture
+        assert image.read_bytes().startswith(b"\x89PNG")
+        assert image.stat().st_size < 400_000
     script = (ROOT / "docs/demo/picture").read_text(encoding="utf-8")
     run_by_demo = (ROOT / "docs/demo/run").read_text(encoding="utf-8")
     shown = "simulate docs/demo/gang.yaml --cluster docs/demo/cluster.yaml -o html --to "
-    assert picture in script
+    assert placement in script
+    assert "docs/demo/dashboard_picture" in script
+    drawn = (ROOT / "docs/demo/dashboard_picture").read_text(encoding="utf-8")
+    assert f'with_name("{Path(dashboard).name}")' in drawn
     assert shown in script
     assert shown in run_by_demo

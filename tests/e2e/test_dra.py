@@ -1,7 +1,6 @@
 """GPUs that the stock scheduler gives to resource claims, on nodes of Linkwise."""
 
 import json
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -18,6 +17,7 @@ from controlplane.gangs import delete_pods, make_gang, wait_for_phase, wait_unti
 from controlplane.pods import gates
 from controlplane.process import wait_until
 from controlplane.soak import often
+from support.builders import with_gpus
 
 from cluster import keys
 from cluster.nodes.topology_configmap import PublishedTopology, write_published
@@ -25,10 +25,8 @@ from topology import catalogue
 from topology.table import table_of
 
 NODE, COUNTED, HOSTILE = "gpu-0", "counted", "hostile"
-MACHINE = replace(
-    catalogue.entry("dgx1-v100").machine,
-    uuids=tuple(f"GPU-0000000{i}-1111-2222-3333-444444444444" for i in range(8)),
-)
+UUIDS = tuple(f"GPU-0000000{i}-1111-2222-3333-444444444444" for i in range(8))
+MACHINE = with_gpus(catalogue.entry("dgx1-v100").machine, uuid=UUIDS)
 SLICED = often(8, 200)
 """Slices that a hostile node publishes."""
 ON_NODE = {keys.HOSTNAME: NODE}
@@ -52,7 +50,7 @@ def node(plane, machines, placing):
 def by_claims(plane, node, pods):
     """The same GPUs, as devices of NVIDIA's driver, too."""
     del node
-    with gpus_by_claims(plane.api, NODE, MACHINE.uuids, keys.NVIDIA_GPU):
+    with gpus_by_claims(plane.api, NODE, UUIDS, keys.NVIDIA_GPU):
         yield
         pods.clear()
         delete_claims(plane.api, pods.namespace)
@@ -136,7 +134,7 @@ def hostile(plane, nodes, pods):
 def a_hostile_slice(number):
     """Return a slice of a node that says something about the pool of another node."""
     random = Random(number)  # noqa: S311 - a slice of tests.
-    uuids = random.sample(MACHINE.uuids, random.choice((1, 8)))
+    uuids = random.sample(UUIDS, random.choice((1, 8)))
     return device_slice(
         HOSTILE,
         random.choice((uuids, [f"GPU-{number}"] * len(uuids), [""])),
@@ -173,7 +171,7 @@ def counted(plane, nodes, pods, placing):
     """A node of NVIDIA's plugin, whose GPUs are devices of NVIDIA's driver, too."""
     del placing
     nodes({"name": COUNTED, "machine": "dgx1-v100", "cpu": 96, "memory": "768Gi"})
-    with gpus_by_claims(plane.api, COUNTED, MACHINE.uuids):
+    with gpus_by_claims(plane.api, COUNTED, UUIDS):
         yield
         pods.clear()
         delete_claims(plane.api, pods.namespace)

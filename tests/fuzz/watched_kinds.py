@@ -9,7 +9,7 @@ from policy.snapshot import PolicySnapshot
 from runtime.kube.decode import decode
 from runtime.kube.errors import UNDECODABLE
 from runtime.kube.paging import Page
-from scorer.cache.node_info import ConfigMap, build_node
+from scorer.cache.node_info import NodeConfigMap, build_node
 from scorer.cache.partial_pod import read_pod
 from scorer.cache.workloads import read_job, read_stateful_set
 from scorer.gang.crd import read_gang
@@ -17,7 +17,7 @@ from scorer.scale_up.crd import ProvisioningRequest
 from topology.errors import TopologyError
 
 _node_decoder = msgspec.json.Decoder(NodeObject)
-_map_decoder = msgspec.json.Decoder(dict[str, ConfigMap])
+_map_decoder = msgspec.json.Decoder(dict[str, NodeConfigMap])
 _requests_decoder = msgspec.json.Decoder(Page[ProvisioningRequest])
 _json_decoder = msgspec.json.Decoder(dict[str, object])
 

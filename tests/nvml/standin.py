@@ -214,14 +214,14 @@ class StandInNVML:
 
 
 def _card(machine, i):
-    name = machine.model or "NVIDIA GPU"
+    gpu = machine.gpus[i]
     return Card(
-        uuid=machine.uuids[i] if machine.uuids else f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{i}')}",
-        bus_id=machine.bus_ids[i] if machine.bus_ids else f"0000:{7 + 8 * i:02x}:00.0",
+        uuid=gpu.uuid or f"GPU-{uuid.uuid5(uuid.NAMESPACE_OID, f'{i}')}",
+        bus_id=gpu.bus_id or f"0000:{7 + 8 * i:02x}:00.0",
         minor=i,
-        memory=(machine.memory[i] if machine.memory else 16) << 30,
-        numa=machine.numa[i],
-        model=name,
+        memory=(gpu.memory or 16) << 30,
+        numa=gpu.numa,
+        model=machine.model or "NVIDIA GPU",
     )
 
 

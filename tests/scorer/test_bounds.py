@@ -23,7 +23,7 @@ from cluster.requests.demand import HostPort, PortsTaken
 from cluster.requests.request import read_request
 from policy.snapshot import PolicySnapshot
 from scorer.cache.cluster_state import ClusterState
-from scorer.cache.node_info import ConfigMap, build_node
+from scorer.cache.node_info import NodeConfigMap, build_node
 from scorer.commit.patches import allocation_patch
 from scorer.extender.wire import read_candidates
 from scorer.gang.crd import GangPlan, PlannedPod, read_gang
@@ -325,7 +325,7 @@ def test_a_node_is_read_in_time_linear_in_its_labels_and_taints():
 )
 def test_config_maps_of_a_node_are_read_in_time_linear_in_their_size(data):
     def work(n):
-        config_map = ConfigMap(data=data(n))
+        config_map = NodeConfigMap(data=data(n))
         return lambda: read_published(config_map.data)
 
     assert is_linear(work(20_000), work(40_000))

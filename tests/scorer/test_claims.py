@@ -84,7 +84,7 @@ def held(leader):
 
 
 def closed(leader):
-    return [i for i, card in enumerate(ledger(leader).node.cards) if card.cordoned]
+    return [i for i, card in enumerate(ledger(leader).node.cards) if card.claimed]
 
 
 async def test_a_gang_gets_claims_for_the_gpus_of_its_records(cluster):
@@ -144,6 +144,23 @@ async def test_the_devices_of_a_claim_are_booked_where_they_are_not_the_planned_
         # After a reboot the names belong to other GPUs.
         await until(lambda: held(leader) == {"solo": [6, 7]})
         assert ledger(leader).unaccounted is None
+
+
+async def test_after_a_reboot_with_other_names_the_holders_are_those_of_the_slices(cluster):
+    async with leading(cluster) as leader:
+        pod(cluster, "solo", 3)
+        await until(lambda: cluster.allocated("solo"))
+        planned = held(leader)["solo"]
+        allocate(cluster, "solo", *(f"gpu-{i}" for i in planned))
+        cluster.bind("solo")
+        now = sorted(7 - i for i in planned)
+        publish(cluster, range(7, -1, -1))
+        await until(lambda: held(leader) == {"solo": now})
+        # While slices are missing, the last ones count.
+        cluster.remove(SLICE)
+        await until(lambda: ledger(leader).node.pool.missing)
+        assert held(leader) == {"solo": now}
+        assert (closed(leader), ledger(leader).unaccounted) == ([], None)
 
 
 async def test_a_pod_whose_claim_holds_other_gpus_has_an_event_and_is_counted(cluster):

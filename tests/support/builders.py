@@ -20,7 +20,7 @@ from scorer.placement.options import Preferences
 from scorer.placement.pods.member import Member, new_member
 from scorer.placement.state.snapshot import Snapshot, snapshot_of
 from topology.constants import Constants
-from topology.machine import NIC, Level, Machine
+from topology.machine import NIC, Level, Machine, gpu_records
 
 EXACT_LABELS = {keys.NODE_MODE: "topology", keys.RESOURCE_NAME: "nvidia.com-gpu"}
 """Of a node on which Linkwise chooses `nvidia.com/gpu`."""
@@ -153,6 +153,9 @@ def a_machine(
     links: Mapping[tuple[int, int], int] | None = None,
     *,
     level: Callable[[int, int], Level] = lambda _i, _j: Level.SYS,
+    numa: Sequence[int] = (),
+    uuids: Sequence[str] = (),
+    memory: Sequence[int] = (),
     **fields: Any,
 ) -> Machine:
     """Return a machine of n GPUs: the NVLinks of its linked pairs, and the level of any two."""
@@ -164,7 +167,8 @@ def a_machine(
             tuple(level(min(i, j), max(i, j)) if i != j else Level.UNKNOWN for j in gpus)
             for i in gpus
         ),
-        **{"numa": (0,) * n, **fields},
+        gpus=gpu_records(numa or (0,) * n, uuids, memory=memory),
+        **fields,
     )
 
 
@@ -228,9 +232,23 @@ def renumbered(machine: Machine, order: Sequence[int]) -> Machine:
         machine,
         links=tuple(tuple(machine.links[i][j] for j in order) for i in order),
         levels=tuple(tuple(machine.levels[i][j] for j in order) for i in order),
-        numa=tuple(machine.numa[i] for i in order),
+        gpus=tuple(machine.gpus[i] for i in order),
         nics=tuple(NIC(nic.name, tuple(nic.levels[i] for i in order)) for nic in machine.nics),
     )
+
+
+def with_gpus(machine: Machine, **columns: Sequence[Any]) -> Machine:
+    """Return the same machine with other values of a field of its GPUs, such as `uuid`."""
+    gpus = [
+        replace(gpu, **{field: column[i] for field, column in columns.items()})
+        for i, gpu in enumerate(machine.gpus)
+    ]
+    return replace(machine, gpus=tuple(gpus))
+
+
+def numa_of(machine: Machine) -> tuple[int, ...]:
+    """Return the NUMA node of each GPU."""
+    return tuple(gpu.numa for gpu in machine.gpus)
 
 
 MACHINES = {"dgx1-v100": dgx1_v100, "dgx1-p100": dgx1_p100}

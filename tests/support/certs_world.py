@@ -39,7 +39,7 @@ STATUS = f"{NAMESPACE}/configmaps/{CERTS}"
 
 @coroutine
 def _stop():
-    """Give control back to whoever runs the coroutine."""
+    """Yield to the event loop once."""
     yield
 
 

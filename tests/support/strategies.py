@@ -21,7 +21,7 @@ from support.builders import (
 )
 from topology.choice import ChoiceMode
 from topology.constants import Constants
-from topology.machine import NIC, Level, Machine
+from topology.machine import GPU, NIC, Level, Machine
 
 # ---- Pods, as JSON: everything optional may be absent, null or empty, and unknown fields appear.
 
@@ -208,7 +208,7 @@ def machines(draw: st.DrawFn, least: int = 2, most: int = 6) -> Machine:
     return Machine(
         links=_symmetric(n, links, 0),
         levels=_symmetric(n, levels, Level.UNKNOWN),
-        numa=tuple(numa),
+        gpus=tuple(map(GPU, numa)),
         constants=draw(st.sampled_from((Constants(), Constants(nvlink=20.6, pcie=48.0)))),
         nics=tuple(NIC(f"NIC{i}", tuple(nic)) for i, nic in enumerate(nics)),
     )

@@ -11,7 +11,9 @@ from support.builders import (
     an_nvswitch_machine,
     dgx1_p100,
     dgx1_v100,
+    numa_of,
     renumbered,
+    with_gpus,
 )
 from support.strategies import machines
 
@@ -32,7 +34,7 @@ def nics(*near: int, n: int = 8) -> tuple[NIC, ...]:
 def as_seen(machine: Machine, order: tuple[int, ...]) -> object:
     """Return all that makes a class, in one numbering; NUMA nodes and NICs lose their names."""
     other = renumbered(machine, order)
-    first = [other.numa.index(node) for node in other.numa]
+    first = [numa_of(other).index(node) for node in numa_of(other)]
     return (
         other.links,
         other.levels,
@@ -49,8 +51,7 @@ def test_a_class_key_does_not_depend_on_numbering(machine, data):
     order = data.draw(st.permutations(range(machine.n)))
     other = renumbered(machine, order)
     other = replace(
-        other,
-        numa=tuple(7 - node for node in other.numa),
+        with_gpus(other, numa=[7 - node for node in numa_of(other)]),
         nics=tuple(replace(nic, name=f"mlx5_{i}") for i, nic in enumerate(reversed(other.nics))),
     )
 
@@ -78,11 +79,13 @@ def test_the_canonical_numbering_gives_the_same_machine_for_every_numbering(mach
 
 def test_class_does_not_depend_on_names():
     named = replace(
-        dgx1_v100(),
+        with_gpus(
+            dgx1_v100(),
+            uuid=tuple(f"GPU-{i}" for i in range(8)),
+            bus_id=tuple(f"0000:{i:02x}:00.0" for i in range(8)),
+            memory=(32,) * 8,
+        ),
         model="Tesla V100-SXM2-32GB",
-        uuids=tuple(f"GPU-{i}" for i in range(8)),
-        bus_ids=tuple(f"0000:{i:02x}:00.0" for i in range(8)),
-        memory=(32,) * 8,
         warnings=("no legend",),
     )
 
@@ -106,8 +109,8 @@ def one_level_less(machine: Machine) -> Machine:
     [
         one_link_more(dgx1_v100()),
         one_level_less(dgx1_v100()),
-        replace(dgx1_v100(), numa=(0,) * 8),
-        replace(dgx1_v100(), numa=(0, 1) * 4),
+        with_gpus(dgx1_v100(), numa=(0,) * 8),
+        with_gpus(dgx1_v100(), numa=(0, 1) * 4),
         replace(dgx1_v100(), nics=nics(0)),
         replace(dgx1_v100(), nics=nics(0, 2)),
         replace(dgx1_v100(), nics=nics(0, 0)),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import numa_of
 
 from topology.catalogue import entry
 from topology.constants import Constants
@@ -213,7 +214,7 @@ def assert_shows(machine: Machine, expected: Read) -> None:
     assert machine.switched is expected.switched
     assert {(i, j): machine.links[i][j] for i, j in expected.links} == expected.links
     assert {(i, j): machine.levels[i][j].name for i, j in expected.levels} == expected.levels
-    assert [machine.numa.index(node) for node in machine.numa] == nodes
+    assert [numa_of(machine).index(node) for node in numa_of(machine)] == nodes
     assert len(machine.nics) == expected.nics
     assert machine.constants == expected.constants
 

@@ -76,7 +76,7 @@ class Rules:
             round(self.a[chosen], 6),
             round(self.v(k, rest), 6),
             self.w(chosen) + self.split(k, rest),
-            -len({self.machine.numa[g] for g in gpus_of(chosen)}),
+            -len({self.machine.gpus[g].numa for g in gpus_of(chosen)}),
             sum(self.near(g) for g in gpus_of(chosen)) if ask.multi_node else 0,
         )
         if ask.mode is ChoiceMode.FAST:
@@ -229,7 +229,7 @@ def test_the_default_is_keep_on_one_node():
 
 
 def test_fewer_numa_nodes_break_a_tie():
-    machine = replace(a_machine(4), numa=(0, 1, 0, 1))
+    machine = a_machine(4, numa=(0, 1, 0, 1))
 
     assert chosen(machine, range(4), 2) == (0, 2)
 
@@ -334,7 +334,7 @@ def test_cached_choices_are_keyed_by_the_whole_request():
             "what it leaves free keeps better sets of two and four",
         ),
         (
-            replace(a_machine(4), numa=(0, 1, 0, 1)),
+            a_machine(4, numa=(0, 1, 0, 1)),
             ChoiceRequest(15, 2),
             (0, 1),
             "it touches fewer NUMA nodes",

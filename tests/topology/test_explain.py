@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -97,7 +95,7 @@ def test_without_a_linked_set_the_reason_says_so():
             "what it leaves free keeps better sets of two and four",
         ),
         (
-            replace(a_machine(4), numa=(0, 1, 0, 1)),
+            a_machine(4, numa=(0, 1, 0, 1)),
             range(4),
             2,
             {"mode": ChoiceMode.FAST},

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import numa_of
 from support.strategies import machines
 
 from topology.constants import Constants
@@ -37,7 +38,7 @@ def test_a_matrix_gives_links_levels_numa_nodes_and_nics() -> None:
         ["SYS", "PHB", "UNKNOWN", "UNKNOWN"],
         ["PIX", "SYS", "UNKNOWN", "UNKNOWN"],
     ]
-    assert machine.numa == (0, 0, 1, 1)
+    assert numa_of(machine) == (0, 0, 1, 1)
     assert machine.nics == (NIC("NIC0", (Level.SYS, Level.SYS, Level.PXB, Level.PIX)),)
     assert machine.constants == Constants()
     assert not machine.switched
@@ -91,7 +92,7 @@ def test_a_markdown_table_may_have_its_affinity_columns_first() -> None:
 """)
 
     assert machine.links == ((0, 4), (4, 0))
-    assert machine.numa == (3, 1)
+    assert numa_of(machine) == (3, 1)
     assert machine.nics == (NIC("mlx5_1", (Level.SYS, Level.PHB)),)
 
 
@@ -134,19 +135,19 @@ def test_numa_nodes_come_from_the_column_else_from_equal_cpu_affinity_else_all_i
     cells = ("GPU0", " X ", "PIX"), ("GPU1", "PIX", " X ")
     body = [blank.join((*row, tail)) for row, tail in zip(cells, rows, strict=True)]
 
-    assert read_matrix(HEADER + "\n".join(body)).numa == expected
+    assert numa_of(read_matrix(HEADER + "\n".join(body))) == expected
 
 
 def test_affinity_without_a_title_is_read_by_its_place() -> None:
     text = "  GPU0 GPU1\nGPU0 X PIX 0-9 3 N/A\nGPU1 PIX X 10-19 5 N/A\n"
 
-    assert read_matrix(text).numa == (3, 5)
+    assert numa_of(read_matrix(text)) == (3, 5)
 
 
 def test_gpu_of_unknown_numa_node_is_separate_with_a_warning() -> None:
     machine = read_matrix(f"{HEADER}GPU0\tX\tPIX\t0-9\t0\nGPU1\tPIX\tX\n")
 
-    assert machine.numa == (0, -1)
+    assert numa_of(machine) == (0, -1)
     assert "NUMA node of GPU1" in machine.warnings[0]
 
 
@@ -364,7 +365,9 @@ def printed(machine: Machine, blank: str) -> str:
     for i, name in enumerate(names):
         near = [nic.levels[i].name for nic in machine.nics]
         cells = [word(i, j) for j in range(machine.n)]
-        lines.append([name, *cells, *near, f"{8 * machine.numa[i]}-63", str(machine.numa[i])])
+        lines.append(
+            [name, *cells, *near, f"{8 * machine.gpus[i].numa}-63", str(machine.gpus[i].numa)]
+        )
     return "\n".join(blank.join(line) for line in lines)
 
 

@@ -3,6 +3,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import numa_of
 
 from topology.constants import Constants
 from topology.machine import MAX_TEXT, NIC, Level, TopologyError
@@ -44,12 +45,12 @@ def test_the_level_of_two_gpus_is_the_part_of_the_tree_that_they_share() -> None
     )
 
     assert [level.name for level in machine.levels[0]] == ["UNKNOWN", "PIX", "PXB", "PHB", "SYS"]
-    assert machine.numa == (0, 0, 0, 0, 1)
-    assert machine.bus_ids[0] == "0000:03:00.0"
+    assert numa_of(machine) == (0, 0, 0, 0, 1)
+    assert machine.gpus[0].bus_id == "0000:03:00.0"
 
 
 def test_a_machine_without_numa_has_one_node() -> None:
-    assert read_nccl(a_system('<cpu numaid="-1">' + a_gpu(1) + "</cpu>")).numa == (0,)
+    assert numa_of(read_nccl(a_system('<cpu numaid="-1">' + a_gpu(1) + "</cpu>"))) == (0,)
 
 
 def test_direct_nvlinks_are_counted_per_pair() -> None:
@@ -114,14 +115,14 @@ def test_template_without_gpu_elements_warns_about_missing_nvlinks() -> None:
 def test_gpus_are_numbered_by_dev_where_all_have_it() -> None:
     machine = read_nccl(a_system(a_cpu(0, a_gpu(1, dev="1")), a_cpu(1, a_gpu(2, dev="0"))))
 
-    assert machine.bus_ids == ("0000:02:00.0", "0000:01:00.0")
-    assert machine.numa == (1, 0)
+    assert [gpu.bus_id for gpu in machine.gpus] == ["0000:02:00.0", "0000:01:00.0"]
+    assert numa_of(machine) == (1, 0)
 
 
 def test_gpus_are_numbered_as_they_stand_where_one_has_no_dev() -> None:
     machine = read_nccl(a_system(a_cpu(0, a_gpu(1, dev="1"), a_gpu(2))))
 
-    assert machine.bus_ids == ("0000:01:00.0", "0000:02:00.0")
+    assert [gpu.bus_id for gpu in machine.gpus] == ["0000:01:00.0", "0000:02:00.0"]
 
 
 def test_network_cards_are_known_by_their_class_or_their_nic() -> None:

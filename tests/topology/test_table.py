@@ -15,7 +15,9 @@ from support.builders import (
     bridged_pairs,
     dgx1_p100,
     dgx1_v100,
+    numa_of,
     renumbered,
+    with_gpus,
 )
 from support.strategies import machines
 
@@ -30,8 +32,8 @@ def unchanged_by(machine: Machine, order: tuple[int, ...]) -> bool:
     return (
         other.links == machine.links
         and other.levels == machine.levels
-        and [other.numa.index(node) for node in other.numa]
-        == [machine.numa.index(node) for node in machine.numa]
+        and [numa_of(other).index(node) for node in numa_of(other)]
+        == [numa_of(machine).index(node) for node in numa_of(machine)]
         and sorted(nic.levels for nic in other.nics) == sorted(nic.levels for nic in machine.nics)
     )
 
@@ -101,11 +103,13 @@ def test_bandwidths_are_rounded_to_a_millionth():
 
 def test_machines_that_differ_only_in_identity_share_their_table():
     named = replace(
-        bridged_pairs(),
+        with_gpus(
+            bridged_pairs(),
+            uuid=tuple(f"GPU-{i}" for i in range(8)),
+            bus_id=tuple(f"0000:{i:02x}:00.0" for i in range(8)),
+            memory=(48,) * 8,
+        ),
         model="NVIDIA A40",
-        uuids=tuple(f"GPU-{i}" for i in range(8)),
-        bus_ids=tuple(f"0000:{i:02x}:00.0" for i in range(8)),
-        memory=(48,) * 8,
         warnings=("guessed",),
     )
 
@@ -132,7 +136,7 @@ def test_numa_nodes_and_the_nearest_nic_of_each_gpu_are_counted_for_every_set():
         NIC("a", (Level.PIX, Level.SYS, Level.SYS)),
         NIC("b", (Level.PHB, Level.NODE, Level.SYS)),
     )
-    table = Table(replace(a_machine(3), numa=(0, 5, 0), nics=nics))
+    table = Table(a_machine(3, numa=(0, 5, 0), nics=nics))
 
     assert table.numa.tolist() == [0, 1, 1, 2, 1, 1, 2, 2]
     assert table.near.tolist() == [0, 50, 20, 70, 10, 60, 30, 80]

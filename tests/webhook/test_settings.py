@@ -48,6 +48,7 @@ def test_empty_variable_equals_an_unset_one():
         pytest.param("LINKWISE_PORT", "65536", id="no port"),
         pytest.param("LINKWISE_DRAIN_SECONDS", "-1", id="negative"),
         pytest.param("LINKWISE_DRAIN_SECONDS", "nan", id="not a number"),
+        pytest.param("LINKWISE_DRAIN_SECONDS", "61", id="longer than the grace period allows"),
         pytest.param("LINKWISE_LOG_LEVEL", "loud", id="level"),
     ],
 )

@@ -3,7 +3,7 @@
 from cli.analysis.simulation import UnitResult
 from cli.render.page.markup import Markup, element, name, together
 from cluster.requests.request import Family
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import UNDEFINED, Bandwidth
 from scorer.placement.baselines import IndexOrder
 from scorer.placement.messages import not_comparable
 from scorer.placement.result import Plan
@@ -11,15 +11,16 @@ from scorer.placement.result import Plan
 
 def bandwidth(result: UnitResult, plan: Plan) -> Markup:
     """Return three bars with their numbers, or a sentence if there is nothing to compare."""
-    planned = plan.job_bandwidth
-    if planned is None:
+    planned = plan.bandwidth
+    if planned.value is None:
         return element("p", _undefined(result, plan), class_="quiet")
     order, best = result.index_order, result.best_possible
-    baseline = order.bandwidth if order else None
-    compared = [each for each in (planned, best, baseline) if each and planned.is_comparable(each)]
-    longest = max(each.value for each in compared) or 1
+    baseline = order.bandwidth if order else UNDEFINED
+    known = [each for each in (planned, best, baseline) if each.value is not None]
+    compared = [each for each in known if planned.is_comparable(each)]
+    longest = max(each.value or 0 for each in compared) or 1
 
-    def bar(kind: str, label: Markup, shown: JobBandwidth | None) -> Markup:
+    def bar(kind: str, label: Markup, shown: Bandwidth) -> Markup:
         return _bar(kind, label, shown, longest if shown in compared else None)
 
     bars = (
@@ -39,16 +40,16 @@ def bandwidth(result: UnitResult, plan: Plan) -> Markup:
     )
 
 
-def _bar(kind: str, label: Markup, bandwidth: JobBandwidth | None, longest: float | None) -> Markup:
+def _bar(kind: str, label: Markup, bandwidth: Bandwidth, longest: float | None) -> Markup:
     """Return a number with its bar; without a bar where it is compared with none (None)."""
-    number = "–" if bandwidth is None else f"{bandwidth.value:.1f} GB/s"
-    percent = 100 * bandwidth.value / longest if bandwidth and longest else 0
+    number = "–" if bandwidth.value is None else f"{bandwidth.value:.1f} GB/s"
+    percent = 100 * bandwidth.value / longest if bandwidth.value and longest else 0
     length = element("i", class_=kind, style=f"width:{percent:.1f}%") if percent else None
     return together(element("dt", label, element("b", number)), element("dd", length))
 
 
-def _label(text: Markup, planned: JobBandwidth, baseline: JobBandwidth | None) -> Markup:
-    if baseline is None or planned.is_comparable(baseline):
+def _label(text: Markup, planned: Bandwidth, baseline: Bandwidth) -> Markup:
+    if baseline.value is None or planned.is_comparable(baseline):
         return text
     return element("span", text, f", {not_comparable(planned, baseline)}")
 
@@ -62,12 +63,12 @@ def _order(order: IndexOrder | None) -> Markup:
     return element("span", "Index order: ", shown, more)
 
 
-def _gain(planned: JobBandwidth, baseline: JobBandwidth | None) -> Markup | None:
-    if not baseline or not baseline.value:
+def _gain(planned: Bandwidth, baseline: Bandwidth) -> Markup | None:
+    if not baseline.value:
         return None
     if models := planned.other_models(baseline):
         return element("p", f"Index order is {models}.", class_="gain")
-    times = planned.value / baseline.value
+    times = planned.times(baseline)
     if f"{times:.1f}" == "1.0":
         return element("p", "As fast as index order here.", class_="gain")
     return element("p", element("b", f"{times:.1f} ×"), " as fast as index order", class_="gain")
@@ -76,7 +77,7 @@ def _gain(planned: JobBandwidth, baseline: JobBandwidth | None) -> Markup | None
 def _undefined(result: UnitResult, plan: Plan) -> str:
     if any(member.request.family is not Family.WHOLE for member in result.members):
         return "Bandwidth is modelled for whole GPUs that Linkwise chooses."
-    if plan.sets_unknown:
+    if plan.bandwidth.sets_unknown:
         return "The bandwidth is not known: NVIDIA's plugin chooses the GPUs."
     nodes = [result.seen.ledger.nodes[node].node for node in plan.gpus]
     if not all(node.machine_known for node in nodes):

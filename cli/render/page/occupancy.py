@@ -34,11 +34,17 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """A gang or a pod of the simulation, with its letters in drawings."""
+class Mark:
+    """The sign of a gang or a pod in drawings."""
 
     letters: str
     colour: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unit(Mark):
+    """A gang or a pod of the simulation, with its letters in drawings."""
+
     result: UnitResult
 
     def tag(self, number: int) -> str:
@@ -52,8 +58,8 @@ class Part:
 
     holding: Holding
     share: GPUShare
-    unit: Unit | None
-    """None for a pod that was there before."""
+    unit: Mark | None
+    """None for a pod that has no mark, such as one that was there before."""
     tag: str = ""
     """The pod's label in drawings; empty for a pod that was there before."""
 
@@ -77,8 +83,8 @@ class GPU:
     """The unit of the capacity: GiB of memory, or replicas."""
 
     @property
-    def unit(self) -> Unit | None:
-        """The unit that has it whole."""
+    def unit(self) -> Mark | None:
+        """The mark of what has it whole."""
         return self.parts[0].unit if self.state is State.PLACED else None
 
     @property
@@ -101,8 +107,8 @@ class SimulatedNode:
     """Pods with GPUs by count, chosen by NVIDIA's plugin."""
     placed: int = 0
     """The number of pods that this simulation placed here."""
-    units: tuple[Unit, ...] = field(default=())
-    """The units of these pods, in the order of decision."""
+    units: tuple[Mark, ...] = field(default=())
+    """The marks of these pods, in the order of decision."""
 
     @property
     def name(self) -> str:
@@ -113,19 +119,19 @@ class SimulatedNode:
 def units_of(simulation: Simulation) -> tuple[Unit, ...]:
     """Return every unit in the order of decision, with its letters."""
     return tuple(
-        Unit(_letters(number), number % COLOURS, result)
+        Unit(letters(number), number % COLOURS, result)
         for number, result in enumerate(simulation.units)
     )
 
 
-def _letters(number: int) -> str:
+def letters(number: int) -> str:
     """Return A to Z for 0 to 25, then AA, AB and so on."""
-    letters = ""
+    text = ""
     number += 1
     while number:
         number, letter = divmod(number - 1, 26)
-        letters = chr(ord("A") + letter) + letters
-    return letters
+        text = chr(ord("A") + letter) + text
+    return text
 
 
 def nodes_of(simulation: Simulation, units: Sequence[Unit]) -> list[SimulatedNode]:
@@ -142,7 +148,7 @@ def nodes_of(simulation: Simulation, units: Sequence[Unit]) -> list[SimulatedNod
         for placement in unit.result.plan.placements
     }
     ledgers = simulation.after.ledger.nodes
-    return [_view(ledgers[name], placed) for name in sorted(touched)]
+    return [marked_node(ledgers[name], placed) for name in sorted(touched)]
 
 
 def alike(views: Sequence[SimulatedNode]) -> list[list[SimulatedNode]]:
@@ -159,10 +165,12 @@ def alike(views: Sequence[SimulatedNode]) -> list[list[SimulatedNode]]:
     return list(groups.values())
 
 
-PlacedPods = Mapping[str, tuple[Unit, str]]
+MarkedPods = Mapping[str, tuple[Mark, str]]
+"""The mark of a pod's unit, and the pod's own label, by the pod's uid."""
 
 
-def _view(ledger: NodeLedger, placed: PlacedPods) -> SimulatedNode:
+def marked_node(ledger: NodeLedger, placed: MarkedPods) -> SimulatedNode:
+    """Return a node on which some pods have marks."""
     here = [placed[uid][0] for uid in ledger.holdings if uid in placed]
     return SimulatedNode(
         ledger,
@@ -173,7 +181,7 @@ def _view(ledger: NodeLedger, placed: PlacedPods) -> SimulatedNode:
     )
 
 
-def _gpu(ledger: NodeLedger, i: int, placed: PlacedPods) -> GPU:
+def _gpu(ledger: NodeLedger, i: int, placed: MarkedPods) -> GPU:
     card, node = ledger.node.cards[i], ledger.node
     parts = tuple(_parts(ledger, i, placed))
     capacity = node.replicas or ((card.memory or 0) if node.mode.shares_memory else 0)
@@ -183,7 +191,7 @@ def _gpu(ledger: NodeLedger, i: int, placed: PlacedPods) -> GPU:
     return GPU(i, card, state, parts, capacity, "replicas" if node.replicas else "GiB")
 
 
-def _parts(ledger: NodeLedger, i: int, placed: PlacedPods) -> Iterator[Part]:
+def _parts(ledger: NodeLedger, i: int, placed: MarkedPods) -> Iterator[Part]:
     for uid, holding in ledger.holdings.items():
         unit, tag = placed.get(uid, (None, ""))
         yield from (
@@ -207,4 +215,4 @@ def _state(ledger: NodeLedger, card: Card, parts: tuple[Part, ...], capacity: in
 
 def empty_view(node: Node) -> SimulatedNode:
     """Return a node without pods."""
-    return _view(NodeLedger.empty(node), {})
+    return marked_node(NodeLedger.empty(node), {})

@@ -20,7 +20,7 @@ class Group:
 def sockets(machine: Machine) -> list[list[int]]:
     """Return the GPUs of each socket, by NUMA node, or by PCIe level if that is not meaningful."""
     gpus = range(machine.n)
-    by_numa = clusters(gpus, lambda i, j: machine.numa[i] == machine.numa[j])
+    by_numa = clusters(gpus, lambda i, j: machine.gpus[i].numa == machine.gpus[j].numa)
     if _is_meaningful(by_numa):
         return by_numa
     by_level = clusters(gpus, lambda i, j: machine.levels[i][j] is not Level.SYS)
@@ -46,9 +46,9 @@ def blocks(machine: Machine, socket: Iterable[int]) -> list[list[int]]:
 
 def groups(machine: Machine) -> Iterator[Group]:
     """Yield the groups that get a frame in a drawing."""
-    many = len(set(machine.numa)) > 1
+    many = len({gpu.numa for gpu in machine.gpus}) > 1
     for socket in sockets(machine):
-        numa = {machine.numa[gpu] for gpu in socket}
+        numa = {machine.gpus[gpu].numa for gpu in socket}
         words = [_numa(numa.pop())] if many and len(numa) == 1 else []
         words += [level.name for level in _worst(machine, socket)]
         if words:

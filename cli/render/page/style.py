@@ -4,6 +4,7 @@ The colours of units are by Okabe and Ito and can be distinguished with any comm
 letters, patterns and strokes give the same information without colour.
 """
 
+from cli.render.page.chart import CHART_STYLE
 from cli.render.page.fleet_style import FLEET_STYLE
 
 UNIT_COLOURS = ("#e69f00", "#56b4e9", "#cc79a7", "#f0e442", "#d55e00", "#009e73")
@@ -175,5 +176,5 @@ white-space:nowrap}
 STYLE = (
     f":root{{--on:{ON_UNIT};{_variables(LIGHT)}}}"
     f"@media (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}"
-    f"{_UNITS}{_RULES}{FLEET_STYLE}"
+    f"{_UNITS}{_RULES}{FLEET_STYLE}{CHART_STYLE}"
 )

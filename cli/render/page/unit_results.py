@@ -124,7 +124,8 @@ def _card(unit: Unit, *, is_open: bool) -> Markup:
         reason = element("p", sentence(result.reason or ""), class_="reason small")
         card = element("div", _head(unit, facts), reason, _waiting(unit), class_="card")
         return element("article", card, class_="unit")
-    facts += [f" · {result.plan.bandwidth:.1f} GB/s"] if result.plan.bandwidth else []
+    bandwidth = result.plan.bandwidth.value
+    facts += [f" · {bandwidth:.1f} GB/s"] if bandwidth else []
     details = element(
         "details",
         element("summary", _head(unit, facts)),
@@ -149,10 +150,10 @@ def request_text(request: Request) -> str:
 
 
 def _waiting(unit: Unit) -> Markup | None:
-    best = unit.result.best_possible
+    best = unit.result.best_possible.value
     if best is None:
         return None
-    empty = f"On the empty cluster it would get {best.value:.1f} GB/s."
+    empty = f"On the empty cluster it would get {best:.1f} GB/s."
     return element("p", empty, class_="quiet small note")
 
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from scorer.placement.assignment.node_assignment import Candidate
 from scorer.placement.state.node_columns import Ints, labels, node_columns
 from scorer.placement.state.snapshot import Snapshot
 from topology.table import Table
@@ -41,48 +41,35 @@ class CandidateNodes:
         count = int(np.searchsorted(total, workers)) + 1
         return count if count <= len(total) else None
 
-    def domains(
-        self, label: str | None, workers: int
-    ) -> Iterator[tuple[str | None, "CandidateNodes"]]:
-        """Yield the nodes of each network domain that fits all workers; all nodes for no label."""
-        if label is None:
-            yield None, self
-            return
+    def domains(self, label: str, workers: int) -> Iterator["Domain"]:
+        """Yield the nodes of each network domain that fits all workers."""
         values = labels(self.snapshot, label)[self.rows]
         total = np.bincount(values, weights=self.capacity)
         # 0 stands for nodes without the label, which share no domain.
         for value in np.flatnonzero(total >= workers).tolist():
             if value:
-                here = values == value
-                domain = replace(self, rows=self.rows[here], capacity=self.capacity[here])
+                domain = self.where(values == value)
                 first = self.snapshot.nodes[domain.rows[0]].node.labels[label]
                 yield f"{label}={first}", domain
 
-    def nearest_domains(
-        self, workers: int, count: int
-    ) -> list[tuple[str | None, "CandidateNodes"]]:
+    def nearest_domains(self, workers: int, count: int) -> list["Domain"]:
         """Return the domains of the nearest label in which so many nodes fit all workers.
+
+        Without any, all nodes are one domain.
 
         Args:
             workers: How many workers.
             count: The least number of nodes for them, `min_nodes`.
         """
-        labels = *self.snapshot.preferences.domains, None
-        found = (
-            [
-                (domain, inside)
-                for domain, inside in self.domains(label, workers)
-                if inside.min_nodes(workers) == count
-            ]
-            for label in labels
-        )
-        # Without a label all nodes are one domain, so the last one is never empty.
-        return next(filter(None, found))
+        for label in self.snapshot.preferences.domains:
+            near = self.domains(label, workers)
+            if found := [pair for pair in near if pair[1].min_nodes(workers) == count]:
+                return found
+        return [(None, self)]
 
-    def with_capacity(self, workers: int) -> "CandidateNodes":
-        """Return the nodes that fit so many workers."""
-        enough = self.capacity >= workers
-        return replace(self, rows=self.rows[enough], capacity=self.capacity[enough])
+    def where(self, chosen: NDArray[np.bool_]) -> "CandidateNodes":
+        """Return the nodes that a mask over these nodes chooses."""
+        return replace(self, rows=self.rows[chosen], capacity=self.capacity[chosen])
 
     def classes(self) -> list[NodeClass]:
         """Return the nodes by class."""
@@ -101,7 +88,5 @@ class CandidateNodes:
         return classes
 
 
-def candidate(snapshot: Snapshot, row: int, capacity: int = 1) -> Candidate:
-    """Return the node of a row, which fits so many workers."""
-    node = snapshot.nodes[row]
-    return Candidate(node, snapshot.tables[node.node.name], capacity)
+Domain = tuple[str | None, CandidateNodes]
+"""A network domain as `label=value`, or None for all nodes, and the candidates in it."""

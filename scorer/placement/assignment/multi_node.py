@@ -1,8 +1,11 @@
-"""Choose the set of nodes for a gang that does not fit on one node.
+"""Choose the set of nodes for a gang.
 
-In this order: fewest nodes; the nearest common network domain; the most even split, counted in
-workers; the best worst node; the same GPU positions on every node (rails), and GPUs near a NIC; the
-least damage to what stays free; names. A worker is never split over nodes.
+In this order: fewest nodes; the nearest common network domain; then a ranking. A worker is never
+split over nodes.
+
+`most_even` ranks nodes where Linkwise chooses the GPUs: the most even split, counted in workers;
+the best worst node; the same GPU positions on every node (rails), and GPUs near a NIC; the least
+damage to what stays free; names. The other ranking is `by_count.tightest`.
 
 All sets of nodes are tried where there are few enough; nodes with the same machine and free GPUs
 differ by name only. Beyond `EXACT`, the same rules choose nodes one after another, and the result
@@ -10,13 +13,14 @@ is marked as not exact.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
 
-from scorer.placement.assignment.candidates import CandidateNodes, candidate
+from scorer.placement.assignment.candidates import CandidateNodes, Domain
 from scorer.placement.assignment.node_assignment import (
+    CountedAssignment,
     NodeAssignment,
     SelectionOptions,
     select_gpus,
@@ -32,48 +36,64 @@ Rank = tuple[object, ...]
 
 @dataclass(frozen=True, slots=True)
 class MultiNodeAssignment:
-    """A gang over several nodes."""
+    """A gang over several nodes, or on one."""
 
-    assignments: tuple[NodeAssignment, ...]
+    assignments: tuple[NodeAssignment | CountedAssignment, ...]
     """By node name."""
     domain: str | None
     """`label=value` of the nearest network domain that all nodes share, or None."""
     exact: bool
-    """No other set of nodes is better; else the rules were followed greedily."""
+    """No other set of nodes is better, and A itself is exact; else the rules were followed
+    greedily."""
+
+
+Ranking = Callable[[list[Domain], int, int], MultiNodeAssignment]
+"""Returns the best set of so many nodes for so many workers in one of some domains, in each of
+which such a set exists. Its arguments: the domains, the workers, the nodes."""
 
 
 def best_assignment(
-    nodes: CandidateNodes,
-    workers: int,
-    each: int,
-    options: SelectionOptions,
+    nodes: CandidateNodes, workers: int, ranking: Ranking
 ) -> MultiNodeAssignment | None:
     """Return the best set of nodes for a gang, or None where all together are too small.
 
     Args:
         nodes: Nodes that fit at least one worker, and any number up to their capacity.
-        workers: How many workers, at least 2.
+        workers: How many workers.
+        ranking: How to choose among sets of equally many nodes in equally near domains.
+    """
+    count = nodes.min_nodes(workers)
+    if count is None:
+        return None
+    return ranking(nodes.nearest_domains(workers, count), workers, count)
+
+
+def most_even(
+    domains: list[Domain], workers: int, count: int, *, each: int, options: SelectionOptions
+) -> MultiNodeAssignment:
+    """Return the best set of nodes where Linkwise chooses the GPUs; a `Ranking`.
+
+    Args:
+        domains: As in `Ranking`.
+        workers: As in `Ranking`.
+        count: As in `Ranking`.
         each: GPUs of each worker.
         options: How to select GPUs.
 
     Cost: a few ms for 8 workers on 5 000 nodes or 256 on 1 000; 50 ms where `EXACT` is reached.
     """
-    count = nodes.min_nodes(workers)
-    if count is None:
-        return None
-    domains = [
-        (domain, _parts(inside, workers, count, each, options))
-        for domain, inside in nodes.nearest_domains(workers, count)
-    ]
-    tried = enumerate_sets(domains, EXACT // count)
+    parts_of = [(_parts(nodes, workers, count, each, options), domain) for domain, nodes in domains]
+    tried = enumerate_sets(parts_of, EXACT // count)
     exact = tried is not None
     if tried is None:
-        tried = [(greedy_set(parts), domain) for domain, parts in domains]
+        tried = [(greedy_set(parts), domain) for parts, domain in parts_of]
     ranks = [_rank(found) for found, _ in tried]
     best = min(ranks)
     ties = (pair for pair, rank in zip(tried, ranks, strict=True) if rank == best)
     chosen, domain = min(ties, key=_rows)
-    return MultiNodeAssignment(_assignments(nodes.snapshot, chosen), domain, exact)
+    assignments = _assignments(domains[0][1].snapshot, chosen)
+    exact = exact and all(assignment.table.exact for assignment in assignments)
+    return MultiNodeAssignment(assignments, domain, exact)
 
 
 def _rows(pair: tuple[NodeSet, str | None]) -> list[int]:
@@ -86,7 +106,7 @@ def _assignments(snapshot: Snapshot, chosen: NodeSet) -> tuple[NodeAssignment, .
     rows = sorted(((row, part.option) for part in chosen for row in part.rows), key=itemgetter(0))
     return tuple(
         NodeAssignment(
-            candidate(snapshot, row, option.nodes.capacity), option.workers, option.selection.mask
+            snapshot.nodes[row], option.nodes.table, option.selection.mask, option.workers
         )
         for row, option in rows
     )
@@ -101,7 +121,7 @@ def _parts(
     allows it consists of nodes for its parts.
     """
     sizes = _even(sorted(nodes.capacity.tolist())[-count:], workers)
-    classes = nodes.with_capacity(sizes[-1]).classes()
+    classes = nodes.where(nodes.capacity >= sizes[-1]).classes()
     parts: Parts = []
     for size, times in Counter(sizes).items():
         found = [

@@ -11,44 +11,33 @@ from topology.per_table import per_table
 from topology.table import Table
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node that fits some workers of a group."""
-
-    node: NodeLedger
-    table: Table
-    capacity: int
-    """Number of workers that fit."""
-
-    @property
-    def name(self) -> str:
-        """The node's name."""
-        return self.node.node.name
-
-
 @dataclass(frozen=True)
 class NodeAssignment:
     """Workers on one node, and their GPUs."""
 
-    candidate: Candidate
-    workers: int
+    ledger: NodeLedger
+    table: Table
     mask: int
     """Their GPUs."""
+    workers: int = 1
 
-    @cached_property
+    @property
     def name(self) -> str:
         """The node's name."""
-        return self.candidate.name
+        return self.ledger.node.name
 
     @cached_property
     def bandwidth(self) -> float:
         """A of these GPUs [GB/s]; 0 for one GPU."""
-        return self.candidate.table.bandwidth(self.mask)
+        return self.table.bandwidth(self.mask)
 
-    @property
-    def left(self) -> int:
-        """Mask of the GPUs that stay free on the node."""
-        return self.candidate.node.free_mask & ~self.mask
+
+class CountedAssignment(NamedTuple):
+    """Workers on one node where NVIDIA's plugin chooses their GPUs."""
+
+    name: str
+    """The node's name."""
+    workers: int
 
 
 class Selection(NamedTuple):

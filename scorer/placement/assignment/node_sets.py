@@ -44,14 +44,14 @@ Parts = list[tuple[int, list[Option]]]
 
 
 def enumerate_sets(
-    domains: Sequence[tuple[str | None, Parts]], most: int
+    domains: Sequence[tuple[Parts, str | None]], most: int
 ) -> list[tuple[NodeSet, str | None]] | None:
     """Return node sets that include the best one; None where there are more than `most`.
 
     Of all sets that differ in more than names, some that are known to be slower are left out.
     """
     found: list[tuple[NodeSet, str | None]] = []
-    for domain, parts in domains:
+    for parts, domain in domains:
         here = _enumerate(parts, {}, inf, most)
         if here is None:
             return None
@@ -75,6 +75,8 @@ def _enumerate(
         most: The limit.
     """
     (times, options), *rest = parts
+    # Nodes of a class for larger parts are not free for smaller ones. Those that are left are equal
+    # but for their names, so they are taken by name, and an option is named by the next one.
     options = sorted(
         (option for option in options if _left(option, taken)),
         key=lambda option: option.nodes.rows[taken.get(option.number, 0)],
@@ -85,6 +87,8 @@ def _enumerate(
     if number > most:
         return None
     if not rest:
+        # All sets split the workers alike, so the worst A ranks them first. No nodes for this part
+        # have a better worst A than the fastest ones, and none raise that of the larger parts.
         pairs = zip(options, left, strict=True)
         speeds = sorted(option.speed for option, n in pairs for _ in range(min(n, times)))
         enough = min(worst, speeds[-times])
@@ -129,6 +133,7 @@ def _more(taken: Mapping[int, int], nodes: NodeSet) -> dict[int, int]:
 
 def _count(left: Sequence[int], times: int, most: int) -> int:
     """Return in how many ways so many nodes can be chosen; any number above `most` if in more."""
+    # ways[t]: the choices of t nodes among the options so far. Another option only adds choices.
     ways = [1] + [0] * times
     for number in left:
         ways = [sum(ways[max(0, t - number) : t + 1]) for t in range(times + 1)]
@@ -147,6 +152,8 @@ def _choices(
     others = sum(left[start:])
     for i in range(start, len(left)):
         others -= left[i]
+        # The options after this one have `others` nodes: it gives at least what these lack, so that
+        # no branch ends without a choice.
         for number in range(min(left[i], times), max(times - others, 1) - 1, -1):
             for rest in _choices(left, times - number, i + 1):
                 yield ((i, number), *rest)
@@ -166,6 +173,7 @@ def greedy_set(parts: Parts) -> NodeSet:
 def _alike(options: Sequence[Option], taken: Mapping[int, int], times: int) -> NodeSet:
     """Return so many nodes with the best worst A, on the same GPU positions where possible."""
     left = [(option, option.nodes.rows[taken.get(option.number, 0) :]) for option in options]
+    # The best worst A of so many nodes is that of the last among the fastest.
     speeds = sorted(option.selection.bandwidth for option, rows in left for _ in rows[:times])
     fast = [
         (option, rows)

@@ -85,6 +85,8 @@ def _lowest_parts(
     for size in sizes:
         part = mask_of(gpus[:size])
         del gpus[:size]
+        # No part is faster than the fastest set of its size in `mask`, so a split whose parts are
+        # all as fast is a best one.
         best = table.a[candidates(table, ChoiceRequest(mask, size))].max()
         if table.bandwidth(part) < round(float(best), 6) or (linked and not table.linked[part]):
             return None
@@ -111,6 +113,9 @@ def _best_parts(
 ) -> tuple[int, ...] | None:
     """Return the parts, ascending by lowest GPU."""
 
+    # Two passes: the best worst A of all splits, then the best sum among those that keep it. One
+    # pass for both would be wrong: beside a slow part the rest may have a larger sum with a worse
+    # worst A of its own, so the best rest depends on the part before it.
     def firsts(left: int, sizes: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
         found = _parts_with_lowest(left, sizes)
         return ((p, rest) for p, rest in found if table.linked[p]) if linked else found
@@ -147,6 +152,8 @@ def _best_parts(
 
 def _parts_with_lowest(left: int, sizes: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield the sets that may hold the lowest GPU left, each with the sizes of the others."""
+    # Just one part of each split holds the lowest GPU, so every split is visited once, not once for
+    # every order of its parts.
     lowest = left & -left
     others = [1 << i for i in gpus_of(left ^ lowest)]
     for size in dict.fromkeys(sizes):
@@ -162,6 +169,7 @@ def _ring(table: Table, parts: tuple[int, ...]) -> tuple[int, ...]:
     A step is as fast as the best pair of GPUs across it.
     """
     count = len(parts)
+    # Up to three parts form one ring only, and where all steps are equal, all rings are.
     step = [[_across(table, a, b) for b in parts] for a in parts]
     if count < 4 or len({step[i][j] for i in range(count) for j in range(i)}) == 1:
         return parts

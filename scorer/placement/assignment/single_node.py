@@ -7,7 +7,6 @@ import numpy as np
 from cluster.account.node_ledger import NodeLedger
 from cluster.nodes.node import PackingStrategy
 from scorer.placement.assignment.node_assignment import (
-    Candidate,
     NodeAssignment,
     Selection,
     SelectionOptions,
@@ -22,10 +21,10 @@ TOLERANCE = 0.01
 
 
 def best_node(
-    candidates: Iterable[Candidate],
+    snapshot: Snapshot,
+    candidates: Iterable[NodeLedger],
     sizes: tuple[int, ...],
     options: SelectionOptions,
-    placement: PackingStrategy,
 ) -> NodeAssignment | None:
     """Return the best node for all workers together, and their GPUs there.
 
@@ -33,35 +32,41 @@ def best_node(
     free, then with the least damage to these, then the first name; `spread` the most left free.
 
     Args:
+        snapshot: The cluster.
         candidates: Nodes that fit all workers; of nodes that differ by name only, the first is
             enough.
         sizes: GPUs of each worker.
         options: How to select GPUs.
-        placement: How to choose among equally fast nodes.
 
     Cost: one look-up a candidate.
     """
     selections = [
-        (selection, candidate)
-        for candidate in candidates
-        if (selection := select_gpus(candidate.table, candidate.node.free_mask, sizes, options))
+        (selection, node)
+        for node in candidates
+        if (
+            selection := select_gpus(
+                snapshot.tables[node.node.name], node.free_mask, sizes, options
+            )
+        )
     ]
     if not selections:
         return None
+    # All are compared with the fastest one: "within 1 % of each other" is not transitive, so it is
+    # no order.
     enough = max(selection.bandwidth for selection, _ in selections) * (1 - TOLERANCE)
-    sign = 1 if placement is PackingStrategy.BINPACK else -1
+    sign = _sign(snapshot)
 
-    def order(pair: tuple[Selection, Candidate]) -> tuple[int, float, str]:
-        selection, candidate = pair
-        return sign * selection.left, selection.damage, candidate.name
+    def order(pair: tuple[Selection, NodeLedger]) -> tuple[int, float, str]:
+        selection, node = pair
+        return sign * selection.left, selection.damage, node.node.name
 
     fast = (pair for pair in selections if pair[0].bandwidth >= enough)
-    selection, candidate = min(fast, key=order)
-    return NodeAssignment(candidate, len(sizes), selection.mask)
+    selection, node = min(fast, key=order)
+    return NodeAssignment(node, snapshot.tables[node.node.name], selection.mask, len(sizes))
 
 
 def best_node_of_pod(
-    snapshot: Snapshot, rows: Ints, gpus: int, options: SelectionOptions, placement: PackingStrategy
+    snapshot: Snapshot, rows: Ints, gpus: int, options: SelectionOptions
 ) -> NodeAssignment | None:
     """Return the same as `best_node` for one worker, out of many nodes.
 
@@ -70,7 +75,6 @@ def best_node_of_pod(
         rows: Nodes that fit the worker, as indices in `snapshot.nodes`.
         gpus: How many GPUs it needs.
         options: As in `best_node`.
-        placement: As in `best_node`.
 
     Cost: one look-up for each node that changed since the last call.
     """
@@ -87,15 +91,18 @@ def best_node_of_pod(
     bandwidth, left, damage = snapshot.cache.get_or_compute(
         key, snapshot.nodes, compute, np.float64
     )
+    # The keys of `best_node` one after another; each leaves the nodes that are best by it. Rows
+    # ascend by name, so the first one left is the least by all keys.
     rows = np.sort(rows)
     best = bandwidth[rows].max()
     if best < 0:
         return None
     rows = rows[bandwidth[rows] >= best * (1 - TOLERANCE)]
-    sign = 1 if placement is PackingStrategy.BINPACK else -1
-    for order in (sign * left, damage):
+    for order in (_sign(snapshot) * left, damage):
         rows = rows[order[rows] == order[rows].min()]
-    node = snapshot.nodes[rows[0]]
-    table = tables[node.node.name]
-    selection = select_gpus(table, node.free_mask, (gpus,), options)
-    return NodeAssignment(Candidate(node, table, 1), 1, selection.mask) if selection else None
+    return best_node(snapshot, [snapshot.nodes[rows[0]]], (gpus,), options)
+
+
+def _sign(snapshot: Snapshot) -> int:
+    """Return 1 where fewer GPUs left free are better, -1 where more are."""
+    return 1 if snapshot.preferences.placement is PackingStrategy.BINPACK else -1

@@ -61,6 +61,8 @@ def feasibility_of(snapshot: Snapshot, group: Group) -> Feasibility:
     """
     if not snapshot.nodes:
         return _nothing(snapshot)
+    # The first reason stays: one that no ended pod can remove, then GPUs, then CPU and the like. A
+    # negative capacity is the code of a reason, so that a column carries both.
     columns, codes = node_columns(snapshot), _filter_codes(snapshot, group)
     gpus = _gpu_capacity(snapshot, group.representatives[0].request, columns)
     codes = np.where(codes == 0, np.where(gpus < 0, -gpus, 0), codes)
@@ -75,6 +77,8 @@ def feasibility_of_all(snapshot: Snapshot, group: Group) -> Feasibility:
         return _nothing(snapshot)
     columns, total = node_columns(snapshot), group.total
     codes = _filter_codes(snapshot, group)
+    # On one node only sums count, so this is exact where members differ, too. Idle GPUs include the
+    # unhealthy ones, so they come first: where there are enough, only healthy GPUs are missing.
     for reason, fits in (
         (Reason.GPUS, columns.idle >= bounded(group.gpus)),
         (Reason.UNUSABLE, columns.free >= bounded(group.gpus)),
@@ -127,6 +131,8 @@ def _filter_codes_of(snapshot: Snapshot, member: Member) -> Ints:
     cache, nodes = snapshot.cache, snapshot.nodes
     read = labels_read(member.pod.spec, _LABELS_MAX)
     if read is not None and not cache.has(key):
+        # Nodes stay equal while they agree in each fact and label that the filter reads, so one of
+        # them answers for all. `np.unique` renumbers the pairs, which keeps products in 64 bits.
         equal = cache.get_or_compute("facts", nodes, partial(_facts, cache.number), np.int64)[0]
         for label in sorted(read):
             values = labels(snapshot, label)
@@ -200,6 +206,7 @@ def _other_capacity(snapshot: Snapshot, group: Group, columns: NodeColumns) -> I
         limits.append((columns.memory // bounded(demand.memory), Reason.MEMORY))
     if group.has_port_conflict:
         limits.append((np.ones_like(columns.pods), Reason.PORTS))
+    # Each member counts as the largest one: a lower bound, so that any members of the group fit.
     table = np.stack([limit for limit, _ in limits])
     codes = np.array([-_CODE[reason] for _, reason in limits])
     least = table.min(axis=0)

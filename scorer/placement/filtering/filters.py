@@ -72,9 +72,9 @@ def mode_serves(node: Node, request: Request) -> bool:
 def gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
     """Return how often this node's GPUs satisfy a request, or why not once; 1 for shares."""
     capacity = _gpu_capacity(node, request)
-    if capacity in _SHORT and isinstance(_gpu_capacity(node.ignoring_unhealthy, request), int):
-        return Reason.UNUSABLE
-    return capacity
+    if capacity not in _SHORT or (all_usable := node.ignoring_unhealthy) is node:
+        return capacity
+    return Reason.UNUSABLE if isinstance(_gpu_capacity(all_usable, request), int) else capacity
 
 
 def _gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:

@@ -76,7 +76,7 @@ def _chosen(node: NodeLedger, request: Request) -> list[FreeShare]:
     if len(cards) < request.gpus:
         return []
     if node.node.placement is PackingStrategy.BINPACK:
-        return sorted(cards)[: request.gpus]
+        return [min(cards)] if request.gpus == 1 else sorted(cards)[: request.gpus]
     return sorted(cards, key=lambda card: (-card.memory, -card.core, card.i))[: request.gpus]
 
 
@@ -110,7 +110,9 @@ def preference(node: NodeLedger, request: Request, placement: PackingStrategy) -
     if request.family is Family.REPLICA:
         return (min(-node.replicas_free(share.i) for share in cards_for(node, request)),)
     chosen = _chosen(node, request)
-    memory, core = min(card.memory for card in chosen), min(card.core for card in chosen)
+    memory, core = chosen[0].memory, chosen[0].core
+    if len(chosen) > 1:
+        memory, core = min(card.memory for card in chosen), min(card.core for card in chosen)
     if node.node.placement is PackingStrategy.BINPACK:
         return (float(node.sharing is None), memory, core)
     total = sum(card.memory or 0 for card in node.node.cards)

@@ -1,18 +1,16 @@
 from dataclasses import replace
 
 import pytest
+from support.builders import a_machine
 
 from agent.control.desired_state import UNUSED, Observation, ProblemReason, desired_state
 from agent.driver.reading import GPU, DriverReading
 from agent.kubelet.container_devices import ContainerDevices
 from cluster import keys
 from cluster.mode import NodeMode
-from topology.machine import Level, Machine
 
 N = 4
-MACHINE = Machine(
-    links=((0,) * N,) * N, levels=((Level.UNKNOWN,) * N,) * N, numa=(0,) * N, memory=(16,) * N
-)
+MACHINE = a_machine(N, memory=(16,) * N)
 READING = DriverReading(
     driver="535.161.08",
     cuda="12.2",

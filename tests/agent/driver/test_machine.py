@@ -5,11 +5,12 @@ import sys
 from dataclasses import replace
 
 import pytest
+from support.builders import numa_of
 
 from agent.driver.machine import machine_of, pair_bandwidth
 from agent.driver.reading import GPU, DriverReading
 from topology.catalogue import NAMES, entry
-from topology.machine import Level, Machine
+from topology.machine import Level, Machine, gpu_records
 from topology.table import table_of
 
 GIB = 1 << 30
@@ -47,7 +48,7 @@ def test_pair_bandwidth_of_gpus_with_fewer_links_to_the_switch():
     machine = Machine(
         links=((0, 17, 0), (17, 0, 0), (0, 0, 0)),
         levels=((Level.NODE,) * 3,) * 3,
-        numa=(0, 0, 0),
+        gpus=gpu_records((0,) * 3),
         switched=True,
     )
     table = table_of(machine)
@@ -76,13 +77,13 @@ def test_model_of_a_gpu_without_an_answer_is_not_missed():
 
 
 def test_gpus_without_numa_nodes_are_on_one():
-    assert machine_of(reading(gpu(), gpu()), ()).numa == (0, 0)
+    assert numa_of(machine_of(reading(gpu(), gpu()), ())) == (0, 0)
 
 
 def test_gpu_without_a_numa_node_is_on_one_of_its_own():
     machine = machine_of(reading(gpu(numa=3), gpu()), ())
 
-    assert machine.numa == (3, -1)
+    assert numa_of(machine) == (3, -1)
     assert machine.warnings == ("the NUMA node of GPU1 is unknown: counted as one of its own",)
 
 

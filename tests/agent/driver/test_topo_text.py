@@ -26,7 +26,7 @@ def topo_of(machine: Machine) -> str:
     lines = ["\t".join(["", *names, "NUMA Affinity"])]
     for i, name in enumerate(names):
         cells = [_cell(machine, i, j) for j in range(machine.n)]
-        lines.append("\t".join([name, *cells, str(machine.numa[i])]))
+        lines.append("\t".join([name, *cells, str(machine.gpus[i].numa)]))
     return "\n".join(lines)
 
 
@@ -99,7 +99,7 @@ def test_any_machine_is_read_from_its_text(machine: Machine) -> None:
         for j in range(machine.n)
         if i != j and not machine.links[i][j]
     )
-    assert tuple(gpu.numa for gpu in reading.gpus) == machine.numa
+    assert [gpu.numa for gpu in reading.gpus] == [gpu.numa for gpu in machine.gpus]
 
 
 @given(query=st.text(max_size=200), topo=st.text(max_size=200), banner=st.text(max_size=60))

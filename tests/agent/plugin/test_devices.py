@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.builders import a_machine
 
 from agent.driver.reading import GPU
 from agent.kubelet.container_devices import ContainerDevices
@@ -28,14 +29,11 @@ from cluster.keys import (
     NVIDIA_GPU_SHARED,
     RESOURCE_NAME,
 )
-from topology.machine import Level, Machine
 
 
 def machine_of(*memory):
     n = len(memory)
-    return Machine(
-        links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, numa=(0,) * n, memory=memory
-    )
+    return a_machine(n, memory=memory)
 
 
 def gpus_of(n, **fields):
@@ -96,7 +94,7 @@ def test_gpus_of_unequal_memory_offer_what_each_has():
             FOUR,
             f"{RESOURCE_NAME}=gpu: write aliyun.com-gpu or nvidia.com-gpu",
         ),
-        ({NODE_MODE: "share"}, replace(FOUR, memory=()), "the memory of the GPUs is unknown"),
+        ({NODE_MODE: "share"}, a_machine(4), "the memory of the GPUs is unknown"),
         ({NODE_MODE: "timeslice"}, FOUR, f"no label {GFD_REPLICAS}: write"),
         ({NODE_MODE: "timeslice", GFD_REPLICAS: "0"}, FOUR, f"{GFD_REPLICAS}=0: write"),
         ({NODE_MODE: "timeslice", GFD_REPLICAS: "-2"}, FOUR, f"{GFD_REPLICAS}=-2: write"),

@@ -6,7 +6,7 @@ from agent.publish.topology import ATTEMPTS, publish_topology, topology_config_m
 from cluster import keys
 from cluster.nodes.topology_configmap import PublishedError, PublishedTopology, read_published
 from runtime.kube.client import ApiError, Kube
-from scorer.cache.node_info import ConfigMap
+from scorer.cache.node_info import NodeConfigMap
 
 ZEROS = [[0.0] * 8] * 8
 COLLECTION = "/api/v1/namespaces/kube-system/configmaps"
@@ -28,7 +28,7 @@ async def publish(server, config_map):
 
 
 def stored(server):
-    return msgspec.convert(server.objects[PATH], ConfigMap)
+    return msgspec.convert(server.objects[PATH], NodeConfigMap)
 
 
 def test_config_map_belongs_to_the_node_and_is_read_back():
@@ -39,7 +39,7 @@ def test_config_map_belongs_to_the_node_and_is_read_back():
         "labels": {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: "gpu-0"},
         "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "gpu-0", "uid": "uid-1"}],
     }
-    config_map = msgspec.convert(raw, ConfigMap)
+    config_map = msgspec.convert(raw, NodeConfigMap)
     assert (config_map.node, config_map.lists_unhealthy) == ("gpu-0", False)
     assert read_published(config_map.data) == a_topology(3, mismatch="PID 7")
 

@@ -532,10 +532,10 @@ def test_unhealthy_gpus_of_a_gang_are_named_with_their_pods(explain, document):
         "data": listed,
     }
     objects = [*dgx("a"), config_map, *settled("bert", "a", 0, 1, 2, 3)]
-    ill = "unhealthy GPUs: 2 of a (pod bert-2); a pod that is created again gets healthy ones"
-    assert document(objects, "gang", "bert")[0]["unhealthy"] == ill
+    unhealthy = "unhealthy GPUs: 2 of a (pod bert-2); a pod that is created again gets healthy ones"
+    assert document(objects, "gang", "bert")[0]["unhealthy"] == unhealthy
     assert document([*dgx("a"), *objects[3:]], "gang", "bert")[0]["unhealthy"] is None
-    assert f"note: It has {ill}." in " ".join(explain(objects, "gang", "bert").out.split())
+    assert f"note: It has {unhealthy}." in " ".join(explain(objects, "gang", "bert").out.split())
 
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "job", "controller": True}

@@ -449,3 +449,32 @@ def test_replicas_of_nvidias_plugin_are_counted_in_its_own_words(inspect):
     )
     (node,) = json.loads(inspect(objects, "-o", "json").out)["nodes"]
     assert (node["devs"], node["counted"][0]["gpus"]) == ([], 1)
+
+
+def test_slots_are_the_free_sets_by_size(inspect):
+    assert inspect(a_cluster(), "--slots").out == (
+        "no pool unknown model, 8 GPUs a node; 1 node, 2 GPUs free\n"
+        "  SIZE                  FASTEST  GB/S  ANY  IF TOGETHER\n"
+        "  8 GPUs, a whole node  0        68.6  0    0\n"
+        "  4 GPUs                0        55.2  0    0\n"
+        "  2 GPUs                0        40.0  1    1\n"
+        "  1 GPU                 2              2    2\n"
+        "  dgx-0  2 free  4 allocated, 2 unhealthy or cordoned  default/vgg16\n"
+        "\n"
+    )
+
+
+def test_slots_of_a_cluster_without_whole_gpus_are_none(inspect):
+    assert inspect([node_object("cpu-0", {}, cpu="4")], "--slots").out == (
+        "no node offers whole GPUs\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "option", [("-d",), ("--format", "gpushare"), ("-o", "html")], ids=lambda option: option[-1]
+)
+def test_slots_have_only_one_table(inspect, option):
+    ran = inspect(a_cluster(), "--slots", *option)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "--slots goes with none of -d, --format gpushare and -o html" in ran.err

@@ -77,6 +77,7 @@ CALLS = [
     ("Machine", "topology", "show", "dgx-h100"),
     ("MachineList", "topology", "list"),
     ("Inspection", "inspect", "--cluster", "cluster.yaml"),
+    ("Slots", "inspect", "--slots", "--cluster", "cluster.yaml"),
     ("Explanation", "explain", "pod", "team/waiting", "--cluster", "cluster.yaml"),
     ("Explanation", "explain", "pod", "team/running", "--cluster", "cluster.yaml"),
     ("LintReport", "policy", "lint", "p.json"),

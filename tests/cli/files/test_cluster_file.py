@@ -218,6 +218,14 @@ def test_gpus_in_slices_make_a_claims_node(read):
         assert [i for i, card in enumerate(built.cards) if not card.healthy] == [1]
 
 
+def test_a_gpu_that_several_claims_hold_leaves_the_node_unaccounted(read):
+    node = a_node()
+    node["status"] = {}
+    claims = [a_claim("gpu-2", node="n", name=name) for name in ("a", "b")]
+    cluster = read(a_slice(*map(a_device, range(8)), node="n"), *claims, node)
+    assert cluster.ledger.nodes["n"].unaccounted == "several resource claims hold device gpu-2"
+
+
 def test_devices_of_other_drivers_and_claims_without_gpus_are_left_out(read):
     node = a_node()
     others = [

@@ -5,6 +5,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from support.builders import (
     a_claimed_pod,
     a_container,
@@ -33,6 +34,7 @@ from cluster.keys import (
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
+from cluster.nodes.device_claims import Device, HeldClaim
 from cluster.nodes.node import DevicePool, Node, NodeMode
 from cluster.nodes.node_devices import ClaimedGPUs, without_claimed
 from cluster.objects.pod import Pod
@@ -421,6 +423,29 @@ def test_gpus_of_a_claims_node_are_those_of_the_recorded_uuids():
     # A GPU before them has gone since the pod was placed, so that their indices are others.
     ledger = ledger_of([a_claims_node("GPU-b", "GPU-c")], [by_claim((1, "GPU-b"))])
     assert ledger.nodes["c"].free_mask == 0b10
+
+
+def test_gpus_of_a_claims_node_are_those_that_the_claim_of_the_pod_holds():
+    name = f"lw-{'0' * 32}"
+    own = HeldClaim("default", name, "u", "default/pod", frozenset({Device("c", "c", "gpu-1")}))
+    claims_of_others = [
+        structs.replace(own, owner="default/other"),
+        structs.replace(own, namespace="other"),
+        structs.replace(own, name="lw-1"),
+    ]
+    node, pod = a_claims_node("GPU-a", "GPU-b", "GPU-c"), by_claim((0, "GPU-a"))
+
+    assert ledger_of([node], [pod], claims=[own]).nodes["c"].free_mask == 0b101
+    for claim in claims_of_others:
+        assert ledger_of([node], [pod], claims=[claim]).nodes["c"].free_mask == 0b110
+
+
+@pytest.mark.parametrize("is_claims", [True, False], ids=["claims node", "exact node"])
+def test_a_mismatch_is_a_report_of_the_agent_where_there_is_one(is_claims: bool):
+    node = a_claims_node("GPU-a") if is_claims else a_node("c")
+    node = replace(node, mismatch="they differ")
+    reason = ledger_of([node], []).nodes["c"].unaccounted
+    assert reason == ("they differ" if is_claims else "its agent reports: they differ")
 
 
 @pytest.mark.parametrize(

@@ -44,11 +44,13 @@ def test_the_catalogue_gives_the_links_and_slices_give_the_gpus():
     assert node.machine_source is MachineSource.CATALOGUE
     assert machine.links == entry("dgx-h100").machine.links
     assert (
-        machine.uuids
-        == tuple(card.uuid for card in node.cards)
-        == tuple(f"GPU-{i}" for i in range(8))
+        [gpu.uuid for gpu in machine.gpus]
+        == [card.uuid for card in node.cards]
+        == [f"GPU-{i}" for i in range(8)]
     )
-    assert machine.bus_ids == tuple(f"0000:{0x10 + 8 * i:02x}:00.0" for i in range(8))
+    assert [gpu.bus_id for gpu in machine.gpus] == [
+        f"0000:{0x10 + 8 * i:02x}:00.0" for i in range(8)
+    ]
     assert machine.memory == tuple(card.memory for card in node.cards) == (79,) * 8
     assert node.pool.devices == tuple(f"gpu-{i}" for i in range(8))
     assert node.warnings == ()
@@ -117,7 +119,7 @@ def test_sources_of_links(fields, source, warned):
     node = read(**fields)
     assert node.machine_source.value == source
     assert bool(node.warnings) == warned
-    assert node.machine.uuids == tuple(card.uuid for card in node.cards)
+    assert [gpu.uuid for gpu in node.machine.gpus] == [card.uuid for card in node.cards]
 
 
 def test_pcie_roots_and_numa_nodes_give_levels():

@@ -61,11 +61,11 @@ def read(
 
 
 def published(
-    n: int, *, memory: tuple[int, ...] = (), ill: tuple[int, ...] = ()
+    n: int, *, memory: tuple[int, ...] = (), unhealthy: tuple[int, ...] = ()
 ) -> PublishedTopology:
     uuids = tuple(f"GPU-{i}" for i in range(n))
     machine = a_machine(n, {(0, 1): 2}, memory=memory, uuids=uuids)
-    return PublishedTopology(machine, tuple(i not in ill for i in range(n)))
+    return PublishedTopology(machine, tuple(i not in unhealthy for i in range(n)))
 
 
 def test_a_node_is_read_with_all_that_placement_asks():
@@ -111,8 +111,8 @@ def test_a_node_is_read_with_all_that_placement_asks():
 def test_offered_resource_without_a_mode_label_is_a_warning(labels, offered, warned):
     node = read(None, offered, labels=labels)
 
-    said = f"has no label {NODE_MODE}: none of it is given out"
-    assert any(said in warning for warning in node.warnings) == warned
+    text = f"has no label {NODE_MODE}: none of it is given out"
+    assert any(text in warning for warning in node.warnings) == warned
 
 
 def test_an_empty_object_is_a_node_without_gpus():
@@ -285,7 +285,7 @@ def test_card_is_usable_when_healthy_and_not_drained():
         "topology",
         {GPU_WHOLE: 4},
         annotations={CORDON: " 3 ,"},
-        published=published(4, ill=(0,)),
+        published=published(4, unhealthy=(0,)),
         unhealthy="1",
     )
 
@@ -316,17 +316,17 @@ def test_readable_entries_of_a_list_of_unhealthy_gpus_are_excluded_and_others_ar
     [(a_machine(4, {(0, 1): 2}),) * 2 + (True,), (None, uniform_machine(4), False)],
     ids=["a mapped machine", "nothing"],
 )
-def test_what_an_agent_says_of_health_stands_where_its_links_cannot_be_read(mapped, machine, known):
-    said = PublishedTopology(None, (True, False, True, True), warnings=("linkType: missing",))
+def test_published_health_is_used_even_if_links_are_unreadable(mapped, machine, known):
+    topology = PublishedTopology(None, (True, False, True, True), warnings=("linkType: missing",))
 
-    node = read("topology", {GPU_WHOLE: 4}, published=said, machine=mapped)
+    node = read("topology", {GPU_WHOLE: 4}, published=topology, machine=mapped)
 
     assert (node.machine, node.machine_known) == (machine, known)
     assert node.usable_mask == 0b1101
     assert node.warnings == ("published topology: linkType: missing",)
 
 
-def test_guesses_of_an_agent_about_its_machine_are_warnings():
+def test_warnings_of_a_published_machine_are_warnings_of_the_node():
     machine = a_machine(2, warnings=("GPU0 and GPU1 are linked differently each way: not linked",))
 
     node = read("topology", {GPU_WHOLE: 2}, published=PublishedTopology(machine, (True, True)))

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.builders import an_nvswitch_machine, dgx1_v100
+from support.builders import an_nvswitch_machine, dgx1_v100, numa_of
 from support.strategies import JSON, machines
 
 from cluster.allocations.record import Isolation
@@ -25,7 +25,7 @@ from cluster.nodes.topology_configmap import (
     read_published,
     write_published,
 )
-from topology.machine import Level, Machine
+from topology.machine import Level, Machine, gpu_records
 
 FOUR = {str(i): "Healthy" for i in range(4)}
 EIGHT = {str(i): "Unhealthy" if i == 7 else "Healthy" for i in range(8)}
@@ -44,11 +44,14 @@ def records(draw: st.DrawFn) -> PublishedTopology:
     names = st.lists(st.text(max_size=5), min_size=n, max_size=n).map(tuple)
     machine = replace(
         machine,
+        gpus=gpu_records(
+            numa_of(machine),
+            uuids=draw(st.just(()) | names),
+            bus_ids=draw(st.just(()) | names),
+            memory=draw(st.just(()) | st.just(tuple(range(n)))),
+        ),
         switched=draw(st.booleans()),
         model=draw(st.none() | st.text(max_size=9)),
-        uuids=draw(st.just(()) | names),
-        bus_ids=draw(st.just(()) | names),
-        memory=draw(st.just(()) | st.just(tuple(range(n)))),
         warnings=draw(st.just(()) | st.just(("guessed",))),
     )
     healthy = tuple(draw(st.lists(st.booleans(), min_size=n, max_size=n)))
@@ -140,7 +143,7 @@ def test_without_our_record_the_machine_is_made_of_the_link_types():
     assert machine.links == ((0, 2, 0, 0), (2, 0, 1, 0), (0, 1, 0, 0), (0, 0, 0, 0))
     assert machine.levels[0] == (Level.UNKNOWN, Level.UNKNOWN, Level.PIX, Level.SYS)
     assert machine.levels[1][3] is Level.UNKNOWN
-    assert machine.numa == (0, 0, 0, 0)
+    assert numa_of(machine) == (0, 0, 0, 0)
     assert not machine.switched
     assert machine.warnings == ()
 
@@ -312,8 +315,8 @@ def test_whatever_else_is_published_the_gpus_that_are_called_unhealthy_are(data,
     found = read_published({**data, TOPOLOGY_DEVICES: json.dumps(words)})
 
     n = found.machine.n if found.machine else len(healthy)
-    ill = {i for i, ok in enumerate(healthy) if not ok}
-    assert found.unhealthy == ill & set(range(n))
+    unhealthy = {i for i, ok in enumerate(healthy) if not ok}
+    assert found.unhealthy == unhealthy & set(range(n))
     assert len(found.healthy) == n
 
 

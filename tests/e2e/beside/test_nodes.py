@@ -115,12 +115,12 @@ def test_an_unhealthy_card_is_not_allocated_until_it_is_healthy(pods, nodes, sid
     maps = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
     configmap = {"metadata": {"name": "unhealthy-gpu-share"}, "data": {keys.UNHEALTHY_KEY: "0, 2"}}
 
-    def ill():
+    def unhealthy():
         return [gpu["i"] for gpu in sidecar.node("share")["gpus"] if not gpu["healthy"]]
 
     pods.api.create(maps, configmap)
     try:
-        wait_until(lambda: ill() == [0, 2], "the scorer knows")
+        wait_until(lambda: unhealthy() == [0, 2], "the scorer knows")
         for name, card in {"first": 1, "second": 3}.items():
             pods.create(share(15), name=name)
             assert where(pods, name) == ("share", (card,))

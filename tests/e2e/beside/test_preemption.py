@@ -25,7 +25,7 @@ def nominated(pods):
 
 
 def test_a_node_stays_open_to_others_after_pods_were_evicted_there(pods, nodes, urgent):
-    # So that the youngest, whom a scheduler would evict first, lie on different cards.
+    # Then the youngest pods, which a scheduler evicts first, are on different cards.
     nodes({**SHARED, "labels": {keys.NODE_PLACEMENT: "spread"}})
     card_of = {f"low-{i}": create(pods, f"low-{i}", 5) for i in range(12)}
 

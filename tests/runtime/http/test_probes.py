@@ -1,11 +1,12 @@
 import asyncio
-from contextlib import closing, suppress
+from contextlib import AsyncExitStack, closing, suppress
 
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 from support.waiting import until
 
+from runtime.http.connection_limiter import PEER
 from runtime.http.probes import PROBE_LIMITS, metrics_handler, probe_routes
 from runtime.http.server import serve
 from runtime.http.types import HttpRequest, HttpResponse, Route
@@ -119,3 +120,19 @@ async def test_flood_of_requests_for_metrics_costs_few_connections_and_rendering
         renderings, seconds = rendered.count - before, loop.time() - started
 
     assert renderings <= seconds + 1
+
+
+async def test_one_address_leaves_connections_of_a_probe_port_to_others():
+    routes = probe_routes(CollectorRegistry(), {})
+    own, more = PROBE_LIMITS.peer_connections, 6
+    async with (
+        serve(routes, host="127.0.0.1", port=0, limits=PROBE_LIMITS) as probes,
+        AsyncExitStack() as crowd,
+    ):
+        for _ in range(own + more):
+            reader, writer = await asyncio.open_connection("127.0.0.1", probes.port)
+            crowd.enter_context(closing(writer))
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+        assert probes.limiter.dropped == {PEER: more}
+        assert len(probes.limiter.open) <= own < PROBE_LIMITS.connections

@@ -7,7 +7,7 @@ from cluster.nodes.node import NodeError, NodeObject
 from cluster.nodes.topology_configmap import PublishedTopology, write_published
 from policy.document import parse_policy
 from policy.snapshot import PolicySnapshot
-from scorer.cache.node_info import ConfigMap, build_node
+from scorer.cache.node_info import NodeConfigMap, build_node
 from topology.constants import Constants
 from topology.machine import TopologyError
 
@@ -29,7 +29,7 @@ def a_raw(gpus=8, labels=None, **resources):
 
 def a_map(name, data=None, labels=None):
     metadata = {"name": name, "namespace": "kube-system", "labels": labels}
-    return msgspec.convert({"metadata": metadata, "data": data}, ConfigMap)
+    return msgspec.convert({"metadata": metadata, "data": data}, NodeConfigMap)
 
 
 def topology_of(name="gpu-0-topology", unhealthy=(), data=None, machine=None):

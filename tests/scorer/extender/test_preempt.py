@@ -67,7 +67,7 @@ def victims(*uids, violations=0):
 
 
 def evicted(node, pod, *proposed):
-    """Return whom to evict from the node; None where that does not help."""
+    """Return the pods to evict from the node; None where eviction does not help."""
     found = preemption(node.state, pod, {"a": victims(*proposed)})
     return {one.uid for one in found["a"].pods} if found else None
 

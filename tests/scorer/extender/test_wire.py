@@ -77,7 +77,7 @@ def test_victims_are_read_by_uid(victims):
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "said"),
+    ("read", "text", "reason"),
     [
         (read_candidates, body(Nodes={"items": [{}]}), "nodeCacheCapable to true"),
         (read_candidates, body(Nodes={"items": []}, NodeNames=None), "nodeCacheCapable to true"),
@@ -94,7 +94,7 @@ def test_victims_are_read_by_uid(victims):
         (read_preempt, b'{"NodeNameToMetaVictims":{}}', "no Pod"),
     ],
 )
-def test_an_invalid_request_is_refused_with_the_reason(read, text, said):
+def test_an_invalid_request_is_refused_with_the_reason(read, text, reason):
     with pytest.raises(WireError) as refused:
         read(text)
-    assert said in str(refused.value)
+    assert reason in str(refused.value)

@@ -7,7 +7,7 @@ from cluster.gang import GangKey, Link
 from scorer.gang.crd import GangPlan, PlannedPod, read_gang
 from scorer.gang.crd_patch import new_gang
 from scorer.gang.plan_record import placement_of, plan_of, recorded_bandwidths, with_baselines
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import UNDEFINED, Bandwidth
 from scorer.placement.result import Placement, Plan
 from scorer.placement.schedule import plan
 
@@ -44,8 +44,8 @@ def test_read_plan_gives_each_pod_its_placement(node, member):
 
 def test_plan_states_bandwidths_in_tenths():
     placement = Placement(a_member(), "gpu-0", exact(3, 0))
-    plan = Plan((placement,), JobBandwidth(40.04, 1), exact=False, domain="rack=a")
-    written_plan = with_baselines(plan_of(plan, "p1"), JobBandwidth(55.16, 1), None)
+    plan = Plan((placement,), Bandwidth(40.04, 1), exact=False, domain="rack=a")
+    written_plan = with_baselines(plan_of(plan, "p1"), Bandwidth(55.16, 1), UNDEFINED)
 
     (member,) = written_plan.members
     assert (member.pod, member.node, member.indices) == ("worker-0", "gpu-0", (0, 3))
@@ -55,6 +55,15 @@ def test_plan_states_bandwidths_in_tenths():
     assert written_plan.bandwidth_note is None
 
 
+def test_note_of_a_plan_without_a_bandwidth_is_read_as_written():
+    plan = Plan((Placement(a_member(), "gpu-0", exact(0)),), Bandwidth(sets_unknown=True))
+
+    written_plan = plan_of(plan, "p1")
+
+    assert (written_plan.bandwidth, written_plan.bandwidth_note) == (None, "GPUs unknown")
+    assert recorded_bandwidths(written_plan).planned == plan.bandwidth
+
+
 def a_plan_on(*nodes, **given):
     members = tuple(PlannedPod(f"p{i}", f"u{i}", node, (0, 1)) for i, node in enumerate(nodes))
     return GangPlan("p1", exact=True, members=members, **given)
@@ -62,14 +71,14 @@ def a_plan_on(*nodes, **given):
 
 def test_plan_over_nodes_records_what_its_bandwidths_count():
     placements = tuple(Placement(a_member(), node, exact(0, 1)) for node in "ab")
-    plan = Plan(placements, JobBandwidth(26.666667, 2, nic_unknown=True))
-    best, order = JobBandwidth(55.2, 1), JobBandwidth(40, 3, nic_unknown=True)
+    plan = Plan(placements, Bandwidth(26.666667, 2, nic_unknown=True))
+    best, order = Bandwidth(55.2, 1), Bandwidth(40, 3, nic_unknown=True)
 
     written_plan = with_baselines(plan_of(plan, "p1"), best, order)
 
     assert written_plan.bandwidth_note == "nic unknown"
     assert (written_plan.best_possible_nodes, written_plan.index_order_nodes) == (1, 3)
-    planned = JobBandwidth(26.7, 2, nic_unknown=True)
+    planned = Bandwidth(26.7, 2, nic_unknown=True)
     assert recorded_bandwidths(written_plan) == (planned, best, order)
 
 
@@ -97,5 +106,5 @@ def test_plan_over_nodes_records_what_its_bandwidths_count():
 def test_recorded_bandwidths_are_comparable_only_where_that_is_known(recorded, comparable):
     planned, best, order = recorded_bandwidths(recorded)
 
-    assert best is None
+    assert best == UNDEFINED
     assert planned.is_comparable(order) is comparable

@@ -6,23 +6,19 @@ from hypothesis import strategies as st
 from support.builders import a_node, a_snapshot, dgx1_v100
 
 from cluster.nodes.node import MachineSource, uniform_machine
-from scorer.placement.assignment.node_assignment import Candidate, NodeAssignment
-from scorer.placement.bandwidth import LinkKind, bandwidth_over, value_of
+from scorer.placement.assignment.node_assignment import NodeAssignment
+from scorer.placement.bandwidth import LinkKind, bandwidth_over
 from topology.catalogue import entry
 from topology.machine import gpus_of, mask_of
 
 
-def a_candidate(machine=None, taken=(), **node) -> Candidate:
-    snapshot = a_snapshot(a_node(machine=machine or dgx1_v100(), **node), taken={"node-0": taken})
-    return Candidate(snapshot.nodes[0], snapshot.tables["node-0"], 8)
-
-
 def assignment(*gpus: int, machine=None, **node) -> NodeAssignment:
-    return NodeAssignment(a_candidate(machine, **node), 1, mask_of(gpus))
+    snapshot = a_snapshot(a_node(machine=machine or dgx1_v100(), **node))
+    return NodeAssignment(snapshot.nodes[0], snapshot.tables["node-0"], mask_of(gpus))
 
 
 def value(assignments, nic):
-    return value_of(bandwidth_over(assignments, nic))
+    return bandwidth_over(assignments, nic).value
 
 
 UNKNOWN = {"machine": uniform_machine(4), "machine_source": MachineSource.UNKNOWN}

@@ -7,7 +7,7 @@ from support.builders import a_member, a_node, a_snapshot, workers
 from support.strategies import clusters, gangs
 
 from cluster.gang import Link
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import UNDEFINED, Bandwidth
 from scorer.placement.baselines import IndexOrder, best_possible, index_order, never_fits
 from scorer.placement.options import Preferences
 from scorer.placement.result import Plan
@@ -19,11 +19,11 @@ from topology.choice import ChoiceMode
 def test_index_order_fills_nodes_by_name_with_the_lowest_indices():
     snapshot = a_snapshot(a_node("b"), a_node("a"), taken={"a": (0, 2, 3, 4, 5), "b": (1,)})
 
-    bandwidth = JobBandwidth(3.6, nodes=2, nic_unknown=True)
+    bandwidth = Bandwidth(3.6, nodes=2, nic_unknown=True)
     gpus = {"a": (1, 6, 7), "b": (0, 2, 3)}
     assert index_order(snapshot, workers(6)) == IndexOrder(gpus, bandwidth)
     with_nics = replace(snapshot, preferences=Preferences(nic_bandwidth=100.0))
-    assert index_order(with_nics, workers(6)).bandwidth == JobBandwidth(3.6, nodes=2)
+    assert index_order(with_nics, workers(6)).bandwidth == Bandwidth(3.6, nodes=2)
 
 
 def test_index_order_does_not_split_a_worker():
@@ -45,8 +45,8 @@ def test_the_best_possible_is_that_of_the_empty_cluster():
     snapshot = a_snapshot(a_node(), taken={"node-0": (0, 1, 2, 3)})
 
     assert best_possible(snapshot, workers(2, 4)).value > 55.2
-    assert best_possible(snapshot, workers(4)) == JobBandwidth(55.2, nodes=1)
-    assert best_possible(snapshot, workers(9)) is None
+    assert best_possible(snapshot, workers(4)) == Bandwidth(55.2, nodes=1)
+    assert best_possible(snapshot, workers(9)) == UNDEFINED
 
 
 @pytest.mark.parametrize("name", ["dgx1-v100", "dgx1-p100"])
@@ -55,7 +55,7 @@ def test_one_gpu_on_a_node_limits_index_order_more_than_an_even_split_is_limited
     planned, order = plan(snapshot, workers(9)), index_order(snapshot, workers(9))
 
     assert [len(gpus) for gpus in planned.gpus.values()] == [5, 4]
-    assert planned.bandwidth == 13.5
+    assert planned.bandwidth.value == 13.5
     assert best_possible(snapshot, workers(9)).value == 13.5
     assert order.bandwidth.value == 6.75
     assert order.bandwidth.slowest.text == "PCIe out of b, which has one of the job's GPUs"
@@ -64,7 +64,7 @@ def test_one_gpu_on_a_node_limits_index_order_more_than_an_even_split_is_limited
 def test_a_plan_of_another_split_may_be_faster_than_that_of_the_empty_cluster():
     nodes = [a_node(node, machine=entry("dgx1-v100").machine) for node in "ab"]
     snapshot = a_snapshot(*nodes, taken={"a": (0, 1), "b": (0, 1, 2, 4, 6)})
-    planned = plan(snapshot, workers(9)).job_bandwidth
+    planned = plan(snapshot, workers(9)).bandwidth
 
     assert (planned.value, best_possible(snapshot, workers(9)).value) == (13.8, 13.5)
     assert best_possible(snapshot, workers(9), planned) == planned
@@ -73,7 +73,7 @@ def test_a_plan_of_another_split_may_be_faster_than_that_of_the_empty_cluster():
 def test_index_order_on_as_many_nodes_may_be_faster_than_the_plan_and_the_empty_cluster():
     nodes = [a_node(node, machine=entry("dgx1-p100").machine) for node in "ab"]
     snapshot = a_snapshot(*nodes, taken={"a": (1, 2, 6), "b": (0, 2, 3)})
-    planned, order = plan(snapshot, workers(9)).job_bandwidth, index_order(snapshot, workers(9))
+    planned, order = plan(snapshot, workers(9)).bandwidth, index_order(snapshot, workers(9))
 
     assert best_possible(snapshot, workers(9), planned).value == planned.value == 13.5
     assert best_possible(snapshot, workers(9), planned, order) == order.bandwidth
@@ -99,12 +99,12 @@ def gangs_on_catalogue_machines(draw):
 def test_best_possible_is_never_below_the_plan_or_index_order(gang):
     snapshot, members = gang
     found, order = plan(snapshot, members), index_order(snapshot, members)
-    planned = found.job_bandwidth if isinstance(found, Plan) else None
+    planned = found.bandwidth if isinstance(found, Plan) else UNDEFINED
 
     best = best_possible(snapshot, members, planned, order)
 
-    assert planned is None or best.value >= planned.value
-    if order and order.bandwidth and best and order.bandwidth.nodes == best.nodes:
+    assert planned.value is None or best.value >= planned.value
+    if order and order.bandwidth.value and best.value and order.bandwidth.nodes == best.nodes:
         assert best.value >= order.bandwidth.value
 
 
@@ -122,7 +122,7 @@ def test_empty_cluster_is_not_compared_while_link_tables_are_computed():
 
     assert never_fits(known, workers(9), Link.BEST)
     assert not never_fits(preparing, workers(9), Link.BEST)
-    assert best_possible(preparing, workers(4)) is None
+    assert best_possible(preparing, workers(4)) == UNDEFINED
 
 
 def test_choosing_well_is_worth_fourteen_times_the_worst_four():

@@ -3,7 +3,7 @@ from support.builders import a_member, a_node, a_snapshot
 
 from cluster.account.gpu_usage import LedgerError
 from cluster.allocations.gpus import Exact, GPUShare
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.result import Placement, Plan
 
 
@@ -37,13 +37,13 @@ def test_a_plan_that_no_longer_fits_is_not_applied():
 @pytest.mark.parametrize(
     ("planned", "other", "comparable"),
     [
-        pytest.param(JobBandwidth(55.2, 1), JobBandwidth(46, 1), True, id="one node each"),
-        pytest.param(JobBandwidth(5, 2, True), JobBandwidth(4, 2, True), True, id="two nodes each"),
-        pytest.param(JobBandwidth(3.4, 1), JobBandwidth(5.7, 4, True), False, id="one and four"),
-        pytest.param(JobBandwidth(5.7, 8, True), JobBandwidth(9, 35, True), False, id="8 and 35"),
-        pytest.param(JobBandwidth(3.4, 1), JobBandwidth(5.7, 4), True, id="NICs count"),
-        pytest.param(JobBandwidth(5, 2), JobBandwidth(4, 3), True, id="NICs count in both"),
-        pytest.param(JobBandwidth(5, 2, True), JobBandwidth(4, None, True), False, id="old plan"),
+        pytest.param(Bandwidth(55.2, 1), Bandwidth(46, 1), True, id="one node each"),
+        pytest.param(Bandwidth(5, 2, True), Bandwidth(4, 2, True), True, id="two nodes each"),
+        pytest.param(Bandwidth(3.4, 1), Bandwidth(5.7, 4, True), False, id="one and four"),
+        pytest.param(Bandwidth(5.7, 8, True), Bandwidth(9, 35, True), False, id="8 and 35"),
+        pytest.param(Bandwidth(3.4, 1), Bandwidth(5.7, 4), True, id="NICs count"),
+        pytest.param(Bandwidth(5, 2), Bandwidth(4, 3), True, id="NICs count in both"),
+        pytest.param(Bandwidth(5, 2, True), Bandwidth(4, None, True), False, id="old plan"),
     ],
 )
 def test_bandwidths_are_comparable_over_equal_nodes_or_with_nics(planned, other, comparable):

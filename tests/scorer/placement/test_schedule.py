@@ -22,7 +22,7 @@ from cluster.gang import Link
 from cluster.keys import COMPUTE_CLASS, GPU_MEM, MODEL_SERIES, NVIDIA_GPU
 from cluster.nodes.node import MachineSource, PackingStrategy, uniform_machine
 from cluster.objects.selector import node_matches, tolerates
-from scorer.placement.bandwidth import JobBandwidth
+from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.options import PlanOptions
 from scorer.placement.pods.member import Member
 from scorer.placement.result import Plan, Refusal
@@ -115,8 +115,8 @@ def test_one_node_takes_all_whenever_one_can_and_is_the_fastest(snapshot, member
     (name,) = found.gpus
     assert name in {node.node.name for node in able}
     if snapshot.ledger.nodes[name].node.machine_known and sum(m.gpus for m in members) > 1:
-        each_alone = [plan(snapshot.only(node.node.name), members).bandwidth for node in able]
-        assert found.bandwidth >= max(speed or 0 for speed in each_alone) * 0.99
+        each_alone = [plan(snapshot.only(node.node.name), members).bandwidth.value for node in able]
+        assert found.bandwidth.value >= max(speed or 0 for speed in each_alone) * 0.99
 
 
 @quick
@@ -172,7 +172,7 @@ def test_sixteen_single_gpus_are_spread_evenly_over_two_nodes():
 
     assert found.gpus == {"a": tuple(range(8)), "b": tuple(range(8))}
     assert [p.node for p in found.placements] == ["a"] * 8 + ["b"] * 8
-    assert found.job_bandwidth.nic_unknown
+    assert found.bandwidth.nic_unknown
 
 
 def test_nine_single_gpus_are_split_into_five_and_four():
@@ -206,7 +206,7 @@ def test_unequal_members_are_placed_over_nodes_with_a_bandwidth():
 
     assert [p.node for p in found.placements] == ["b", "a"]
     # The slowest link is that of the NICs; a ring of 10 GPUs sends 2 · 9/10 of the data over it.
-    assert found.job_bandwidth == JobBandwidth(5.555556, nodes=2)
+    assert found.bandwidth == Bandwidth(5.555556, nodes=2)
     assert not found.exact
 
 
@@ -351,17 +351,17 @@ def test_a_single_pod_takes_the_fastest_set_of_the_fastest_node():
     found = planned(snapshot, [a_member(2)])
 
     assert found.gpus in ({"b": (0, 3)}, {"b": (2, 3)}, {"b": (6, 7)})
-    assert found.bandwidth == 40.0
+    assert found.bandwidth.value == 40.0
 
 
 def test_a_single_gpu_has_no_bandwidth():
-    assert planned(a_snapshot(a_node()), [a_member()]).bandwidth is None
+    assert planned(a_snapshot(a_node()), [a_member()]).bandwidth.value is None
 
 
 def test_on_an_unknown_machine_a_plan_has_no_bandwidth():
     node = a_node(machine=uniform_machine(4), machine_source=MachineSource.UNKNOWN)
 
-    assert planned(a_snapshot(node), workers(2, 2)).bandwidth is None
+    assert planned(a_snapshot(node), workers(2, 2)).bandwidth.value is None
 
 
 def test_inexact_bandwidth_is_marked():

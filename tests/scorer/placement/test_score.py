@@ -9,7 +9,7 @@ from support.strategies import clusters
 from cluster.allocations.gpus import GPUShare
 from cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
 from cluster.nodes.node import PackingStrategy
-from scorer.placement.assignment.node_assignment import Candidate, SelectionOptions, select_gpus
+from scorer.placement.assignment.node_assignment import SelectionOptions, select_gpus
 from scorer.placement.assignment.single_node import best_node
 from scorer.placement.score import node_value, scores
 
@@ -33,12 +33,8 @@ whole = st.integers(1, 8).map(lambda gpus: a_member(gpus).request)
 @given(clusters(), whole)
 def test_scores_are_whole_numbers_from_0_to_10_and_the_best_node_has_10(snapshot, request_):
     options = SelectionOptions(snapshot.preferences.mode)
-    able = [
-        Candidate(node, snapshot.tables[node.node.name], 1)
-        for node in snapshot.nodes
-        if node.free_mask.bit_count() >= request_.gpus
-    ]
-    best = best_node(able, (request_.gpus,), options, snapshot.preferences.placement)
+    able = [node for node in snapshot.nodes if node.free_mask.bit_count() >= request_.gpus]
+    best = best_node(snapshot, able, (request_.gpus,), options)
 
     scores = rank_nodes(snapshot, snapshot.ledger.nodes, request_)
 
@@ -49,7 +45,9 @@ def test_scores_are_whole_numbers_from_0_to_10_and_the_best_node_has_10(snapshot
     else:
         assert scores[best.name] == 10
         assignments = {
-            c.name: select_gpus(c.table, c.node.free_mask, (request_.gpus,), options) for c in able
+            name: select_gpus(snapshot.tables[name], node.free_mask, (request_.gpus,), options)
+            for node in able
+            if (name := node.node.name)
         }
         sign = 1 if snapshot.preferences.placement is PackingStrategy.BINPACK else -1
         goodness = {

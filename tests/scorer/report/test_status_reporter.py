@@ -588,7 +588,7 @@ async def test_a_gang_that_shrinks_says_so_without_the_delay_of_one_that_waits(c
         await until(lambda: (cluster.phase(), status(cluster)["members"]) == ("Placed", "1/1"))
 
 
-def ill(cluster, *gpus):
+def set_unhealthy(cluster, *gpus):
     """List unhealthy GPUs of the node."""
     name = f"{keys.UNHEALTHY_NAME_PREFIX}gpu-0"
     data = {keys.UNHEALTHY_KEY: ",".join(map(str, gpus))}
@@ -607,12 +607,12 @@ async def test_unhealthy_gpus_of_a_member_are_a_condition_and_an_event(cluster):
     async with leading(cluster):
         await running(cluster, workers=2, gpus=2)
         assert health(cluster) is None
-        ill(cluster, 7)
+        set_unhealthy(cluster, 7)
         await passed(cluster)
         assert health(cluster) is None
 
         gpu = cluster.record("bert-1")["gpus"][0]["i"]
-        ill(cluster, 7, gpu)
+        set_unhealthy(cluster, 7, gpu)
         await until(lambda: health(cluster) and cluster.events("GangGPUUnhealthy"))
         text = f"unhealthy GPUs: {gpu} of gpu-0 (pod bert-1)"
         assert (health(cluster)["status"], health(cluster)["reason"]) == ("False", "GPUUnhealthy")
@@ -621,7 +621,7 @@ async def test_unhealthy_gpus_of_a_member_are_a_condition_and_an_event(cluster):
         assert f"Gang bert has {text}" in event["message"]
         assert (event["involvedObject"]["kind"], event["type"]) == ("PyTorchJob", "Warning")
 
-        ill(cluster)
+        set_unhealthy(cluster)
         await until(lambda: health(cluster)["status"] == "True")
         assert health(cluster)["reason"] == "AllHealthy"
     assert cluster.phase() == "Placed"
@@ -631,7 +631,7 @@ async def test_a_failed_event_about_unhealthy_gpus_is_repeated(cluster):
     async with leading(cluster):
         await running(cluster)
         cluster.outcomes["POST", EVENTS].append((503, "starting"))
-        ill(cluster, 0)
+        set_unhealthy(cluster, 0)
         await until(lambda: health(cluster) and cluster.events("GangGPUUnhealthy"))
 
 

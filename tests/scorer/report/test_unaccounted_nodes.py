@@ -1,8 +1,7 @@
 import json
-from dataclasses import replace
 
 import pytest
-from support.builders import a_pod, an_nvswitch_machine
+from support.builders import a_pod, an_nvswitch_machine, with_gpus
 from support.servers.informers_harness import CONFIG_MAPS
 from support.waiting import until, until_true
 
@@ -100,7 +99,7 @@ async def test_a_node_whose_machine_changes_often_has_a_reason_wherever_people_l
     cluster.put("/api/v1/nodes/gpu-0", {"metadata": metadata, "status": status})
     for links in range(1, 5):
         uuids = tuple(f"GPU-{links}-{i}" for i in range(8))
-        machine = replace(an_nvswitch_machine(8, links), uuids=uuids)
+        machine = with_gpus(an_nvswitch_machine(8, links), uuid=uuids)
         data = write_published(PublishedTopology(machine, (True,) * 8), [[0.0] * 8] * 8)
         labels = {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: "gpu-0"}
         config_map = {"metadata": {"labels": labels}, "data": data}

@@ -1,3 +1,4 @@
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -9,7 +10,12 @@ from support.builders import a_machine, a_node, a_pcie_machine, a_snapshot, dgx1
 from support.strategies import RACK, ZONE, topology_nodes
 
 from scorer.placement.assignment.candidates import CandidateNodes
-from scorer.placement.assignment.multi_node import EXACT, MultiNodeAssignment, best_assignment
+from scorer.placement.assignment.multi_node import (
+    EXACT,
+    MultiNodeAssignment,
+    best_assignment,
+    most_even,
+)
 from scorer.placement.assignment.node_assignment import SelectionOptions
 from scorer.placement.state.snapshot import Snapshot
 from topology.choice import ChoiceMode, ChoiceRequest, choose
@@ -27,7 +33,8 @@ def seated(
     )
     able = np.flatnonzero(rooms)
     nodes = CandidateNodes(snapshot, able, rooms[able])
-    return best_assignment(nodes, workers, each, **{"options": OPTIONS, **fields})
+    ranking = partial(most_even, each=each, **{"options": OPTIONS, **fields})
+    return best_assignment(nodes, workers, ranking)
 
 
 def by_name(found: MultiNodeAssignment | None) -> dict[str, int]:

@@ -1,8 +1,8 @@
 import pytest
 from support.builders import a_machine, a_node, a_snapshot, bridged_pairs, dgx1_v100
 
+from cluster.account.node_ledger import NodeLedger
 from scorer.placement.assignment.node_assignment import (
-    Candidate,
     NodeAssignment,
     Selection,
     SelectionOptions,
@@ -10,24 +10,23 @@ from scorer.placement.assignment.node_assignment import (
 )
 from topology.choice import ChoiceMode
 from topology.machine import NIC, Level
+from topology.table import Table
 
 
-def a_candidate(machine=None, taken=(), **node) -> Candidate:
+def a_candidate(machine=None, taken=(), **node) -> tuple[NodeLedger, Table]:
     snapshot = a_snapshot(a_node(machine=machine or dgx1_v100(), **node), taken={"node-0": taken})
-    return Candidate(snapshot.nodes[0], snapshot.tables["node-0"], 8)
+    return snapshot.nodes[0], snapshot.tables["node-0"]
 
 
 def taken(
-    candidate: Candidate, sizes: tuple[int, ...], options: SelectionOptions
+    candidate: tuple[NodeLedger, Table], sizes: tuple[int, ...], options: SelectionOptions
 ) -> Selection | None:
-    return select_gpus(candidate.table, candidate.node.free_mask, sizes, options)
+    ledger, table = candidate
+    return select_gpus(table, ledger.free_mask, sizes, options)
 
 
-def test_assignment_has_bandwidth_and_free_gpus():
-    found = NodeAssignment(a_candidate(taken=(7,)), 2, 0b00001111)
-
-    assert found.bandwidth == 55.2
-    assert found.left == 0b01110000
+def test_assignment_has_bandwidth():
+    assert NodeAssignment(*a_candidate(taken=(7,)), 0b00001111).bandwidth == 55.2
 
 
 def test_selection_has_bandwidth_free_gpus_and_damage():

@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 from support.builders import a_node, a_pcie_machine, a_snapshot, dgx1_p100, dgx1_v100
 from support.strategies import clusters
 
+from cluster.account.node_ledger import NodeLedger
 from cluster.nodes.node import PackingStrategy
-from scorer.placement.assignment.candidates import candidate
 from scorer.placement.assignment.node_assignment import (
-    Candidate,
     NodeAssignment,
     SelectionOptions,
     select_gpus,
@@ -19,20 +18,16 @@ from scorer.placement.state.snapshot import Snapshot
 from topology.choice import ChoiceMode
 
 
-def candidates(snapshot: Snapshot, gpus: int = 1) -> list[Candidate]:
-    return [
-        Candidate(node, snapshot.tables[node.node.name], 1)
-        for node in snapshot.nodes
-        if node.free_mask.bit_count() >= gpus
-    ]
+def candidates(snapshot: Snapshot, gpus: int = 1) -> list[NodeLedger]:
+    return [node for node in snapshot.nodes if node.free_mask.bit_count() >= gpus]
 
 
 def best(snapshot: Snapshot, gpus: int, **fields: Any) -> NodeAssignment | None:
     return best_node(
+        snapshot,
         candidates(snapshot, gpus),
         (gpus,),
         SelectionOptions(ChoiceMode.KEEP, **fields),
-        snapshot.preferences.placement,
     )
 
 
@@ -41,8 +36,12 @@ def best(snapshot: Snapshot, gpus: int, **fields: Any) -> NodeAssignment | None:
 def test_the_node_is_the_first_by_bandwidth_room_damage_and_name(snapshot, gpus):
     options = SelectionOptions(snapshot.preferences.mode)
     able = candidates(snapshot, gpus)
-    assignments = [(c.name, select_gpus(c.table, c.node.free_mask, (gpus,), options)) for c in able]
-    found = best_node(candidates(snapshot, gpus), (gpus,), options, snapshot.preferences.placement)
+    assignments = [
+        (name, select_gpus(snapshot.tables[name], node.free_mask, (gpus,), options))
+        for node in able
+        if (name := node.node.name)
+    ]
+    found = best_node(snapshot, able, (gpus,), options)
 
     if not assignments:
         assert found is None
@@ -101,14 +100,12 @@ def test_no_linked_set_is_none():
     assert best(a_snapshot(node), 2, linked=True) is None
 
 
-@given(clusters(most=5), st.integers(1, 4), st.booleans(), st.sampled_from(PackingStrategy))
-def test_for_one_worker_all_nodes_at_once_give_what_one_after_another_does(
-    snapshot, gpus, linked, placement
-):
+@given(clusters(most=5), st.integers(1, 4), st.booleans())
+def test_for_one_worker_all_nodes_at_once_give_what_one_after_another_does(snapshot, gpus, linked):
     options = SelectionOptions(snapshot.preferences.mode, linked=linked, multi_node=True)
     rows = [row for row, node in enumerate(snapshot.nodes) if node.node.name in snapshot.tables]
-    candidates = [candidate(snapshot, row) for row in rows]
+    candidates = [snapshot.nodes[row] for row in rows]
 
-    found = best_node_of_pod(snapshot, np.array(rows, dtype=np.int64), gpus, options, placement)
+    found = best_node_of_pod(snapshot, np.array(rows, dtype=np.int64), gpus, options)
 
-    assert found == best_node(candidates, (gpus,), options, placement)
+    assert found == best_node(snapshot, candidates, (gpus,), options)

@@ -1,0 +1,143 @@
+"""The past of the map within bounds, kept as differences; and the GPU time of namespaces. Pure."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from cli.dashboard.moment import Moment, NodeRow
+
+SECONDS = 3600.0
+"""The time that is kept [s]."""
+BYTES = 16 << 20
+"""The size of all differences together, as JSON [bytes]."""
+SAMPLES = 3600
+NAMESPACES = 10_000
+"""The number of namespaces whose GPU time is counted."""
+
+
+class Sample(Struct, frozen=True, array_like=True):
+    """The totals of the cluster at one moment."""
+
+    at: float
+    """[s since 1970]"""
+    gpus: int
+    free: int
+    stranded: int
+    waiting: int
+
+
+class _Change(NamedTuple):
+    """What a version replaced."""
+
+    version: int
+    at: float
+    before: Mapping[str, NodeRow | None]
+    """The rows as they were; None: there was no such node."""
+    size: int
+
+
+class History:
+    """The map now, and its differences to earlier versions."""
+
+    def __init__(self, *, seconds: float = SECONDS, max_bytes: int = BYTES) -> None:
+        """Start without a moment.
+
+        Args:
+            seconds: The time that is kept [s].
+            max_bytes: The size of all differences together; the oldest are dropped [bytes].
+        """
+        self._seconds, self._max_bytes = seconds, max_bytes
+        self._changes: deque[_Change] = deque()
+        self._size = 0
+        self._usage: tuple[float, dict[str, int]] | None = None
+        self.rows: Mapping[str, NodeRow] = {}
+        self.version = 0
+        self.samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self.gpu_seconds: dict[str, float] = {}
+        """By namespace, since `began` [s]."""
+        self.began: float | None = None
+        """The first moment [s since 1970]."""
+
+    @property
+    def start(self) -> float | None:
+        """The first moment that can be shown [s since 1970]; None before the first one."""
+        return self._changes[0].at if self._changes else None
+
+    def add(self, moment: Moment) -> None:
+        """Add the next moment, as a new version."""
+        rows, old = moment.rows, self.rows
+        changed = {name for name, row in rows.items() if old.get(name) != row} | (
+            old.keys() - rows.keys()
+        )
+        before = {name: old.get(name) for name in changed} if self.version else {}
+        self.version += 1
+        size = len(msgspec.json.encode(before)) if before else 0
+        self._changes.append(_Change(self.version, moment.at, before, size))
+        self._size += size
+        self.rows = rows
+        self._count(moment)
+        self._sample(moment)
+        self._forget(moment.at)
+
+    def changed_since(self, version: int) -> set[str] | None:
+        """Return the nodes that changed after a version; None if it is not kept."""
+        if version == self.version:
+            return set()
+        if not self._changes or not self._changes[0].version <= version < self.version:
+            return None
+        later = (change.before for change in self._changes if change.version > version)
+        return {name for before in later for name in before}
+
+    def at(self, time: float) -> dict[str, NodeRow]:
+        """Return the map at an earlier time [s since 1970]; the oldest that is kept if need be."""
+        rows = dict(self.rows)
+        for change in reversed(self._changes):
+            if change.at <= time:
+                break
+            for name, row in change.before.items():
+                if row is None:
+                    rows.pop(name, None)
+                else:
+                    rows[name] = row
+        return rows
+
+    def _count(self, moment: Moment) -> None:
+        """Add the GPU time of each namespace since the last moment."""
+        if self.began is None:
+            self.began = moment.at
+        if self._usage is not None:
+            since, held = self._usage
+            for namespace, gpus in held.items():
+                if namespace in self.gpu_seconds or len(self.gpu_seconds) < NAMESPACES:
+                    time = max(0.0, moment.at - since)
+                    self.gpu_seconds[namespace] = self.gpu_seconds.get(namespace, 0) + gpus * time
+        self._usage = moment.at, {each.namespace: each.gpus for each in moment.usage if each.gpus}
+
+    def _sample(self, moment: Moment) -> None:
+        """Keep the totals, at most once a second."""
+        rows = moment.rows.values()
+        sample = Sample(
+            moment.at,
+            sum(len(row.states) for row in rows),
+            sum(row.free for row in rows),
+            sum(row.stranded for row in rows),
+            moment.waiting,
+        )
+        if len(self.samples) > 1 and sample.at - self.samples[-2].at < 1:
+            self.samples.pop()
+        self.samples.append(sample)
+
+    def _forget(self, now: float) -> None:
+        while len(self._changes) > 1 and (
+            self._size > self._max_bytes or self._changes[1].at <= now - self._seconds
+        ):
+            self._size -= self._changes.popleft().size
+            # What the oldest version replaced cannot be shown any more.
+            first = self._changes[0]
+            self._size -= first.size
+            self._changes[0] = first._replace(before={}, size=0)
+        while len(self.samples) > 1 and self.samples[1].at <= now - self._seconds:
+            self.samples.popleft()

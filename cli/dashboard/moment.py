@@ -1,0 +1,131 @@
+"""A cluster at one moment, with what the views of the page need from it. Pure.
+
+Every value is computed when it is first needed, by the functions of `inspect` and `explain`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from zlib import crc32
+
+from msgspec import Struct
+
+from cli.analysis.fleet import FleetNode, NamespaceUsage, fleet_of, usage_of
+from cli.analysis.inspection import InspectedNode, inspect_nodes
+from cli.analysis.pending import PendingUnit, pending_units
+from cli.analysis.planner_view import PlannerView, planner_view
+from cli.files.current_cluster import CurrentCluster
+from cli.render.page.occupancy import COLOURS
+from cluster.account.slots import SlotGroup, free_slots
+from scorer.gang.unit import units_of
+
+
+class HolderRow(Struct, frozen=True, array_like=True):
+    """A pod that holds GPUs of a node."""
+
+    pod: str
+    """`namespace/name`."""
+    gang: str
+    """`namespace/name`; empty for a pod on its own."""
+    gpus: tuple[int, ...]
+    amount: str
+    colour: int
+    """Of its gang, or of the pod."""
+
+
+class NodeRow(Struct, frozen=True, array_like=True):
+    """A node of the map, as the page gets it."""
+
+    name: str
+    pool: str
+    model: str
+    mode: str
+    domain: str
+    """The nearest network domain; empty where no label says it."""
+    states: str
+    """A character for each GPU, as in `cli.analysis.fleet`."""
+    used: int
+    """The part of its GPUs that is given out [%]."""
+    free: int
+    stranded: int
+    """Free GPUs beside taken ones."""
+    problems: tuple[str, ...]
+    holders: tuple[HolderRow, ...]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A cluster at one moment."""
+
+    current: CurrentCluster
+    at: float
+    """[s since 1970]"""
+
+    @cached_property
+    def fleet(self) -> tuple[FleetNode, ...]:
+        """All nodes with GPUs."""
+        return tuple(fleet_of(self.current.cluster.ledger.nodes.values()))
+
+    @cached_property
+    def rows(self) -> Mapping[str, NodeRow]:
+        """The nodes of the map, by name."""
+        domains = self.current.policy.policy.gangs.domains
+        return {node.node.name: _row(node, domains) for node in self.fleet}
+
+    @cached_property
+    def usage(self) -> list[NamespaceUsage]:
+        """The usage of each namespace, the most GPUs first."""
+        return usage_of(self.current.cluster.ledger.nodes.values())
+
+    @cached_property
+    def planner(self) -> PlannerView:
+        """The cluster as the planner sees it."""
+        return planner_view(self.current, self.at)
+
+    @cached_property
+    def waiting(self) -> int:
+        """The number of pending units."""
+        return sum(1 for _ in units_of(self.planner.pod_infos, self.planner.owners))
+
+    @cached_property
+    def pending(self) -> list[PendingUnit]:
+        """The pending units with their reasons, in the order of planning."""
+        return pending_units(self.planner)
+
+    @cached_property
+    def slots(self) -> tuple[SlotGroup, ...]:
+        """The free sets of GPUs, in groups of equal nodes."""
+        return free_slots(self.current.cluster.ledger.nodes.values())
+
+    def node(self, name: str) -> InspectedNode | None:
+        """Return one node with GPUs; None if there is none of this name."""
+        return next(iter(inspect_nodes(self.current.cluster, name)), None)
+
+
+def colour_of(holder: str) -> int:
+    """Return the colour of a gang, or of a pod on its own, by its name: the same on every page."""
+    return crc32(holder.encode(errors="surrogatepass")) % COLOURS
+
+
+def _row(node: FleetNode, domains: tuple[str, ...]) -> NodeRow:
+    labels = node.node.labels
+    return NodeRow(
+        name=node.node.name,
+        pool=node.pool,
+        model=node.model,
+        mode=node.node.mode.value,
+        domain=next((labels[key] for key in domains if key in labels), ""),
+        states=node.states,
+        used=node.used,
+        free=node.free,
+        stranded=node.stranded,
+        problems=node.problems,
+        holders=tuple(_holders(node)),
+    )
+
+
+def _holders(node: FleetNode) -> Iterator[HolderRow]:
+    for pod in node.pods:
+        name = f"{pod.namespace}/{pod.name}"
+        gang = f"{pod.namespace}/{pod.gang}" if pod.gang else ""
+        yield HolderRow(name, gang, pod.gpus, pod.amount, colour_of(gang or name))

@@ -1,0 +1,138 @@
+// @ts-check
+/** The cluster as this page knows it, kept up to date by server-sent events. */
+
+import {clock} from "./dom.js";
+
+/** Places in the row of a node. */
+export const [NAME, POOL, MODEL, MODE, DOMAIN, STATES, USED, FREE, STRANDED, PROBLEMS, HOLDERS] =
+  Array(11).keys();
+/** Places in the row of a pod that holds GPUs. */
+export const [POD, GANG, GPUS, AMOUNT, COLOUR] = Array(5).keys();
+
+const ERRORS = 3, AGAIN = 2000, HIDDEN = 60_000, SILENT = 45_000;
+
+/** @typedef {any[]} Row */
+
+export const store = {
+  /** @type {Map<string, Row>} */
+  rows: new Map(),
+  /** @type {any} */
+  facts: null,
+  version: 0,
+  /** The server's time less ours [s]. */
+  ahead: 0,
+  /** An earlier moment that is shown, or null. @type {{at: number, rows: Map<string, Row>} | null} */
+  past: null,
+  /** A manifest's placement: GPUs by node, or null. @type {Map<string, number[]> | null} */
+  trial: null,
+  connected: false,
+};
+
+/** @type {Set<() => void>} */
+const listeners = new Set();
+let heard = 0, errors = 0;
+/** @type {EventSource | null} */
+let source = null;
+/** @type {number | undefined} */
+let timer;
+
+/** Call a function after each change; return a function that ends this. */
+export function subscribe(/** @type {() => void} */ listener) {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+export function changed() {
+  for (const listener of [...listeners]) listener();
+}
+
+/** Return the rows that are shown. */
+export const rows = () => store.past ? store.past.rows : store.rows;
+
+/** Return the totals of the rows that are shown. */
+export function totals() {
+  let gpus = 0, free = 0, stranded = 0;
+  for (const row of rows().values()) {
+    gpus += row[STATES].length;
+    free += row[FREE];
+    stranded += row[STRANDED];
+  }
+  return {gpus, free, stranded, nodes: rows().size};
+}
+
+/** Return the server's time [s since 1970]. */
+export const now = () => Date.now() / 1000 + store.ahead;
+
+/** Return why what is shown may be old; empty where it is not. */
+export function staleness() {
+  if (!store.facts) return "";
+  if (!store.connected) return "The command linkwise dashboard has ended, or does not answer.";
+  const {problem, at} = store.facts;
+  return problem && `The cluster is not watched now: ${problem}. What is shown is of ${clock(at)}.`;
+}
+
+function take(/** @type {MessageEvent} */ event) {
+  const update = JSON.parse(event.data);
+  heard = Date.now();
+  errors = 0;
+  store.connected = true;
+  store.facts = update.facts;
+  store.version = update.version;
+  store.ahead = update.facts.now - Date.now() / 1000;
+  if (update.full) store.rows = new Map();
+  for (const row of update.nodes) store.rows.set(row[NAME], row);
+  for (const name of update.gone) store.rows.delete(name);
+  changed();
+}
+
+function lose() {
+  errors += 1;
+  // An answer ends after each event, so a single error is none.
+  if (errors < ERRORS && source && source.readyState !== EventSource.CLOSED) return;
+  disconnect();
+  if (store.connected) {
+    store.connected = false;
+    changed();
+  }
+  timer = window.setTimeout(connect, AGAIN);
+}
+
+function disconnect() {
+  window.clearTimeout(timer);
+  if (source) source.close();
+  source = null;
+}
+
+export function connect() {
+  disconnect();
+  errors = 0;
+  source = new EventSource("api/events");
+  source.onmessage = take;
+  source.onerror = lose;
+}
+
+/* A page that nobody sees needs no events, and a browser has few connections for all its tabs. */
+document.addEventListener("visibilitychange", () => {
+  window.clearTimeout(timer);
+  if (document.hidden) timer = window.setTimeout(disconnect, HIDDEN);
+  else if (!source) connect();
+});
+window.setInterval(() => {
+  if (source && heard && Date.now() - heard > SILENT) {
+    store.connected = false;
+    changed();
+    connect();
+  }
+}, 5000);
+
+/**
+ * Return a view's document; null where there is no such object.
+ * @param {string} view Its name.
+ * @param {Record<string, string>} [query] Its parameters.
+ */
+export async function fetched(view, query = {}) {
+  const words = new URLSearchParams(query).toString();
+  const response = await fetch(`api/${view}${words && `?${words}`}`);
+  if (!response.ok) throw new Error(await response.text());
+  return response.json();
+}

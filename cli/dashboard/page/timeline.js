@@ -1,0 +1,74 @@
+// @ts-check
+/** The last hour as a line of free GPUs, with a scrubber that shows the map as it was. */
+
+import {clock, duration, h, s} from "./dom.js";
+import {changed, fetched, now, store, subscribe, NAME} from "./store.js";
+
+const WIDTH = 1000, HEIGHT = 44, PAUSE = 5000;
+
+export function timeline(/** @type {HTMLElement} */ place) {
+  /** @type {number[][]} */
+  let samples = [];
+  let asked = 0, wanted = 0, busy = false;
+  const words = h("span.moment");
+  const range = /** @type {HTMLInputElement} */(h("input", {type: "range", min: "0", max: "1000", value: "1000",
+    "aria-label": "Moment that the map shows", oninput: () => scrub()}));
+  const live = h("button.plain", {type: "button", onclick: () => back()}, "Now");
+  const chart = s("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true"});
+  place.append(h("div.track", {}, chart, range), words, live);
+
+  const start = () => store.facts?.start ?? now();
+
+  async function scrub() {
+    const part = Number(range.value) / 1000;
+    if (part >= 1) return back();
+    wanted = start() + part * (now() - start());
+    words.textContent = clock(wanted);
+    if (busy) return;
+    busy = true;
+    try {
+      for (let at = 0; at !== wanted;) {
+        at = wanted;
+        const past = await fetched("past", {at: String(Math.round(at))});
+        if (wanted) store.past = {at, rows: new Map(past.nodes.map((/** @type {any} */ row) => [row[NAME], row]))};
+        changed();
+      }
+    } finally {
+      busy = false;
+    }
+  }
+
+  function back() {
+    [wanted, range.value, store.past] = [0, "1000", null];
+    changed();
+  }
+
+  function draw() {
+    if (!store.facts) return;
+    place.hidden = !store.facts.live && !store.past;
+    document.body.classList.toggle("past", store.past !== null);
+    live.toggleAttribute("disabled", store.past === null);
+    words.textContent = store.past
+      ? `${clock(store.past.at)}, ${duration(now() - store.past.at)} ago: the map only` : "Now";
+    range.setAttribute("aria-valuetext", words.textContent);
+    if (!place.hidden && Date.now() - asked > PAUSE) {
+      asked = Date.now();
+      fetched("samples").then(result => { samples = result; paint(); }, () => {});
+    }
+  }
+
+  /** Draw allocated GPUs over time; the line holds until the next sample. */
+  function paint() {
+    if (!samples.length) return;
+    const [from, to] = [start(), Math.max(now(), start() + 1)];
+    const most = Math.max(...samples.map(([, gpus]) => gpus), 1);
+    const x = (/** @type {number} */ at) => Math.max(0, WIDTH * (at - from) / (to - from));
+    const y = (/** @type {number[]} */ [, gpus, free]) => HEIGHT - (HEIGHT - 4) * (gpus - free) / most;
+    const points = samples.flatMap((sample, i) =>
+      [`${x(sample[0])} ${y(sample)}`, `${i + 1 < samples.length ? x(samples[i + 1][0]) : WIDTH} ${y(sample)}`]);
+    chart.replaceChildren(s("path", {class: "area", d: `M${x(samples[0][0])} ${HEIGHT}L${points.join("L")}L${WIDTH} ${HEIGHT}Z`}),
+      s("path", {class: "level", d: `M${points.join("L")}`}));
+  }
+
+  subscribe(draw);
+}

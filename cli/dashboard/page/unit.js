@@ -1,0 +1,83 @@
+// @ts-check
+/** A gang or a pod: its plan against reality, its bandwidth, why it waits, and its history. */
+
+import {bar, clock, drawing, h, link, nameOf, plural, shown} from "./dom.js";
+import {fetchedView} from "./view.js";
+
+const KINDS = {placed: ["✓ placed", "good"], fits: ["✓ fits now", "good"], waits: ["waits", "bad"],
+  never: ["✕ never fits", "bad"]};
+
+/** @returns {import("./app.js").View} */
+export function unit(/** @type {HTMLElement} */ place, /** @type {string[]} */ parts) {
+  const [kind, namespace = "", name = ""] = parts;
+  return fetchedView(place, name, "unit", {kind, namespace, name},
+    units => units.flatMap(content), `There is no ${kind} of this name.`);
+}
+
+function content(/** @type {any} */ view) {
+  const one = view.unit;
+  const [words, look] = /** @type {any} */(KINDS)[one.state] ?? [one.state, "quiet"];
+  return [
+    h("p.back", {}, h("a", {href: "#/fleet"}, "← Fleet"), " · ", h("a", {href: "#/waiting"}, "Waiting")),
+    h("div.title", {}, h(`span.chip.big.u${view.colour}`, {}, "A"), h("h1", {}, nameOf(one.name)),
+      h(`span.status.${look}`, {}, words)),
+    h("p.quiet", {}, `${one.kind} of ${plural(one.pods.length, "pod")} · namespace `, nameOf(one.namespace),
+      one.nodes.length ? ` · ${plural(one.nodes.length, "node")}` : ""),
+    one.reason ? h("div.card.why", {}, h("h3", {}, one.state === "placed" ? "Note" : "Why it waits"),
+      h("p", {}, capital(one.reason))) : null,
+    one.help.length ? h("div.card.help", {}, h("h3", {}, "What would help"), h("ul", {},
+      one.help.map((/** @type {string} */ text) => h("li", {}, capital(text))))) : null,
+    h("div.sides", {}, h("div.figures", {}, view.nodes.map((/** @type {any} */ node) =>
+      h("section.card.figure", {}, h("h3", {}, h("a", {href: link("node", node.name)}, nameOf(node.name))),
+        node.drawing.length ? drawing(node.drawing) : null)),
+      view.more ? h("p.quiet", {}, `${plural(view.more, "more node")}`) : null),
+    h("div", {}, bandwidth(one), reasons(one), plan(view.plan))),
+    h("h2", {}, plural(one.pods.length, "pod")),
+    h("div.card", {}, pods(one)),
+  ];
+}
+
+const capital = (/** @type {string} */ text) => {
+  const words = shown(text);
+  return words.charAt(0).toUpperCase() + words.slice(1) + (/[.?!]$/.test(words) ? "" : ".");
+};
+
+function bandwidth(/** @type {any} */ one) {
+  const compared = [["Planned", one.bandwidth, "chosen"], ["Best possible, on the empty cluster",
+    one.best_possible, "best"], ["Index order", one.index_order.bandwidth, "order"]];
+  const most = Math.max(...compared.map(([, value]) => value ?? 0));
+  if (!most) return null;
+  const times = one.index_order.bandwidth ? one.bandwidth / one.index_order.bandwidth : 0;
+  return h("section.card", {}, h("h3", {}, "Bandwidth"),
+    h("p.quiet.small", {}, "All-reduce, modelled", one.bandwidth_note ? ` (${shown(one.bandwidth_note)})` : ""),
+    h("dl.bars", {}, compared.map(([label, value, kind]) =>
+      bar(label, value === null ? "–" : `${value.toFixed(1)} GB/s`, (value ?? 0) / most, kind))),
+    times >= 1.05 ? h("p.gain", {}, h("b", {}, `${times.toFixed(1)} ×`), " as fast as index order") : null);
+}
+
+function reasons(/** @type {any} */ one) {
+  const texts = [one.why, one.changed, one.membership, one.unhealthy, ...one.notes].filter(Boolean);
+  return texts.length ? h("section.card", {}, h("h3", {}, "Why here"),
+    texts.map(text => h("p", {}, capital(text)))) : null;
+}
+
+function plan(/** @type {any} */ recorded) {
+  if (!recorded) return null;
+  const at = (/** @type {string} */ text) => Number.isNaN(Date.parse(text)) ? shown(text)
+    : clock(Date.parse(text) / 1000);
+  const events = [[recorded.created, "Created", ""], ...recorded.events];
+  return h("section.card", {}, h("h3", {}, "Recorded in its Gang"),
+    h("p.quiet.small", {}, `Phase ${recorded.phase || "unknown"} · ${shown(recorded.members)} members`,
+      recorded.bandwidth ? ` · planned ${recorded.bandwidth} GB/s` : ""),
+    h("ol.history", {}, events.map(([time, what, message]) => h("li", {}, h("time", {}, at(time)),
+      h("b", {}, shown(what)), message && h("span.quiet", {}, ` ${shown(message)}`)))));
+}
+
+function pods(/** @type {any} */ one) {
+  return h("table", {}, h("thead", {}, h("tr", {}, ["Pod", "Node", "GPUs", "State"].map(text =>
+    h("th", {scope: "col"}, text)))), h("tbody", {}, one.pods.map((/** @type {any} */ pod) => h("tr", {},
+    h("th", {scope: "row"}, nameOf(pod.name)),
+    h("td", {}, pod.node ? h("a", {href: link("node", pod.node)}, nameOf(pod.node)) : "–"),
+    h("td", {}, pod.count ? `${pod.count} by count` : pod.gpus.join(" ") || "–"),
+    h("td", {}, pod.state)))));
+}

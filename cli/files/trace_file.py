@@ -1,0 +1,86 @@
+"""Reads the trace and the fleet that a replay names."""
+
+import re
+from dataclasses import dataclass
+from functools import partial
+
+from cli.files.cluster_file import collect_objects, require_nodes
+from cli.files.current_cluster import current_cluster
+from cli.files.machine import find_machine
+from cli.files.source import DEFAULT_NAMESPACE, STDIN, shown_name, stream_lines, stream_objects
+from cluster.nodes.node import Card, MachineSource, Node
+from manifest.value import InputError
+from replay.fleet import PLENTY
+from replay.traces.formats import FORMATS
+from replay.traces.read import TraceReader, fleet_format_of, format_of, read_nodes
+from scorer.placement.options import Preferences, preferences_of
+
+_NUMBER_OF = re.compile(r"([1-9][0-9]{0,4})x([a-z0-9-]+)")
+_FLEETS = "Add --fleet: a published list of nodes, a cluster file, or a number of machines of the"
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The nodes of a fleet, and what its administrators prefer."""
+
+    nodes: tuple[Node, ...]
+    preferences: Preferences
+
+
+def open_trace(name: str) -> TraceReader:
+    """Return the reader of a trace; its format is recognised by its header.
+
+    Raises:
+        InputError: The file cannot be read, or has other columns.
+    """
+    if name == STDIN:
+        raise InputError("a trace is read once for each run; name a file instead of a pipe.")
+    lines = partial(stream_lines, name)
+    return TraceReader(shown_name(name), lines, format_of(_first_line(name), shown_name(name)))
+
+
+def read_fleet(name: str | None) -> Fleet:
+    """Return the fleet of a name.
+
+    Args:
+        name: A published list of nodes, a cluster file, or a number of machines of the catalogue,
+            such as `128xdgx1-v100`.
+
+    Raises:
+        InputError: It is missing, cannot be read, or has no GPUs.
+    """
+    if name is None:
+        lists = "; ".join(f"{f.name}: {f.nodes_source}" for f in FORMATS if f.nodes_source)
+        raise InputError(f"no fleet is named. {_FLEETS} catalogue (128xdgx1-v100). Lists: {lists}.")
+    if counted := _NUMBER_OF.fullmatch(name):
+        return Fleet(tuple(_machines(int(counted[1]), counted[2])), Preferences())
+    if known := fleet_format_of(_first_line(name)):
+        listed = read_nodes(stream_lines(name), shown_name(name), known)
+        return Fleet(tuple(each.node for each in listed), Preferences())
+    objects = collect_objects(stream_objects(name), name)
+    current = current_cluster(objects, DEFAULT_NAMESPACE, name)
+    require_nodes(current.cluster, name)
+    nodes = tuple(node for node in current.cluster.nodes if node.machine)
+    if not nodes:
+        raise InputError(f"{shown_name(name)}: no node in it has GPUs.")
+    return Fleet(nodes, preferences_of(current.policy.policy))
+
+
+def _machines(number: int, machine_name: str) -> list[Node]:
+    machine = find_machine(machine_name)
+    width = len(str(number - 1))
+    return [
+        Node(
+            f"node-{i:0{width}}",
+            machine=machine,
+            machine_source=MachineSource.FILE,
+            cards=(Card(),) * machine.n,
+            cpu=PLENTY,
+            memory=PLENTY,
+        )
+        for i in range(number)
+    ]
+
+
+def _first_line(name: str) -> str:
+    return next(stream_lines(name), "")

@@ -1,0 +1,82 @@
+"""A client of the Kubernetes API with the credentials of a kubeconfig, which it reads again.
+
+Tokens of credential plugins last for minutes, and the client is used for hours.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import aiohttp
+
+from cli.live.kubeconfig import Access, UserContext, load_user_context
+from manifest.value import InputError
+from runtime.kube.client import ApiError, Kube
+
+
+class UserKube(Kube):
+    """A client with the rights of a person."""
+
+    def __init__(self, access: Access, user: UserContext) -> None:
+        """Create a client without a connection.
+
+        Args:
+            access: Chooses the credentials; they are read again after a response 401.
+            user: The credentials now.
+
+        Raises:
+            OSError: The certificates cannot be used.
+        """
+        authority = user.configuration.ssl_ca_cert
+        super().__init__(
+            user.server,
+            ca_file=Path(authority) if authority else None,
+            server_name=user.configuration.tls_server_name,
+        )
+        self._access, self._user = access, user
+        configuration = user.configuration
+        if not configuration.verify_ssl:
+            self._context.check_hostname = False
+            self._context.verify_mode = ssl.CERT_NONE
+        self._load_certificate()
+
+    async def __aenter__(self) -> Self:
+        configuration = self._user.configuration
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=self._context, limit=0),
+            proxy=configuration.proxy,
+            trust_env=True,
+        )
+        return self
+
+    @asynccontextmanager
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        headers: Mapping[str, str] = {},
+        **options: Any,  # noqa: ANN401 - aiohttp's.
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        try:
+            async with super()._request(method, path, headers=headers, **options) as response:
+                yield response
+        except ApiError as error:
+            if error.status == 401:
+                await self._renew()
+            raise
+
+    async def _renew(self) -> None:
+        with suppress(InputError, OSError):
+            self._user = await load_user_context(self._access)
+            self._load_certificate()
+
+    def _load_certificate(self) -> None:
+        configuration = self._user.configuration
+        if configuration.cert_file:
+            self._context.load_cert_chain(configuration.cert_file, configuration.key_file)
+
+    def _authorization(self) -> Mapping[str, str]:
+        return self._user.headers

@@ -1,0 +1,230 @@
+"""Watches a live cluster, and makes a `CurrentCluster` after each change."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from cli.files.cluster_file import ClusterObjects
+from cli.files.current_cluster import CurrentCluster, current_cluster
+from cli.files.objects import NodeAddresses, Plain
+from cli.live.api_reader import ApiReader
+from cli.live.fetch import (
+    CONFIG_NAMESPACES,
+    controllers_of,
+    read_lease,
+    read_owners,
+    read_pod_groups,
+)
+from cli.live.kubeconfig import Access, UserContext, load_user_context
+from cli.live.load import value_of
+from cli.live.snapshot import reduced
+from cli.live.user_kube import UserKube
+from cluster.gang import gang_mark
+from cluster.nodes.node import NodeObject
+from cluster.objects.pod import Pod
+from manifest.value import InputError
+from runtime.kube.client import Kube
+from runtime.kube.decode import decode
+from runtime.kube.reflector import Reflector
+from runtime.process.clock import monotonic, wait_at_most
+from scorer.cache.dra_api import CLAIMS, SLICES, find_api
+from scorer.gang.crd import GANGS
+
+DELAY = 0.1
+"""The shortest time between two changes that are shown [s]."""
+_SHARE = 2
+"""The time without work after each change, as a multiple of the work that it took."""
+_OPTIONAL = 5.0
+"""How long collections are waited for that the user may not be allowed to list [s]."""
+_OWNERS = 15.0
+"""The time after which owners and the Lease are read again [s]."""
+
+_plain = msgspec.json.Decoder(dict[str, Any])
+
+
+class ClusterWatch:
+    """The objects of a live cluster, as far as Linkwise reads them."""
+
+    def __init__(self, kube: Kube, reader: ApiReader, warnings: tuple[str, ...]) -> None:
+        """Prepare the watches.
+
+        Args:
+            kube: Lists and watches collections.
+            reader: Reads single objects.
+            warnings: What the user may not read.
+        """
+        self._kube, self._reader, self._warnings = kube, reader, warnings
+        self._dirty = asyncio.Event()
+        self._extra: list[Plain] = []
+        self._known = frozenset[str]()
+        self._read_at = float("-inf")
+
+        def on_change(*_: object) -> None:
+            self._dirty.set()
+
+        self._nodes = Reflector(kube, "/api/v1/nodes", _node, on_change=on_change)
+        self._pods = Reflector(kube, "/api/v1/pods", _pod, on_change=on_change)
+        self._gangs = Reflector(kube, GANGS, lambda raw: decode(raw, _plain), on_change=on_change)
+        self._others = [
+            self._reflector("/api/v1/namespaces", "Namespace"),
+            *(
+                self._reflector(f"/api/v1/namespaces/{name}/configmaps", "ConfigMap")
+                for name in sorted(CONFIG_NAMESPACES)
+            ),
+        ]
+        self._has_devices = asyncio.Event()
+        """The devices of claims nodes are listed, or not served."""
+
+    def _reflector(self, path: str, kind: str) -> Reflector[Plain]:
+        return Reflector(
+            self._kube, path, partial(_reduced, kind), on_change=lambda *_: self._dirty.set()
+        )
+
+    @property
+    def problem(self) -> str:
+        """Why nodes or pods are not watched now; empty while they are."""
+        return self._nodes.error or self._pods.error or ""
+
+    async def run(
+        self,
+        publish: Callable[[CurrentCluster], Awaitable[None]],
+        report: Callable[[str], None],
+    ) -> None:
+        """Publish the cluster after each change, until cancelled.
+
+        Args:
+            publish: Takes each state.
+            report: Takes why the cluster is not watched, or cannot be shown; empty: it is.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            reflectors: tuple[Reflector[Any], ...] = (self._nodes, self._pods, self._gangs)
+            for reflector in (*reflectors, *self._others):
+                tasks.create_task(reflector.run())
+            tasks.create_task(self._watch_devices())
+            tasks.create_task(self._publish_changes(publish, report))
+
+    async def _watch_devices(self) -> None:
+        """Watch the devices of claims nodes, and who holds them, where they are served."""
+        api = await find_api(self._kube)
+        kinds = {CLAIMS: "ResourceClaim", SLICES: "ResourceSlice"} if api.has_claims else {}
+        if api.rules:
+            kinds[api.rules] = "DeviceTaintRule"
+        devices = [self._reflector(path, kind) for path, kind in kinds.items()]
+        self._others += devices
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in devices:
+                tasks.create_task(reflector.run())
+            for reflector in devices:
+                await reflector.synced.wait()
+            self._has_devices.set()
+
+    async def _publish_changes(
+        self,
+        publish: Callable[[CurrentCluster], Awaitable[None]],
+        report: Callable[[str], None],
+    ) -> None:
+        for required in (self._nodes, self._pods):
+            while not required.synced.is_set():
+                report(self.problem)
+                await wait_at_most(1, required.synced)
+        # Of these, one that may not be listed is never complete.
+        async with asyncio.TaskGroup() as tasks:
+            listed = [self._has_devices, *(each.synced for each in (self._gangs, *self._others))]
+            for optional in listed:
+                tasks.create_task(wait_at_most(_OPTIONAL, optional))
+        while True:
+            self._dirty.clear()
+            began = monotonic()
+            problem = ""
+            try:
+                await self._read_extra()
+                await publish(self._current())
+            except InputError as error:
+                # An object is wrong, such as the policy; the last state stays.
+                problem = str(error)
+            except Exception as error:  # noqa: BLE001 - one object must not end the page of all.
+                problem = f"this state cannot be shown: {type(error).__name__}: {error}"[:300]
+            report(problem or self.problem)
+            await asyncio.sleep(max(DELAY, _SHARE * (monotonic() - began)))
+            while not self._dirty.is_set():
+                await wait_at_most(1, self._dirty)
+                report(problem or self.problem)
+
+    async def _read_extra(self) -> None:
+        """Read owners of gangs that wait, their PodGroups and the Lease, when they may be new."""
+        waiting = list(self._waiting())
+        owners = frozenset(owner.uid for pod in waiting for owner in controllers_of(pod.metadata))
+        if owners <= self._known and monotonic() - self._read_at < _OWNERS:
+            return
+        self._extra = [
+            *await read_owners(self._reader, waiting),
+            *await read_pod_groups(self._reader, waiting),
+            *await read_lease(self._reader),
+        ]
+        self._known, self._read_at = owners, monotonic()
+
+    def _waiting(self) -> Iterator[Pod]:
+        """Yield the members of gangs that have no node yet."""
+        for pod in self._pods.items.values():
+            if not pod.spec.node_name and gang_mark(pod)[0]:
+                yield pod
+
+    def _current(self) -> CurrentCluster:
+        user = self._reader.user
+        objects = ClusterObjects(user.server)
+        others = (item for each in self._others for item in each.items.values())
+        for plain in (*others, *self._extra):
+            objects.add(value_of(plain, user.server))
+        for name, (node, address) in self._node_items().items():
+            objects.nodes[name] = value_of({}, user.server), node
+            if address:
+                objects.addresses[name] = address
+        objects.pods.extend(self._pods.items.values())
+        current = current_cluster(objects, user.namespace, user.server)
+        warnings = (*self._warnings, *current.warnings)
+        return replace(current, gangs=tuple(self._gangs.items.values()), warnings=warnings)
+
+    def _node_items(self) -> Mapping[str, tuple[NodeObject, str]]:
+        return {name: item for (_, name), item in sorted(self._nodes.items.items())}
+
+
+async def watch_cluster(
+    access: Access,
+    warnings: tuple[str, ...],
+    publish: Callable[[CurrentCluster], Awaitable[None]],
+    report: Callable[[str], None],
+) -> None:
+    """Publish the cluster of a kubeconfig after each change, until cancelled.
+
+    Raises:
+        InputError: The kubeconfig cannot be used.
+    """
+    user: UserContext = await load_user_context(access)
+    try:
+        kube = UserKube(access, user)
+    except OSError as error:
+        raise InputError(
+            f"the kubeconfig's certificates cannot be used: {error}. Try kubectl."
+        ) from None
+    async with kube, ApiReader(user) as reader:
+        await ClusterWatch(kube, reader, warnings).run(publish, report)
+
+
+def _reduced(kind: str, raw: Raw) -> Plain | None:
+    plain: Plain = decode(raw, _plain)
+    return reduced(kind, {**plain, "apiVersion": "v1", "kind": kind})
+
+
+def _node(raw: Raw) -> tuple[NodeObject, str]:
+    plain = reduced("Node", decode(raw, _plain)) or {}
+    internal = msgspec.convert(plain, NodeAddresses).internal
+    return msgspec.convert(plain, NodeObject), internal[0].address if internal else ""
+
+
+def _pod(raw: Raw) -> Pod:
+    return msgspec.convert(reduced("Pod", decode(raw, _plain)), Pod)

@@ -1,0 +1,107 @@
+"""A job of a trace, and the pods that it is placed as."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from cluster.keys import GFD_PRODUCT
+from cluster.objects.affinity import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+)
+from cluster.objects.pod import Metadata, Pod, PodSpec
+from cluster.requests.demand import Demand
+from cluster.requests.request import Family, Request
+from scorer.placement.pods.member import Member
+
+MILLI = 1000
+"""Parts of one GPU."""
+
+FOREVER = float("inf")
+"""The duration of a job that does not end."""
+
+NAMESPACE = "replay"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What each pod of a job asks for; jobs of equal shape and size are placed alike."""
+
+    gpus: int
+    """GPUs of one pod, at least 1."""
+    milli: int = MILLI
+    """The part of each GPU [1/1000]; less than `MILLI` for a share, which is of one GPU."""
+    cpu: int = 0
+    """[millicores]"""
+    memory: int = 0
+    """[bytes]"""
+    models: frozenset[str] = frozenset()
+    """The GPU models that it may use; empty: any."""
+    pods: int = 1
+    """Number of pods, which start together."""
+
+    @property
+    def is_share(self) -> bool:
+        """It asks for a part of one GPU."""
+        return self.milli < MILLI
+
+    @property
+    def total(self) -> float:
+        """GPUs of all pods, with the parts of shares."""
+        return self.pods * self.gpus * self.milli / MILLI
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job of a trace."""
+
+    name: str
+    submit: float
+    """[s] since the start of the trace."""
+    duration: float
+    """[s]"""
+    shape: Shape
+
+
+def members_of(job: Job, number: int, *, shared: bool) -> tuple[Member, ...]:
+    """Return the pods of a job, as the input of placement.
+
+    Args:
+        job: The job.
+        number: Makes the uids of its pods unique: names of a trace may repeat.
+        shared: Its fleet gives out shares, so that whole GPUs are shares of whole cards.
+    """
+    shape = job.shape
+    request, demand, spec = _parts(shape, shared=shared)
+    gang = f"{NAMESPACE}/{job.name}" if shape.pods > 1 else None
+    members: list[Member] = []
+    for i in range(shape.pods):
+        name = job.name if shape.pods == 1 else f"{job.name}-{i}"
+        metadata = Metadata(name=name, namespace=NAMESPACE, uid=f"{number}-{i}")
+        pod = Pod(metadata=metadata, spec=spec)
+        members.append(Member(pod, f"{NAMESPACE}/{name}", request, demand, gang))
+    return tuple(members)
+
+
+@lru_cache(maxsize=4096)
+def _parts(shape: Shape, *, shared: bool) -> tuple[Request, Demand, PodSpec]:
+    request = Request(Family.WHOLE, shape.gpus)
+    if shared:
+        request = Request(Family.SHARE, shape.gpus, memory=shape.gpus * shape.milli)
+    return request, Demand(shape.cpu, shape.memory, frozenset()), _spec(shape.models)
+
+
+def _spec(models: frozenset[str]) -> PodSpec:
+    if not models:
+        return PodSpec(containers=[])
+    model = Requirement(GFD_PRODUCT, "In", sorted(models))
+    terms = [NodeSelectorTerm(match_expressions=[model])]
+    nodes = NodeSelector(node_selector_terms=terms)
+    return PodSpec(
+        containers=[],
+        affinity=Affinity(
+            node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=nodes)
+        ),
+    )

@@ -1,0 +1,72 @@
+"""All policies by name."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.job import Shape
+from replay.policies.fgd import FragmentationGradientDescent, typical_pods
+from replay.policies.linkwise import Linkwise
+from replay.policies.packing import (
+    best_fit,
+    dot_product,
+    gpu_clustering,
+    gpu_packing,
+    random_cards,
+    random_node,
+    round_robin,
+    worst_fit,
+)
+from replay.policies.policy import (
+    PodByPod,
+    Policy,
+    highest,
+    least_left,
+    lowest_indices,
+    most_left,
+)
+from replay.policies.products import (
+    LeastAllocated,
+    NativeGangs,
+    TopologyAwareScheduling,
+    best_effort_cards,
+    hami_binpack_cards,
+    hami_node,
+    hami_spread_cards,
+    hami_spread_node,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a policy may know of a run before it begins."""
+
+    draw: np.random.Generator
+    """Random numbers of the run's seed."""
+    popularity: Mapping[Shape, float]
+    """The part of the jobs of each shape, in the trace."""
+
+
+def _fgd(popularity: Mapping[Shape, float]) -> Policy:
+    descent = FragmentationGradientDescent(typical_pods(popularity))
+    return PodByPod(descent.node, descent.cards)
+
+
+POLICIES: Mapping[str, Callable[[Context], Policy]] = {
+    "linkwise": lambda _: Linkwise(),
+    "random": lambda run: PodByPod(random_node(run.draw), random_cards(run.draw)),
+    "round-robin": lambda _: PodByPod(round_robin(), lowest_indices),
+    "best-fit": lambda _: PodByPod(highest(best_fit), least_left),
+    "worst-fit": lambda _: PodByPod(highest(worst_fit), most_left),
+    "dot-product": lambda _: PodByPod(highest(dot_product), least_left),
+    "gpu-packing": lambda _: PodByPod(highest(gpu_packing), least_left),
+    "gpu-clustering": lambda _: PodByPod(highest(gpu_clustering), least_left),
+    "fgd": lambda run: _fgd(run.popularity),
+    "hami-binpack": lambda _: PodByPod(highest(hami_node), hami_binpack_cards),
+    "hami-spread": lambda _: PodByPod(highest(hami_spread_node), hami_spread_cards),
+    "nvidia": lambda run: PodByPod(LeastAllocated(run.draw), best_effort_cards),
+    "native-gangs": lambda run: NativeGangs(run.draw),
+    "kueue-tas": lambda _: TopologyAwareScheduling(),
+}
+"""How each policy is created for a run."""

@@ -1,0 +1,86 @@
+"""One run of a replay: a policy, a seed, and the sequence of jobs that follows from both."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from replay.arrivals import arriving, filling, stretch_for
+from replay.engine import Rules, Run
+from replay.fleet import gpus_of_fleet
+from replay.job import FOREVER, Job, Shape
+from replay.measures import Measures, measured
+from replay.policies.registry import POLICIES, Context
+from replay.traces.read import Survey
+from scorer.placement.state.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What all runs of a replay share."""
+
+    shared: bool
+    """The fleet gives out shares."""
+    fills: bool = False
+    """Jobs are drawn until they ask for all GPUs, and never end."""
+    load: float | None = None
+    """The load that arrivals are scaled to, as a part of the fleet; None: those of the trace."""
+    until: float = FOREVER
+    """No job that is submitted later arrives [s] after the first one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The jobs of a trace, and what its survey found."""
+
+    jobs: Callable[[], Iterable[Job]]
+    """Starts to read them, by submit time."""
+    survey: Survey
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One run."""
+
+    policy: str
+    seed: int
+
+
+def carry_out(task: Task, scenario: Scenario, trace: Trace, fleet: Snapshot) -> Measures:
+    """Return the figures of a run; the same for the same arguments.
+
+    Args:
+        task: The run.
+        scenario: The scenario.
+        trace: The trace.
+        fleet: The empty fleet.
+    """
+    gpus, survey = gpus_of_fleet(fleet), trace.survey
+    if scenario.fills:
+        jobs, expected = filling(trace.jobs(), task.seed, gpus), filling_jobs(survey, gpus)
+    else:
+        stretch = stretch_of(scenario, survey, gpus)
+        until = survey.first + scenario.until
+        jobs, expected = arriving(trace.jobs(), task.seed, stretch, until), survey.jobs
+    context = Context(np.random.default_rng(task.seed), _popularity(survey.shapes))
+    rules = Rules(shared=scenario.shared, waits=not scenario.fills)
+    # Runs share no cached values, so that the time of one does not depend on those before it.
+    run = Run(fleet.fork(), POLICIES[task.policy](context), rules)
+    return measured(run, jobs, expected)
+
+
+def stretch_of(scenario: Scenario, survey: Survey, gpus: int) -> float:
+    """Return the factor of the times between arrivals."""
+    if scenario.load is None:
+        return 1.0
+    return stretch_for(scenario.load, survey.gpu_seconds, survey.span, gpus)
+
+
+def filling_jobs(survey: Survey, gpus: int) -> int:
+    """Return about how many jobs fill a fleet."""
+    return max(1, round(gpus * survey.jobs / survey.gpus))
+
+
+def _popularity(shapes: Mapping[Shape, int]) -> dict[Shape, float]:
+    total = sum(shapes.values())
+    return {shape: number / total for shape, number in shapes.items()}

@@ -1,0 +1,1 @@
+"""Readers of published traces, by the names of their columns."""

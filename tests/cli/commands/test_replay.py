@@ -1,0 +1,211 @@
+import copy
+import json
+from collections import Counter
+from html.parser import HTMLParser
+
+import jsonschema
+import pytest
+
+from bench.traces import openb_lines
+from cli.commands.schema import KINDS
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(
+    f"n{i},96000,786432,{gpus},G2\n" for i, gpus in enumerate((8, 4, 2, 0))
+)
+CLUSTER = """\
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+- {name: gpu, count: 2, machine: dgx1-v100, mode: topology, used: [{gpu: 0}]}
+- {name: plain}
+"""
+
+
+@pytest.fixture
+def replay(linkwise, write, monkeypatch):
+    """Replays a synthetic trace on three nodes with GPUs, in this process."""
+    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    write("pods.csv", "".join(openb_lines(150, seed=3)))
+    write("nodes.csv", NODES)
+    write("cluster.yaml", CLUSTER)
+
+    def call(*arguments, fleet="nodes.csv"):
+        return linkwise("replay", "pods.csv", "--fleet", fleet, *arguments)
+
+    return call
+
+
+class Tags(HTMLParser):
+    """Counts elements, and finds those that are not closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.count, self.open = Counter(), []
+
+    def handle_starttag(self, tag, _):
+        self.count[tag] += 1
+        if tag not in {"meta", "input"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def without_times(document):
+    """Return a document without the figures that depend on the machine."""
+    kept = copy.deepcopy(document)
+    for policy in kept["policies"]:
+        for run in policy["runs"]:
+            del run["seconds"], run["decisions_per_second"]
+    return kept
+
+
+def closed(schema):
+    for definition in schema["$defs"].values():
+        if "properties" in definition:
+            definition["additionalProperties"] = False
+    return schema
+
+
+@pytest.mark.parametrize("more", [(), ("--until", "full"), ("--load", "0.8", "--until", "10m")])
+def test_the_document_follows_its_schema_and_the_seed(replay, more):
+    arguments = ("-o", "json", "--seeds", "2", "--policies", "linkwise,random", *more)
+    ran = replay(*arguments)
+
+    assert (ran.code, ran.err) == (0, "")
+    document = json.loads(ran.out)
+    jsonschema.validate(document, closed(KINDS["Replay"]()))
+    assert document["trace"]["format"] == "openb"
+    assert document["fleet"] == {"nodes": 3, "gpus": 14, "shared": True}
+    assert [p["policy"] for p in document["policies"]] == ["linkwise", "random"]
+    assert [run["seed"] for run in document["policies"][0]["runs"]] == [0, 1]
+    assert without_times(json.loads(replay(*arguments).out)) == without_times(document)
+
+
+def test_several_processes_find_the_same_as_one(replay, monkeypatch):
+    arguments = ("-o", "json", "--seeds", "2", "--policies", "best-fit")
+    one = json.loads(replay(*arguments).out)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+
+    assert without_times(json.loads(replay(*arguments).out)) == without_times(one)
+
+
+def test_the_table_has_a_line_for_each_policy(replay):
+    ran = replay("--policies", "linkwise,best-fit")
+
+    assert (ran.code, ran.err) == (0, "")
+    lines = ran.out.splitlines()
+    assert lines[0].startswith("Alibaba, GPU sharing, 2023: 137 jobs, over 0.4 hours; 3 nodes")
+    assert lines[1] == "left out: 13 lines without GPUs"
+    assert [line.split()[0] for line in lines[3:6]] == ["POLICY", "linkwise", "best-fit"]
+
+
+@pytest.mark.parametrize("more", [(), ("--until", "full")])
+def test_the_page_has_tables_and_a_chart_of_each_policy(replay, more):
+    ran = replay("-o", "html", "--policies", "linkwise,best-fit", "--seeds", "2", *more)
+
+    assert (ran.code, ran.err) == (0, "")
+    parser = Tags()
+    parser.feed(ran.out)
+    charts = 2 if more else 3
+    assert parser.count["figure"] == 2 * charts
+    # A curve of each seed.
+    assert parser.count["polyline"] == 2 * 2 * charts
+    assert parser.open == []
+    assert "linkwise replay pods.csv --fleet nodes.csv" in ran.out
+    assert "nan" not in ran.out
+
+
+def test_quietly_only_the_tables_are_shown(replay):
+    assert replay("-q", "--policies", "best-fit").out.startswith("POLICY ")
+
+
+@pytest.mark.parametrize(
+    ("fleet", "nodes"), [("cluster.yaml", 2), ("3xdgx-a100", 3)], ids=["file", "machines"]
+)
+def test_other_fleets(replay, fleet, nodes):
+    ran = replay("-o", "json", "--policies", "best-fit", fleet=fleet)
+
+    assert ran.err == ""
+    assert json.loads(ran.out)["fleet"] == {"nodes": nodes, "gpus": 8 * nodes, "shared": True}
+
+
+def test_an_interrupt_shows_what_is_there(replay, monkeypatch):
+    def interrupted(items, *_, **__):
+        yield next(iter(items))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.commands.replay.with_progress", interrupted)
+    ran = replay("-o", "json", "--policies", "best-fit,random")
+
+    assert (ran.code, ran.err) == (
+        1,
+        "linkwise: interrupted: only the runs that were done are shown.\n",
+    )
+    document = json.loads(ran.out)
+    assert document["complete"] is False
+    assert [policy["policy"] for policy in document["policies"]] == ["best-fit"]
+
+
+@pytest.mark.parametrize("output", ["table", "json", "html"])
+def test_an_interrupt_before_the_first_run_shows_no_policy(replay, monkeypatch, output):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cli.commands.replay.with_progress", interrupted)
+    ran = replay("-o", output, "--policies", "best-fit")
+
+    assert ran.code == 1
+    assert ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--policies", "best-fitt"), "--policies: 'best-fitt' is not known. Did you mean best-"),
+        (("--policies", ","), "--policies names none; known are linkwise, "),
+        (("--until", "soon"), "--until is 'soon'; write a time such as 12h or 7d, or full."),
+        (("--until", "full", "--load", "1"), "--load: jobs that never end offer no load;"),
+    ],
+)
+def test_wrong_options(replay, arguments, message):
+    ran = replay(*arguments)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"linkwise: {message}")
+
+
+@pytest.mark.parametrize(
+    ("trace", "fleet", "message"),
+    [
+        ("none.csv", "nodes.csv", "none.csv: no such file or directory"),
+        ("-", "nodes.csv", "a trace is read once for each run"),
+        ("nodes.csv", "nodes.csv", "nodes.csv:1: these are not the columns of a known trace. K"),
+        ("pods.csv", "none.csv", "none.csv: no such file or directory"),
+        ("pods.csv", "5xdgx9", "dgx9: no such file or directory"),
+        ("pods.csv", "empty.csv", "empty.csv"),
+        ("cut.csv", "nodes.csv", "cut.csv:3: 3 fields, but the header has 11"),
+        ("binary.csv", "nodes.csv", "binary.csv:1: this is no UTF-8 text"),
+        ("long.csv", "nodes.csv", "long.csv:1: a line of more than 65,536 characters"),
+    ],
+)
+def test_wrong_files(linkwise, write, trace, fleet, message):
+    lines = list(openb_lines(5))
+    write("pods.csv", "".join(lines))
+    write("cut.csv", "".join(lines[:2]) + "pod-9,4000,1")
+    write("long.csv", "x" * 70_000)
+    write("binary.csv", "").write_bytes(b"\xff\xfe\x00")
+    write("nodes.csv", NODES)
+    write("empty.csv", "")
+
+    ran = linkwise("replay", trace, "--fleet", fleet)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"linkwise: {message}")
+
+
+def test_a_fleet_is_required(linkwise, write):
+    write("pods.csv", "".join(openb_lines(5)))
+
+    ran = linkwise("replay", "pods.csv")
+    assert ran.code == 2
+    assert ran.err.startswith("linkwise: no fleet is named. Add --fleet: ")

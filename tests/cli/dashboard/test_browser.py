@@ -1,0 +1,325 @@
+"""The dashboard in a real browser, served by the command from cluster files."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+from support.dashboard import CLUSTER, placed_pod, waiting_pod
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium is installed here; Debian's package chromium has it"
+)
+LINKWISE = Path(sys.executable).with_name("linkwise")
+HOSTILE = "<img src=x onerror=alert(1)>"
+MANIFEST = """apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  parallelism: 2
+  completions: 2
+  completionMode: Indexed
+  template:
+    metadata: {annotations: {linkwise.dev/gang: train, linkwise.dev/gang-size: "2"}}
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: x, resources: {limits: {aliyun.com/gpu: 2}}}]
+"""
+WRONG = """apiVersion: v1
+kind: Pod
+metadata: {name: denied}
+spec:
+  containers:
+  - name: c
+    image: x
+    resources:
+      limits:
+        aliyun.com/gpu-core.percentage: 7
+"""
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """Serves clusters by the command; returns the address of each."""
+    started = []
+
+    def serve(text: str) -> str:
+        return start(text)[0]
+
+    def start(text: str) -> tuple[str, subprocess.Popen]:
+        file = tmp_path_factory.mktemp("cluster") / "cluster.yaml"
+        file.write_text(text)
+        arguments = [LINKWISE, "dashboard", "--cluster", file, "--no-browser"]
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)  # noqa: S603
+        started.append(process)
+        return re.search(r"http://\S+", process.stdout.readline())[0], process
+
+    serve.start = start
+    yield serve
+    for process in started:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 0
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def small(served):
+    hostile = placed_pod("p", 5, gang=f'"{HOSTILE}"', node="dgx-1")
+    pods = placed_pod("vgg-0", 0), placed_pod("vgg-1", 3), waiting_pod("big", 99), hostile
+    return served(CLUSTER + "".join(pods))
+
+
+@pytest.fixture(scope="module")
+def many(served):
+    """Serves clusters of so many nodes, each once."""
+    addresses = {}
+
+    def serve(nodes: int) -> str:
+        if nodes not in addresses:
+            text = CLUSTER.replace("count: 2", f"count: {nodes - 1}")
+            addresses[nodes] = served(text + placed_pod("vgg-0", 0) + waiting_pod("big", 99))
+        return addresses[nodes]
+
+    return serve
+
+
+@pytest.fixture
+def opened(chromium):
+    """Opens a view; the page must neither fail, nor ask elsewhere, nor show a dialog."""
+    contexts = []
+
+    def show(address: str, view: str = "fleet", width: int = 1400, scheme: str = "light"):
+        context = chromium.new_context(
+            viewport={"width": width, "height": 800}, color_scheme=scheme
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.problems = []
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
+        page.on("console", lambda message: page.problems.append(message.text))
+        page.on("dialog", lambda dialog: page.problems.append(dialog.message))
+        page.on(
+            "request",
+            lambda request: (
+                None if request.url.startswith(address) else page.problems.append(request.url)
+            ),
+        )
+        page.goto(f"{address}#/{view}")
+        page.wait_for_selector("#state .dot")
+        return page
+
+    yield show
+    for context in contexts:
+        for page in context.pages:
+            assert not page.problems
+        context.close()
+
+
+def boxes(page, selector: str) -> list[dict]:
+    """Return where elements are, of the first 200."""
+    return page.evaluate(
+        """selector => [...document.querySelectorAll(selector)].slice(0, 200).map(one => {
+            const box = one.getBoundingClientRect();
+            return {x: box.x, y: box.y, right: box.right, bottom: box.bottom};
+        }).filter(box => box.right > box.x && box.bottom > box.y)""",
+        selector,
+    )
+
+
+def overlaps(a: dict, b: dict) -> bool:
+    wide = min(a["right"], b["right"]) - max(a["x"], b["x"])
+    high = min(a["bottom"], b["bottom"]) - max(a["y"], b["y"])
+    return wide > 0.5 and high > 0.5
+
+
+VIEWS = (
+    "fleet",
+    "sets",
+    "node/dgx-0",
+    "waiting",
+    "gang/team/vgg",
+    "gang/team/big",
+    "namespaces",
+    "try",
+)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("view", VIEWS)
+def test_nothing_overlaps_and_nothing_is_wider_than_the_screen(small, opened, view, width, scheme):
+    page = opened(small, view, width, scheme)
+    page.wait_for_selector("h1, #map a.node")
+
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for selector in ("#view > *", "#top > *", ".fact", ".controls > label", "a.node", ".card"):
+        pairs = combinations(boxes(page, selector), 2)
+        assert not [pair for pair in pairs if overlaps(*pair)], selector
+
+
+@pytest.mark.parametrize("nodes", [3, 128, 5000])
+def test_the_map_has_elements_for_what_is_seen_alone(many, opened, nodes):
+    page = opened(many(nodes))
+    page.wait_for_selector("a.node")
+
+    assert f"of {nodes:,} nodes" in page.locator(".keys").inner_text()
+    page.select_option("#size", "cards")
+    shown = page.locator("a.node").count()
+    assert shown == nodes if nodes == 3 else 0 < shown <= 200
+    page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    page.wait_for_selector(f"[data-node=dgx-{nodes - 2}]")
+    assert page.locator("a.node").count() <= 200
+
+
+def test_search_filter_sort_and_group_answer(many, opened):
+    page = opened(many(128))
+    page.wait_for_selector("a.node")
+
+    page.fill("#search", "team/vgg")
+    assert page.locator("a.node").count() == 1
+    page.fill("#search", "")
+    page.select_option("#show", "partly")
+    assert page.locator("a.node").count() == 2
+    page.select_option("#show", "all")
+    page.select_option("#sort", "used")
+    page.select_option("#group", "none")
+    assert page.locator("a.node").first.get_attribute("data-node") == "dgx-0"
+    page.select_option("#colour", "fragmented")
+    assert "f3" in page.locator("a.node").first.get_attribute("class")
+    page.fill("#search", "there is none")
+    assert "nothing matches" in page.locator(".keys").inner_text()
+
+
+def test_keys_go_from_node_to_node_and_open_one(many, opened):
+    page = opened(many(128))
+    page.wait_for_selector("a.node")
+
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
+    page.locator("a.node").first.focus()
+    page.keyboard.press("End")
+    assert page.evaluate("document.activeElement.dataset.node") == "dgx-126"
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.activeElement.dataset.node") == "dgx-125"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("h1:has-text('dgx-125')")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("a.node")
+
+
+def test_a_node_shows_links_holders_and_worth(small, opened):
+    page = opened(small, "node/dgx-0")
+    page.wait_for_selector("svg rect.tile")
+
+    assert page.locator("rect.tile.placed").count() == 2
+    assert page.locator("path.wire.lit").count() == 1
+    text = page.locator("main").inner_text()
+    assert "team/vgg" in text
+    assert "2 GPUs" in text
+    assert "GB/s" in text
+    page.get_by_role("link", name="team/vgg", exact=True).first.click()
+    page.wait_for_selector("h1:has-text('vgg')")
+    assert "placed" in page.locator(".title").inner_text()
+
+
+def test_a_unit_that_waits_says_why(small, opened):
+    page = opened(small, "waiting")
+    page.wait_for_selector(".unit-row")
+
+    assert "never fits" in page.locator(".unit-row").inner_text()
+    page.get_by_role("link", name="big").click()
+    page.wait_for_selector(".help")
+    assert "It would not fit if nothing else ran" in page.locator(".help").inner_text()
+
+
+def test_free_sets_are_counted_by_size_with_what_fragments_them(small, opened):
+    page = opened(small, "sets")
+    page.wait_for_selector(".size")
+
+    counts = page.locator(".size > b").all_inner_texts()
+    assert counts == ["0", "2", "6", "13"]
+    page.locator(".slots summary").click()
+    assert "team/vgg" in page.locator(".slots table").inner_text()
+
+
+@pytest.mark.parametrize(
+    "view", ["node/dgx-1", f"gang/team/{HOSTILE.replace('/', '%2F')}", "fleet"]
+)
+def test_hostile_names_are_text(small, opened, view):
+    page = opened(small, view)
+    page.wait_for_selector("h1, a.node")
+
+    if view != "fleet":
+        assert HOSTILE in page.locator("main").inner_text()
+    assert not page.locator("img").count()
+
+
+def test_a_manifest_is_placed_on_the_map_in_a_second_colour(small, opened):
+    page = opened(small, "try")
+    page.fill("#manifest", MANIFEST)
+    page.get_by_role("button", name="Try it").click()
+    page.wait_for_selector(".figures.many svg")
+
+    assert "2 of 2 pods would be placed" in page.locator("main").inner_text()
+    assert page.locator("main rect.tile.placed").count() == 4
+    page.get_by_role("link", name="See it on the map").click()
+    page.wait_for_selector("a.node.tried")
+    assert page.locator("a.node i.g.trial").count() == 4
+    page.select_option("#show", "trial")
+    assert page.locator("a.node").count() == page.locator("a.node.tried").count()
+
+
+def test_findings_name_lines_of_the_manifest(small, opened):
+    page = opened(small, "try")
+    page.fill("#manifest", WRONG)
+    page.get_by_role("button", name="Try it").click()
+    page.wait_for_selector(".finding")
+
+    assert "LW101" in page.locator(".finding").first.inner_text()
+    assert "line 10" in page.locator(".finding").first.inner_text()
+    page.get_by_role("button", name="line 10").first.click()
+    selected = page.evaluate(
+        "(area => area.value.slice(area.selectionStart, area.selectionEnd))"
+        "(document.getElementById('manifest'))"
+    )
+    assert selected.strip() == "aliyun.com/gpu-core.percentage: 7"
+    page.fill("#manifest", "kind: [")
+    page.get_by_role("button", name="Try it").click()
+    page.wait_for_selector(".notice")
+    assert "line 2" in page.locator(".notice").first.inner_text()
+
+
+def test_an_unknown_address_says_so(small, opened):
+    page = opened(small, "node/dgx-99")
+
+    page.wait_for_selector(".empty")
+    assert "no node" in page.locator("main").inner_text()
+
+
+def test_a_page_whose_command_ended_says_so_and_keeps_the_map(served, opened):
+    address, process = served.start(CLUSTER)
+    page = opened(address)
+    page.wait_for_selector("a.node")
+
+    process.send_signal(signal.SIGINT)
+    page.wait_for_selector("#state:has-text('Not connected')")
+
+    assert "has ended" in page.locator("#notices").inner_text()
+    assert page.locator("a.node").count() == 3
+    assert all("Failed to load" in problem for problem in page.problems)
+    page.problems.clear()
+    page.close()

@@ -1,0 +1,111 @@
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cli.dashboard.history import BYTES, History
+from cli.dashboard.moment import NodeRow
+
+
+def row(name: str, states: str) -> NodeRow:
+    return NodeRow(name, "", "", "topology", "", states, 0, states.count("."), 0, (), ())
+
+
+def at_time(at: float, nodes: dict[str, str], usage: dict[str, int] | None = None):
+    """A moment with the values that the history reads."""
+    rows = {name: row(name, states) for name, states in nodes.items()}
+    held = [SimpleNamespace(namespace=name, gpus=gpus) for name, gpus in (usage or {}).items()]
+    return SimpleNamespace(at=at, rows=rows, usage=held, waiting=0)
+
+
+MAPS = st.lists(
+    st.dictionaries(st.sampled_from("abc"), st.sampled_from(("..", "#.", "##"))), min_size=1
+)
+
+
+@given(MAPS)
+def test_every_moment_that_is_kept_is_shown_again(maps):
+    history = History()
+    for at, nodes in enumerate(maps):
+        history.add(at_time(at, nodes))
+
+    for at, nodes in enumerate(maps):
+        assert {name: each.states for name, each in history.at(at).items()} == nodes
+
+
+@given(MAPS)
+def test_a_client_that_applies_changes_has_the_map(maps):
+    history, has, version = History(), {}, None
+    for at, nodes in enumerate(maps):
+        history.add(at_time(at, nodes))
+        if at % 2 and version is not None:
+            continue
+        changed = None if version is None else history.changed_since(version)
+        if changed is None:
+            has, changed = {}, set(history.rows)
+        for name in changed:
+            has.pop(name, None)
+            if name in history.rows:
+                has[name] = history.rows[name]
+        version = history.version
+        assert has == history.rows
+
+
+def test_only_changes_after_a_version_are_sent():
+    history = History()
+    history.add(at_time(0, {"a": "..", "b": ".."}))
+    history.add(at_time(1, {"a": "#.", "b": ".."}))
+
+    assert history.changed_since(1) == {"a"}
+    assert history.changed_since(2) == set()
+    assert history.changed_since(0) is None
+    assert history.changed_since(3) is None
+
+
+def test_the_past_is_bounded_in_time():
+    history = History(seconds=10)
+    for at in range(100):
+        history.add(at_time(at, {"a": "#." if at % 2 else ".."}))
+
+    assert history.start == 89
+    assert history.at(0)["a"].states == history.at(89)["a"].states == "#."
+
+
+def test_the_past_is_bounded_in_bytes():
+    history = History(max_bytes=1000)
+    for at in range(100):
+        history.add(at_time(at, {"a": "#." if at % 2 else ".."}))
+
+    assert history._size <= 1000
+    assert history.start > 50
+    assert history.at(history.start)["a"].states == ".#"[int(history.start) % 2] + "."
+    assert BYTES > 1000
+
+
+@pytest.mark.parametrize(
+    ("times", "hours"), [([0], {}), ([0, 3600], {"a": 2.0}), ([0, 1800, 3600], {"a": 2.0})]
+)
+def test_gpu_time_is_that_of_the_namespaces_between_moments(times, hours):
+    history = History()
+    for at in times:
+        history.add(at_time(at, {}, {"a": 2}))
+
+    assert {name: seconds / 3600 for name, seconds in history.gpu_seconds.items()} == hours
+
+
+def test_a_clock_that_goes_back_counts_no_time():
+    history = History()
+    history.add(at_time(100, {}, {"a": 2}))
+    history.add(at_time(50, {}, {"a": 2}))
+
+    assert history.gpu_seconds["a"] == 0
+
+
+def test_samples_are_at_most_one_a_second():
+    history = History()
+    for step in range(100):
+        history.add(at_time(step / 10, {"a": ".."}))
+
+    assert len(history.samples) <= 12
+    assert history.samples[-1].at == 9.9

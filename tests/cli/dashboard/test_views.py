@@ -1,0 +1,143 @@
+import msgspec
+import pytest
+from support.dashboard import placed_pod, waiting_pod
+
+from cli.dashboard.history import History
+from cli.dashboard.moment import colour_of
+from cli.dashboard.tree import tree_of
+from cli.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
+from cli.render.page.markup import element
+
+VGG = placed_pod("vgg-0", 0), placed_pod("vgg-1", 3)
+
+
+def nodes_in(tree, tag: str, style: str = ""):
+    """Return every element of a tag whose class begins with a style."""
+    name, attributes, children = tree
+    here = [tree] if name == tag and attributes.get("class", "").startswith(style) else []
+    return here + [
+        inner
+        for child in children
+        if isinstance(child, list)
+        for inner in nodes_in(child, tag, style)
+    ]
+
+
+def test_the_rows_of_the_map_name_holders_and_states(moment):
+    rows = moment(*VGG).rows
+
+    assert rows["dgx-0"].states == "#..#...."
+    assert (rows["dgx-0"].free, rows["dgx-0"].stranded) == (6, 6)
+    assert [holder.pod for holder in rows["dgx-0"].holders] == ["team/vgg-0", "team/vgg-1"]
+    assert {holder.gang for holder in rows["dgx-0"].holders} == {"team/vgg"}
+    assert {holder.colour for holder in rows["dgx-0"].holders} == {colour_of("team/vgg")}
+    assert rows["share"].states == "2000"
+
+
+def test_a_node_is_drawn_with_its_holders_and_links(moment):
+    view = node_view(moment(*VGG), "dgx-0")
+
+    assert [(unit.letters, unit.kind, unit.name, unit.gpus) for unit in view.units] == [
+        ("A", "gang", "team/vgg", 2)
+    ]
+    assert len(nodes_in(view.drawing, "rect", "tile placed")) == 2
+    tags = [each[2][0] for each in nodes_in(view.drawing, "text", "tag")]
+    assert tags == ["A0", "A1"]
+    assert len(nodes_in(view.drawing, "path", "wire lit")) == 1
+    assert view.report.gpus_free == 6
+
+
+def test_the_worth_of_free_gpus_is_that_of_the_fastest_free_sets(moment):
+    empty, full = node_view(moment(), "dgx-0"), node_view(moment(*VGG), "dgx-0")
+
+    assert [worth.size for worth in empty.worth] == [2, 4, 8]
+    assert all(worth.bandwidth == worth.best for worth in empty.worth)
+    assert [worth.size for worth in full.worth] == [2, 4]
+    assert all(not {0, 3} & set(worth.gpus) for worth in full.worth)
+    assert not node_view(moment(), "share").worth
+
+
+def test_there_is_no_view_of_an_unknown_node(moment):
+    assert node_view(moment(), "dgx-7") is None
+
+
+def test_waiting_units_have_the_reasons_of_the_planner(moment):
+    rows = {
+        row.name: row
+        for row in waiting_view(moment(waiting_pod("fits", 2), waiting_pod("big", 99)))
+    }
+
+    assert rows["fits"].reason == "It fits now: the planner places it next."
+    assert not rows["fits"].never
+    assert rows["big"].never
+    assert rows["big"].kind == "gang"
+    assert rows["big"].asks == "99 GPUs"
+
+
+def test_the_number_of_waiting_units_needs_no_plan(moment):
+    here = moment(waiting_pod("a", 2), waiting_pod("b", 99), *VGG)
+
+    assert here.waiting == len(here.pending) == 2
+
+
+def test_a_placed_gang_is_drawn_on_its_node(moment):
+    (view,) = unit_views(moment(*VGG), "gang", "team", "vgg")
+
+    assert view.unit.state == "placed"
+    assert [node.name for node in view.nodes] == ["dgx-0"]
+    assert len(nodes_in(view.nodes[0].drawing, "rect", "tile placed")) == 2
+
+
+def test_a_gang_that_fits_is_drawn_where_it_would_go(moment):
+    (view,) = unit_views(moment(waiting_pod("soon", 4)), "gang", "team", "soon")
+
+    assert view.unit.state == "fits"
+    assert len(nodes_in(view.nodes[0].drawing, "rect", "tile placed")) == 4
+
+
+def test_a_gang_that_waits_has_a_reason_and_what_would_help(moment):
+    taken = [placed_pod(f"p{i}-{n}", i, f"g{i}", f"dgx-{n}") for i in range(8) for n in (0, 1)]
+    (view,) = unit_views(moment(*taken, waiting_pod("late", 8)), "gang", "team", "late")
+
+    assert view.unit.state == "waits"
+    assert view.unit.reason
+    assert view.unit.help
+    assert not view.nodes
+
+
+@pytest.mark.parametrize("kind", ["gang", "pod"])
+def test_there_is_no_view_of_an_unknown_unit(moment, kind):
+    assert unit_views(moment(*VGG), kind, "team", "none") == []
+
+
+def test_a_pod_without_a_gang_has_a_view(moment):
+    (view,) = unit_views(moment(*VGG), "pod", "team", "vgg-0")
+
+    assert view.unit.name == "vgg"
+    assert view.unit.kind == "gang"
+
+
+def test_namespaces_that_hold_gpus_are_listed(moment):
+    history = History()
+    history.add(moment(*VGG, at=0))
+    history.add(moment(at=1800))
+
+    rows = {row.namespace: row for row in namespace_rows(moment(at=1800), history)}
+
+    assert rows["team"].gpus == 0
+    assert rows["team"].hours == 1.0
+
+
+def test_views_are_json(moment):
+    here = moment(*VGG, waiting_pod("a", 2))
+    views = (node_view(here, "dgx-0"), waiting_view(here), unit_views(here, "gang", "team", "vgg"))
+
+    for view in views:
+        assert msgspec.json.decode(msgspec.json.encode(view))
+
+
+def test_a_tree_has_the_texts_of_its_markup_unescaped():
+    text = '<b onclick="x">&lt;script&gt;'
+    tree = tree_of(element("svg", element("text", text, textLength=3), viewBox="0 0 1 1"))
+
+    assert tree == ["svg", {"viewBox": "0 0 1 1"}, [["text", {"textLength": "3"}, [text]]]]

@@ -1,0 +1,159 @@
+"""`linkwise dashboard` on a real API server: what it shows follows the cluster."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+import yaml
+from controlplane.credentials import kubeconfig
+from controlplane.gangs import make_gang
+from controlplane.process import wait_until
+from controlplane.scorer import run_scorer
+
+from cluster import keys
+from policy.document import Policy
+
+LINKWISE = Path(sys.executable).with_name("linkwise")
+DGX = {"machine": "dgx1-v100", "mode": "topology"}
+MACHINES = [{"nodeLabels": {keys.NODE_MODE: "topology"}, "machine": "dgx1-v100"}]
+
+
+class Page:
+    """What the page of a dashboard gets."""
+
+    def __init__(self, url):
+        self.url, self.last, self.rows, self.facts = url, "", {}, {}
+
+    def get(self, view):
+        with urlopen(f"{self.url}api/{view}", timeout=60) as response:  # noqa: S310
+            return json.loads(response.read())
+
+    def follow(self):
+        """Take the next event."""
+        request = Request(f"{self.url}api/events", headers={"Last-Event-ID": self.last})  # noqa: S310
+        with urlopen(request, timeout=60) as response:  # noqa: S310
+            text = response.read().decode()
+        fields = dict(line.split(": ", 1) for line in text.strip().split("\n"))
+        update, self.last = json.loads(fields["data"]), fields["id"]
+        self.facts = update["facts"]
+        if update["full"]:
+            self.rows = {}
+        self.rows.update({row[0]: row for row in update["nodes"]})
+        for name in update["gone"]:
+            del self.rows[name]
+
+    def holders(self):
+        """Return the nodes of each gang."""
+        return {(pod[1], name) for name, row in self.rows.items() for pod in row[-1] if pod[1]}
+
+
+@pytest.fixture
+def dashboard(plane):
+    started = []
+
+    def start(config=None):
+        arguments = [
+            LINKWISE,
+            "dashboard",
+            "--no-browser",
+            "--kubeconfig",
+            config or plane.kubeconfig,
+        ]
+        process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        page = Page(re.search(r"http://\S+", process.stdout.readline())[0])
+        page.follow()
+        return page
+
+    yield start
+    for process in started:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        process.stdout.close()
+
+
+@pytest.fixture
+def machines(policy):
+    """Describe the nodes' machines in the policy, since no agent runs."""
+    body = {"apiVersion": keys.API_VERSION, "kind": Policy.__name__, "machines": MACHINES}
+    policy(yaml.safe_dump(body))
+
+
+@pytest.fixture
+def placing(webhook, tmp_path):
+    with run_scorer(webhook.plane, tmp_path) as running:
+        yield running
+
+
+def until(page, condition, what):
+    """Follow the events until a condition holds."""
+
+    def holds():
+        if not condition():
+            page.follow()
+        return condition()
+
+    wait_until(holds, what, 120)
+
+
+@pytest.mark.usefixtures("machines", "placing")
+def test_a_gang_is_seen_waiting_then_placed_then_gone(nodes, pods, dashboard):
+    nodes({**DGX, "name": "gpu", "count": 2})
+    page = dashboard()
+    until(page, lambda: {"gpu-0", "gpu-1"} <= page.rows.keys(), "the nodes are shown")
+    gang = f"{pods.namespace}/train"
+
+    make_gang(pods, "train", 3, 8)
+    until(page, lambda: page.facts["waiting"], "the gang is counted")
+    waiting = lambda: [unit for unit in page.get("waiting") if unit["name"] == "train"]  # noqa: E731
+    until(page, lambda: len(waiting()) == 1 and waiting()[0]["pods"] == 3, "all members wait")
+    assert waiting()[0]["never"]
+    [view] = page.get(f"unit?kind=gang&namespace={pods.namespace}&name=train")
+    assert view["unit"]["state"] in {"waits", "never"}
+
+    nodes({**DGX, "name": "more"})
+    until(
+        page,
+        lambda: (
+            {node for name, node in page.holders() if name == gang} == {"gpu-0", "gpu-1", "more"}
+        ),
+        "the gang is placed",
+    )
+    until(page, lambda: not waiting(), "it waits no more")
+    [view] = page.get(f"unit?kind=gang&namespace={pods.namespace}&name=train")
+    assert view["unit"]["state"] == "placed"
+    assert view["plan"]["nodes"] == view["unit"]["nodes"]
+    assert len(view["nodes"]) == 3
+
+    pods.clear()
+    until(page, lambda: not any(name == gang for name, _ in page.holders()), "it is gone")
+    past = page.get(f"past?at={int(page.facts['start']) + 1}")
+    assert {row[0] for row in past["nodes"]} <= {"gpu-0", "gpu-1", "more"}
+
+
+@pytest.mark.usefixtures("webhook")
+def test_the_role_that_ships_is_enough(plane, nodes, namespace, dashboard, tmp_path):
+    nodes({**DGX, "name": "gpu", "count": 2})
+    plane.kubectl("create", "serviceaccount", "bea", f"--namespace={namespace}")
+    subject = f"--serviceaccount={namespace}:bea"
+    plane.kubectl("create", "clusterrolebinding", "bea", "--clusterrole=linkwise-view", subject)
+    try:
+        config = tmp_path / "bea"
+        config.write_text(kubeconfig(plane.server, plane.ca_file, plane.token(namespace, "bea")))
+        inspect = [LINKWISE, "inspect", "-q", "--kubeconfig", config]
+        counts = lambda: subprocess.run(inspect, capture_output=True, check=False).returncode == 0  # noqa: E731
+        wait_until(counts, "the role counts", 60)
+
+        page = dashboard(config=config)
+        nodes({**DGX, "name": "later"})
+        until(page, lambda: "later" in page.rows, "the new node is shown")
+
+        assert page.facts["problem"] == ""
+        assert any("linkwise-view" in warning for warning in page.facts["warnings"])
+    finally:
+        plane.kubectl("delete", "clusterrolebinding", "bea")

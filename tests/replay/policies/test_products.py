@@ -1,0 +1,86 @@
+import pytest
+from support.traces import a_job, a_policy, occupied, placed, whole_fleet
+
+from replay.job import members_of
+from topology.catalogue import entry
+from topology.choice import ChoiceMode, ChoiceRequest, choose
+from topology.machine import gpus_of, mask_of
+from topology.table import table_of
+
+
+def place(name, fleet, **shape):
+    return placed(a_policy(name), fleet, shared=False, **shape)
+
+
+def full(*nodes):
+    return [(node, gpu, None) for node in nodes for gpu in range(8)]
+
+
+def nodes_of(placements):
+    return placements and sorted(node for node, _ in placements)
+
+
+@pytest.mark.parametrize("taken", [(), (0, 3), (1, 4, 6)])
+@pytest.mark.parametrize("gpus", [1, 2, 4])
+def test_nvidia_chooses_the_set_of_its_best_effort_policy(taken, gpus):
+    fleet = occupied(whole_fleet(1), *(("node-0", gpu, None) for gpu in taken))
+    table = table_of(entry("dgx1-v100").machine)
+    free = 255 & ~mask_of(taken)
+    expected = choose(table, ChoiceRequest(free, gpus, mode=ChoiceMode.COMPAT))
+
+    assert place("nvidia", fleet, gpus=gpus) == [("node-0", list(gpus_of(expected)))]
+
+
+def test_kube_scheduler_prefers_the_node_with_the_most_cpu_left():
+    fleet = whole_fleet(2, cpu=10_000)
+    policy = a_policy("nvidia")
+    job = a_job(cpu=4_000)
+    (placement,) = policy.place(fleet, job.shape, members_of(job, 1, shared=False))
+    fleet = fleet.hold_all([(placement.node, placement.holding)])
+
+    assert nodes_of(placed(policy, fleet, shared=False, cpu=4_000)) != [placement.node]
+
+
+def test_a_native_gang_is_in_one_domain():
+    fleet = occupied(whole_fleet(4, zones="aabb"), *full("node-0"))
+
+    assert nodes_of(place("native-gangs", fleet, gpus=8, pods=2)) == ["node-2", "node-3"]
+    assert place("native-gangs", fleet, gpus=8, pods=3) is None
+    assert nodes_of(place("native-gangs", fleet, gpus=8)) != ["node-0"]
+
+
+def test_without_a_domain_a_native_gang_is_anywhere():
+    fleet = occupied(whole_fleet(4), *full("node-0"))
+
+    assert nodes_of(place("native-gangs", fleet, gpus=8, pods=3)) == ["node-1", "node-2", "node-3"]
+
+
+# Pods of four GPUs: node-0 takes two, node-1 one, node-2 two.
+HALF = [("node-1", gpu, None) for gpu in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("pods", "nodes"),
+    [
+        (1, ["node-1"]),
+        (2, ["node-0", "node-0"]),
+        # The largest node first, then the smallest one that takes the rest.
+        (3, ["node-0", "node-0", "node-1"]),
+        (4, ["node-0", "node-0", "node-2", "node-2"]),
+        (6, None),
+    ],
+)
+def test_kueue_takes_the_fewest_nodes(pods, nodes):
+    fleet = occupied(whole_fleet(3), *HALF)
+
+    assert nodes_of(place("kueue-tas", fleet, gpus=4, pods=pods)) == nodes
+
+
+def test_kueue_takes_the_domain_with_the_least_room_that_fits():
+    fleet = occupied(whole_fleet(5, zones="aaabb"), *HALF)
+
+    # Three pods of four GPUs fit both zones: a takes five, b four.
+    assert nodes_of(place("kueue-tas", fleet, gpus=4, pods=3)) == ["node-3", "node-3", "node-4"]
+    # Five fit only a; more than a has are taken from both.
+    assert "node-3" not in nodes_of(place("kueue-tas", fleet, gpus=4, pods=5))
+    assert len(set(nodes_of(place("kueue-tas", fleet, gpus=4, pods=8)))) == 4

@@ -1,0 +1,77 @@
+"""`simulate` and `replay` place the same sequence of pods on the same nodes and GPUs."""
+
+import random
+
+import msgspec
+import pytest
+from support.builders import a_pod
+from support.traces import a_job, a_policy, shared_fleet, whole_fleet
+
+from cluster import keys
+from cluster.objects.pod import Pod
+from replay.engine import Kind, Rules, Run
+from replay.job import FOREVER
+from scorer.whatif.simulate import Intended, simulate
+
+
+def pods_of(job, *, shared):
+    """Return the pods that admission would let pass for a job."""
+    shape = job.shape
+    limits = {keys.GPU_WHOLE: shape.gpus}
+    labels = {}
+    if shared:
+        limits = {keys.GPU_MEM: shape.gpus * shape.milli}
+        labels = {keys.GPU_COUNT: str(shape.gpus)}
+    marks = {keys.GANG: job.name, keys.GANG_SIZE: str(shape.pods)} if shape.pods > 1 else {}
+    names = [job.name] if shape.pods == 1 else [f"{job.name}-{i}" for i in range(shape.pods)]
+    gate = {"schedulingGates": [{"name": keys.GANG}]}
+    raw = (a_pod(limits, name=name, labels=labels, annotations=marks, **gate) for name in names)
+    return [Intended(msgspec.convert(pod, Pod), "replay") for pod in raw]
+
+
+def replayed(fleet, jobs, *, shared):
+    run = Run(fleet, a_policy("linkwise"), Rules(shared=shared, waits=False))
+    return {
+        each.member.pod.metadata.name: (each.node, each.gpus.indices)
+        for event in run.events(jobs)
+        if event.kind is Kind.STARTS
+        for each in event.placements
+    }
+
+
+def simulated(fleet, jobs, *, shared):
+    pods = [pod for job in jobs for pod in pods_of(job, shared=shared)]
+    results, _ = simulate(fleet, pods, ())
+    return {
+        each.member.pod.metadata.name: (each.node, each.gpus.indices)
+        for result in results
+        if result.plan
+        for each in result.plan.placements
+    }
+
+
+def a_sequence(seed, count, shapes):
+    draw = random.Random(seed)  # noqa: S311 (the same sequence each time)
+    return [a_job(f"job-{i:02}", float(i), FOREVER, **draw.choice(shapes)) for i in range(count)]
+
+
+WHOLE = [{"gpus": 1}, {"gpus": 2}, {"gpus": 4}, {"gpus": 1, "pods": 3}, {"gpus": 8, "pods": 2}]
+SHARES = [{"milli": 200}, {"milli": 550}, {"gpus": 1}, {"gpus": 2}]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_whole_gpus_and_gangs(seed):
+    jobs = a_sequence(seed, 16, WHOLE)
+
+    found = replayed(whole_fleet(6), jobs, shared=False)
+    assert found == simulated(whole_fleet(6), jobs, shared=False)
+    assert len(found) > 10
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares(seed):
+    jobs = a_sequence(seed, 30, SHARES)
+
+    found = replayed(shared_fleet(4, 4, 2), jobs, shared=True)
+    assert found == simulated(shared_fleet(4, 4, 2), jobs, shared=True)
+    assert 5 < len(found) < len(jobs)

@@ -1,0 +1,64 @@
+from itertools import pairwise
+
+from support.traces import a_job
+
+from replay.arrivals import WINDOW, arriving, filling, stretch_for
+from replay.job import FOREVER
+
+JOBS = [a_job(f"j{i}", 10.0 * i, gpus=1 + i % 4) for i in range(50)]
+
+
+def test_the_first_seed_is_the_trace():
+    assert list(arriving(JOBS, 0)) == JOBS
+
+
+def test_a_seed_exchanges_jobs_and_keeps_arrivals():
+    jobs = list(arriving(JOBS, 3))
+
+    assert [job.submit for job in jobs] == [job.submit for job in JOBS]
+    assert sorted(job.name for job in jobs) == sorted(job.name for job in JOBS)
+    assert [job.name for job in jobs] != [job.name for job in JOBS]
+    assert jobs == list(arriving(JOBS, 3)) != list(arriving(JOBS, 4))
+
+
+def test_a_job_stays_within_its_window():
+    many = [a_job(f"{i}", float(i)) for i in range(WINDOW + 10)]
+
+    last = [int(job.name) for job in arriving(many, 1)][WINDOW:]
+    assert sorted(last) == list(range(WINDOW, WINDOW + 10))
+
+
+def test_a_long_trace_is_read_as_it_is_replayed():
+    read = []
+    jobs = (read.append(i) or a_job(f"{i}", float(i)) for i in range(10 * WINDOW))
+
+    next(arriving(jobs, 1))
+    assert len(read) == WINDOW
+
+
+def test_arrivals_are_stretched_and_end():
+    jobs = list(arriving(JOBS, 0, stretch=2, until=100))
+
+    assert [job.submit for job in jobs] == [20.0 * i for i in range(11)]
+
+
+def test_filling_ends_when_all_gpus_are_asked_for():
+    jobs = list(filling(JOBS, 1, gpus=40))
+
+    total = [job.shape.total for job in jobs]
+    assert sum(total) >= 40 > sum(total[:-1])
+    assert all(job.duration == FOREVER for job in jobs)
+    assert all(one.submit < other.submit for one, other in pairwise(jobs))
+    assert len({job.name for job in jobs}) == len(jobs)
+    assert jobs == list(filling(JOBS, 1, gpus=40)) != list(filling(JOBS, 2, gpus=40))
+
+
+def test_of_no_jobs_none_is_drawn():
+    assert list(filling([], 1, gpus=40)) == []
+
+
+def test_a_load_is_the_offered_gpu_time():
+    # 100 GPU seconds in 10 s on 20 GPUs is load 0.5; for load 1 arrivals come twice as fast.
+    assert stretch_for(1.0, gpu_seconds=100, span=10, gpus=20) == 0.5
+    assert stretch_for(0.5, gpu_seconds=100, span=10, gpus=20) == 1.0
+    assert stretch_for(0.5, gpu_seconds=100, span=0, gpus=20) == 1.0

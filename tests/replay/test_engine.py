@@ -1,0 +1,155 @@
+from collections import defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.traces import a_job, a_policy, shared_fleet, whole_fleet
+
+from cluster.account.gpu_usage import LedgerError
+from replay.engine import Kind, Rules, Run
+from replay.job import FOREVER
+from replay.policies.registry import POLICIES
+from scorer.placement.placements import new_plan
+
+SHARED, WHOLE = Rules(shared=True), Rules(shared=False)
+
+
+def a_run(fleet, name="linkwise", rules=SHARED, shapes=()):
+    return Run(fleet, a_policy(name, shapes=shapes), rules)
+
+
+def starts(run, jobs):
+    return [(event.job.name, event.time) for event in run.events(jobs) if event.kind is Kind.STARTS]
+
+
+def test_a_job_waits_until_another_leaves():
+    jobs = [a_job("first", 0, 10), a_job("second", 1, 10), a_job("third", 2, 10)]
+
+    assert starts(a_run(shared_fleet(1)), jobs) == [("first", 0), ("second", 10), ("third", 20)]
+
+
+def test_a_smaller_job_passes_one_that_does_not_fit():
+    jobs = [a_job("half", 0, 10, milli=500), a_job("whole", 1, 10), a_job("rest", 2, 10, milli=500)]
+
+    # The whole GPU waits for both halves: nothing is reserved for it.
+    assert starts(a_run(shared_fleet(1)), jobs) == [("half", 0), ("rest", 2), ("whole", 12)]
+
+
+def test_a_job_of_the_same_size_does_not_pass_one_that_waits():
+    jobs = [a_job("a", 0, 10, gpus=2), a_job("b", 1, 5, gpus=2), a_job("c", 1, 1, gpus=2)]
+
+    assert starts(a_run(shared_fleet(2)), jobs) == [("a", 0), ("b", 10), ("c", 15)]
+
+
+def test_a_gang_starts_whole_or_not_at_all():
+    jobs = [a_job("one", 0, 10, gpus=8), a_job("gang", 1, 10, gpus=8, pods=2)]
+    run = a_run(whole_fleet(2), rules=WHOLE)
+
+    assert starts(run, jobs) == [("one", 0), ("gang", 10)]
+
+
+def test_a_refused_job_is_gone_where_jobs_do_not_wait():
+    jobs = [a_job("first", 0, FOREVER), a_job("second", 1, FOREVER)]
+    run = a_run(shared_fleet(1), rules=Rules(shared=True, waits=False))
+
+    assert starts(run, jobs) == [("first", 0)]
+    assert run.waiting == 0
+
+
+def test_a_job_that_never_fits_waits_at_the_end():
+    run = a_run(shared_fleet(1, 1))
+
+    assert starts(run, [a_job(gpus=2)]) == []
+    assert run.waiting == 1
+
+
+def test_no_policy_is_asked_about_a_job_larger_than_the_fleet():
+    run = a_run(whole_fleet(1), rules=WHOLE)
+
+    assert starts(run, [a_job("huge", gpus=8, pods=60_000), a_job("small")]) == [("small", 0)]
+    assert (run.decisions, run.waiting) == (1, 1)
+
+
+def test_a_policy_that_gives_out_a_taken_gpu_is_stopped():
+    class Wrong:
+        def place(self, _snapshot, shape, members):
+            return a_policy("linkwise").place(shared_fleet(1), shape, members)
+
+    run = Run(shared_fleet(1), Wrong(), SHARED)
+    with pytest.raises(LedgerError):
+        list(run.events([a_job("a"), a_job("b")]))
+
+
+SHAPES = st.one_of(
+    st.builds(dict, gpus=st.integers(1, 4), pods=st.integers(1, 3)),
+    st.builds(dict, gpus=st.just(1), milli=st.integers(1, 999)),
+)
+JOBS = st.lists(
+    st.tuples(st.integers(0, 50), st.integers(0, 30), SHAPES, st.integers(0, 3000)), max_size=25
+)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=25, deadline=None)
+@given(jobs=JOBS)
+def test_gpus_are_held_once_and_all_released(name, jobs):
+    jobs = sorted(jobs, key=lambda job: job[0])
+    sequence = [
+        a_job(f"job-{i}", float(submit), float(duration), cpu=cpu, **shape)
+        for i, (submit, duration, shape, cpu) in enumerate(jobs)
+    ]
+    shapes = {job.shape for job in sequence}
+    fleet = shared_fleet(4, 2, 1, cpu=8000)
+    run = a_run(fleet, name, shapes=shapes)
+    held = defaultdict(int)
+    arrived, last = set(), 0.0
+
+    for event in run.events(sequence):
+        assert event.time >= last
+        last = event.time
+        if event.kind is Kind.STARTS:
+            assert len(event.placements) == event.job.shape.pods
+            for each in event.placements:
+                assert len(each.gpus) == event.job.shape.gpus
+                for share in each.gpus.shares:
+                    held[each.node, share.i] += share.mem
+            assert event.job.name not in arrived
+            arrived.add(event.job.name)
+        # An account of its own: what the ledger says is what was given out.
+        taken = {
+            (node.node.name, i): usage.memory
+            for node in run.snapshot.nodes
+            for i, usage in enumerate(node.taken)
+            if usage.memory
+        }
+        if event.kind is Kind.LEAVES:
+            held = defaultdict(int, taken)
+        assert taken == {gpu: amount for gpu, amount in held.items() if amount}
+        assert all(amount <= 1000 for amount in taken.values())
+
+    assert all(not node.holdings for node in run.snapshot.nodes)
+    assert [node.taken for node in run.snapshot.nodes] == [node.taken for node in fleet.nodes]
+    assert len(arrived) + run.waiting == len(sequence)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_run_is_the_same_each_time(name):
+    jobs = [a_job(f"j{i}", i, 7 + i % 5, gpus=1 + i % 3, pods=1 + i % 2) for i in range(30)]
+    shapes = {job.shape for job in jobs}
+
+    def placements():
+        run = a_run(whole_fleet(2), name, WHOLE, shapes)
+        return [
+            (event.time, [(each.node, each.gpus) for each in event.placements])
+            for event in run.events(jobs)
+        ]
+
+    assert placements() == placements()
+
+
+def test_the_bandwidth_of_a_start_is_that_of_the_plan():
+    run = a_run(whole_fleet(1), rules=WHOLE)
+    (event, _) = run.events([a_job(gpus=4)])
+
+    plan = new_plan(event.before, event.placements, exact=True)
+    assert plan.bandwidth.value == pytest.approx(55.2, abs=0.01)

@@ -1,0 +1,49 @@
+"""Clusters of the dashboard's tests, as text."""
+
+import re
+
+CLUSTER = """
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+  - {name: dgx, count: 2, machine: dgx1-v100, mode: topology, cpu: 96, memory: 768Gi}
+  - {name: share, machine: t4x4, mode: core_mem, gpuMemory: 15, used: [{gpu: 0, mem: 3}]}
+"""
+WAITING = """
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: NAME-0
+  namespace: team
+  creationTimestamp: "2026-11-22T10:00:00Z"
+  annotations: {linkwise.dev/gang: NAME, linkwise.dev/gang-size: "1"}
+spec:
+  schedulingGates: [{name: linkwise.dev/gang}]
+  containers: [{name: c, resources: {limits: {aliyun.com/gpu: GPUS}}}]
+"""
+PLACED = """
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: NAME
+  uid: NAME
+  namespace: team
+  annotations:
+    linkwise.dev/gang: GANG
+    linkwise.dev/gang-size: "2"
+    linkwise.dev/allocation: '{"v":1,"node":"NODE","gpus":[{"i":GPU}]}'
+spec:
+  nodeName: NODE
+  containers: [{name: c, resources: {limits: {aliyun.com/gpu: 1}}}]
+"""
+
+
+def waiting_pod(name: str, gpus: int) -> str:
+    return WAITING.replace("NAME", name).replace("GPUS", str(gpus))
+
+
+def placed_pod(name: str, gpu: int, gang: str = "vgg", node: str = "dgx-0") -> str:
+    fields = {"NAME": name, "GPU": str(gpu), "GANG": gang, "NODE": node}
+    return re.sub("NAME|GPU|GANG|NODE", lambda word: fields[word[0]], PLACED)
