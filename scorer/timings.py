@@ -23,6 +23,8 @@ class Timings:
     """First delay before the same owner or PodGroup is read again."""
     commit_retry: float = 1.0
     """First delay before a refused commit is tried again."""
+    claim_repair: float = 3.0
+    """A pod whose claim is written is not bound for this long before the claim is checked first."""
     outcome_read: float = 2.0
     """Before the first read after a write without an answer: as long as the API server may work on
     the write (`fence.WRITE_TIMEOUT`)."""

@@ -105,8 +105,8 @@ class ClusterState:
         if before and (pod is None or pod.uid != before.uid):
             self._assumed.pop(before.uid, None)
         if pod is not None and pod.uid in self._assumed:
-            if pod.usage and not pod.usage.node and pod.usage.record is None:
-                _, allocation = self._assumed[pod.uid]
+            before_write, allocation = self._assumed[pod.uid]
+            if _is_unwritten(pod, before_write):
                 self._assumed[pod.uid] = pod, allocation
                 pod = pod.with_allocation(allocation)
             else:
@@ -115,7 +115,7 @@ class ClusterState:
         self._set(key, pod)
 
     def assume(self, pod: PodInfo, allocation: Allocation) -> None:
-        """Count GPUs as allocated to a waiting pod, before they are written."""
+        """Count GPUs as allocated to a pod that is not bound, before they are written."""
         self._assumed[pod.uid] = pod, allocation
         self._set(pod.key, pod.with_allocation(allocation))
 
@@ -312,6 +312,12 @@ class ClusterState:
         if name in self._nodes:
             self._dirty_nodes.add(name)
         self._snapshot = None
+
+
+def _is_unwritten(pod: PodInfo, before: PodInfo) -> bool:
+    """Return whether a pod of the watch has the record that it had before a write, and no node."""
+    usage, record = pod.usage, before.usage.record if before.usage else None
+    return usage is not None and not usage.node and usage.record == record
 
 
 def _health(node: Node | None) -> tuple[bool, ...]:

@@ -164,6 +164,7 @@ class Informers:
         for key in chain.from_iterable(map(self.claim_holders.pods, changed)):
             if pod := self._with_devices(pods.get(key)):
                 self.state.update_pod(key, pod)
+                self.changed.set()
 
     def _with_devices(self, pod: PodInfo | None) -> PodInfo | None:
         """Return a pod with the devices of its claim."""

@@ -112,6 +112,22 @@ def allocation_patch(pod: Pod, node: str, record: Mapping[str, str]) -> list[Ste
     ]
 
 
+def reallocation_patch(pod: Pod, record: Mapping[str, str]) -> list[Step]:
+    """Return the patch that gives a pod other GPUs of its node.
+
+    It applies only while the pod is as it was read, so that it has not been bound.
+
+    Args:
+        pod: The pod without a node.
+        record: The annotations.
+    """
+    version = pod.metadata.resource_version
+    return [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+        *_annotate(pod, record),
+    ]
+
+
 def binding(pod: PodInfo, node: str, record: Mapping[str, str]) -> dict[str, object]:
     """Return the Binding of a pod to a node, which writes the annotations together with the node.
 

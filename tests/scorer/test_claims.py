@@ -1,19 +1,22 @@
 """A leader places pods by claims, and books what these claims hold."""
 
-import re
-
 import pytest
 import pytest_asyncio
-from support.builders import a_claimed_pod, a_held_pod
-from support.dra import a_claim, a_device, a_slice
-from support.servers.leader_harness import JOB, Cluster, leading
+from support.dra import a_claim
+from support.servers.claims_cluster import (
+    SLICE,
+    allocate,
+    claim_path,
+    claims_node,
+    pod,
+    publish,
+    selected,
+)
+from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
-
-from cluster import keys
 
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
-SLICE = "/apis/resource.k8s.io/v1/resourceslices/gpu-0-gpu"
 FOREIGN = "/apis/resource.k8s.io/v1/namespaces/other/resourceclaims/foreign"
 QUOTA = 'resourceclaims "x" is forbidden: exceeded quota: gpus'
 
@@ -24,51 +27,6 @@ async def cluster():
         running.serves_claims, running.taint_rules = True, "v1"
         claims_node(running)
         yield running
-
-
-def claims_node(cluster, order=range(8)):
-    """Create a node whose device gpu-N is the GPU at place N of an order."""
-    amounts = {"cpu": "96", "memory": "768Gi", "pods": "110"}
-    labels = {keys.NODE_MODE: "topology", keys.HOSTNAME: "gpu-0"}
-    status = {"allocatable": amounts, "capacity": amounts}
-    cluster.put("/api/v1/nodes/gpu-0", {"metadata": {"labels": labels}, "status": status})
-    publish(cluster, order)
-
-
-def publish(cluster, order=range(8)):
-    devices = [a_device(i, name=f"gpu-{minor}") for minor, i in enumerate(order)]
-    cluster.put(SLICE, a_slice(*devices, node="gpu-0"))
-
-
-def pod(cluster, name, gpus, *, gang=None, size=2):
-    labels = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)} if gang else {}
-    raw, claimed = (
-        a_held_pod(0, name, labels=labels, owner=JOB if gang else None),
-        a_claimed_pod(gpus),
-    )
-    claim = f"lw-{name.encode().hex():0>32}"
-    raw["spec"] |= {
-        **claimed["spec"],
-        "resourceClaims": [{"name": keys.POD_CLAIM, "resourceClaimName": claim}],
-    }
-    raw["metadata"]["annotations"] = claimed["metadata"]["annotations"]
-    cluster.put(f"/api/v1/namespaces/team/pods/{name}", raw)
-
-
-def claim_path(name):
-    return f"/apis/resource.k8s.io/v1/namespaces/team/resourceclaims/lw-{name.encode().hex():0>32}"
-
-
-def selected(cluster, name):
-    return re.findall(r"'(GPU-[^']*)'", str(cluster.get(claim_path(name))))
-
-
-def allocate(cluster, name, *devices, **result):
-    """Allocate devices to the claim of a pod, as kube-scheduler does."""
-    claim = cluster.get(claim_path(name))
-    status = a_claim(*devices, node="gpu-0", **result)["status"]
-    status["reservedFor"] = [{"resource": "pods", "name": name, "uid": name}]
-    cluster.put(claim_path(name), {**claim, "status": status})
 
 
 def ledger(leader):

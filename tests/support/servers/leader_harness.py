@@ -28,6 +28,7 @@ SHORT = Timings(
     retry_limit=PATIENCE,
     owner_retry=0.01,
     commit_retry=0.01,
+    claim_repair=0.01,
     outcome_read=0.01,
     bind_timeout=PATIENCE,
     report_delay=0.01,
