@@ -210,8 +210,7 @@ class Informers:
                     cache[key] = raw, _node(raw)
                 if number % _NODES_PER_STEP == 0:
                     await asyncio.sleep(0)
-            nodes = (node for _, node in cache.values() if node)
-            self.capacity = capacity_of(nodes, self._claims_gpus)
+            self._update_capacity()
             await asyncio.sleep(self._interval)
 
     async def _read_claims_nodes(self) -> None:
@@ -225,8 +224,12 @@ class Informers:
             else:
                 if lease.claims_gpus != self._claims_gpus:
                     self._claims_gpus = lease.claims_gpus
-                    self._nodes_changed.set()
+                    self._update_capacity()
             await asyncio.sleep(self._interval)
+
+    def _update_capacity(self) -> None:
+        nodes = (node for _, node in self._node_cache.values() if node)
+        self.capacity = capacity_of(nodes, self._claims_gpus)
 
 
 def _rejected_event(source: ConfigSource, metadata: ObjectMeta, error: str) -> Event:

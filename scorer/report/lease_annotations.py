@@ -72,7 +72,8 @@ async def report_claims_nodes(
     """Annotate the Lease, until cancelled, with the GPUs of the largest claims node.
 
     Admission reads it: without claims nodes no pod gets its GPUs by a claim, unless it or the
-    policy demands one.
+    policy demands one. The number does not fall during a term: a pod that is created while the
+    only claims node is away for a moment cannot be changed later.
 
     Args:
         gpus: Returns the number; 0: there is no such node; None: unknown.
@@ -80,10 +81,13 @@ async def report_claims_nodes(
         term: The leader's term; a Lease of another term is not changed.
         interval: Between two checks [s].
     """
+    largest = 0
 
     def text() -> str | None:
+        nonlocal largest
         number = gpus()
-        return None if number is None else str(number or "")
+        largest = max(largest, number or 0)
+        return None if number is None else str(largest or "")
 
     await _report(CLAIMS_NODES, text, kube, term, interval)
 

@@ -16,8 +16,10 @@ from controlplane.binaries import KUBERNETES
 from controlplane.dra import SLICES, claims_of
 from controlplane.nodes import NODES, add_nodes, read_nodes, remove_nodes
 from controlplane.pods import Pods
+from controlplane.process import wait_until
 
 from cluster import keys
+from cluster.scorer_lease import LEASE
 from topology import catalogue
 from topology.machine import Level, Machine
 
@@ -222,6 +224,21 @@ def recorded(pods: Pods) -> dict[str, frozenset[str]]:
         for name, text in texts.items()
         if text
     }
+
+
+def are_announced(api: Api) -> bool:
+    """Return whether the leader has said in its Lease that there are claims nodes."""
+    annotations = api.get(LEASE)["metadata"].get("annotations", {})
+    return bool(annotations.get(keys.CLAIMS_NODES))
+
+
+def wait_until_claims_are_made(pods: Pods) -> None:
+    """Wait until admission gives all new pods their GPUs by claims.
+
+    Admission reads the Lease now and then, and the number in it falls only with a new leader.
+    """
+    wait_until(lambda: are_announced(pods.api), "the leader announces claims nodes", 120)
+    wait_until(lambda: gets_claim(pods), "admission knows the claims nodes")
 
 
 def gets_claim(pods: Pods) -> bool:

@@ -1,7 +1,7 @@
 """Claims nodes beside webhook and scorer, for the tests of a module."""
 
 import pytest
-from controlplane.claims_nodes import claims_nodes, gets_claim
+from controlplane.claims_nodes import claims_nodes, wait_until_claims_are_made
 from controlplane.dra import claims_of
 from controlplane.process import wait_until
 
@@ -33,7 +33,7 @@ def machines(claims, pods):
 
     def add(count, machine="dgx1-v100"):
         names = claims.add(count, machine)
-        wait_until(lambda: gets_claim(pods), "admission knows the claims nodes")
+        wait_until_claims_are_made(pods)
         return names
 
     return add

@@ -1,16 +1,25 @@
 """Claims of others on claims nodes: fenced off, refused, or made first under our name."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from controlplane.api import refusal
-from controlplane.claims_nodes import RULES, recorded
-from controlplane.dra import claiming, claims_of
-from controlplane.gangs import gang_labels
+from controlplane.claims_nodes import (
+    RULES,
+    recorded,
+    wait_until_claims_are_made,
+)
+from controlplane.dra import claiming, claims_of, make_claim
+from controlplane.gangs import gang_labels, wait_for_phase
 from controlplane.process import wait_until
+from controlplane.soak import often
 
 from cluster import keys
 
 TOLERANT = [{"operator": "Exists"}]
 PATIENCE = 120
+RACERS = 24
+"""Pods of ours, one GPU each, and as many of others."""
 
 pytestmark = pytest.mark.versions
 
@@ -47,6 +56,45 @@ def claim(name, count=1, **exactly):
     request = {"deviceClassName": keys.DRA_GPU_DRIVER, "count": count, **exactly}
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
     return {"metadata": {"name": name}, "spec": spec}
+
+
+def test_claims_of_others_wait_at_the_fence_and_keep_what_they_had_before(
+    plane, pods, claims, machines
+):
+    (node,) = machines(1)
+    wait_until_fenced(pods, [node])
+    make_claim(plane.api, pods.namespace, "notebook", 2)
+    pods.create(name="notebook", spec=claiming("notebook"))
+
+    def is_refused():
+        conditions = pods.all()["notebook"]["status"].get("conditions", ())
+        return any("cannot allocate all claims" in one.get("message", "") for one in conditions)
+
+    wait_until(is_refused, "kube-scheduler finds no device for it")
+    assert claims.allocated(pods.namespace) == {}
+
+    label(plane, node, None)
+    wait_until(lambda: not fenced(pods, [node]), "the fence of a node that left is gone")
+    wait_until(lambda: "notebook" in pods.bound(), "it is bound", PATIENCE)
+    label(plane, node, "topology")
+    wait_until_fenced(pods, [node])
+    wait_until_claims_are_made(pods)
+    held = claims.allocated(pods.namespace)["notebook"]
+    assert len(held) == 2
+
+    for index in range(7):
+        pods.create({keys.NVIDIA_GPU: 1}, name=f"large-{index}", labels=gang_labels("large", 7))
+    wait_for_phase(pods, "large", "Waiting", "6 of 7")
+    for index in range(6):
+        pods.create({keys.NVIDIA_GPU: 1}, name=f"small-{index}", labels=gang_labels("small", 6))
+    wait_for_phase(pods, "small", "Placed")
+    taken = frozenset().union(*recorded(pods).values())
+    assert len(taken) == 6
+    assert not taken & held
+
+
+def label(plane, node, mode):
+    plane.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {keys.NODE_MODE: mode}}})
 
 
 @pytest.mark.usefixtures("driver")
@@ -100,3 +148,27 @@ def test_a_claim_that_a_tenant_made_first_is_replaced(plane, pods, claims, machi
     wait_until(agreed, "both have the GPUs of their records", PATIENCE)
     made = plane.api.get(f"{path}/{reference['resourceClaimName']}")
     assert [one["name"] for one in made["metadata"]["ownerReferences"]] == ["pair-0"]
+
+
+@pytest.mark.parametrize("run", range(often(1, 12)))
+def test_no_gpu_is_held_twice_in_a_race_with_pods_of_others(plane, pods, claims, machines, run):
+    del run
+    nodes = machines(3)
+    wait_until_fenced(pods, nodes)
+
+    def create(index):
+        make_claim(plane.api, pods.namespace, f"other-{index}", 1)
+        pods.create(name=f"other-{index}", spec=claiming(f"other-{index}"))
+        pods.create({keys.NVIDIA_GPU: 1}, name=f"ours-{index}")
+
+    with ThreadPoolExecutor(4) as creators:
+        list(creators.map(create, range(RACERS)))
+
+    def agreed():
+        records = recorded(pods)
+        return len(records) == RACERS and claims.allocated(pods.namespace) == records
+
+    wait_until(agreed, "all of ours, and no other, have GPUs", PATIENCE)
+    held = [uuid for uuids in recorded(pods).values() for uuid in uuids]
+    assert len(set(held)) == RACERS
+    assert pods.bound() == {f"ours-{index}" for index in range(RACERS)}

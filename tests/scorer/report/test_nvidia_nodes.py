@@ -57,9 +57,28 @@ async def test_the_lease_says_how_large_claims_nodes_are(cluster):
     known = [None]
     async with Kube(cluster.url) as kube:
         task = asyncio.create_task(report_claims_nodes(lambda: known[-1], kube, 42, 0.01))
-        for size, text in ((4, "4"), (8, "8"), (None, "8"), (0, "")):
+        for size, text in ((4, "4"), (8, "8")):
             known.append(size)
             await until(lambda text=text: annotation(cluster, keys.CLAIMS_NODES) == text)
+        task.cancel()
+
+
+async def test_the_size_of_claims_nodes_falls_with_a_new_leader_only(cluster):
+    sizes = iter((8, 0, 4, None, 0))
+    seen = []
+
+    def next_size():
+        seen.append(annotation(cluster, keys.CLAIMS_NODES))
+        return next(sizes, 0)
+
+    async with Kube(cluster.url) as kube:
+        task = asyncio.create_task(report_claims_nodes(next_size, kube, 42, 0.01))
+        await until(lambda: len(seen) > 6)
+        task.cancel()
+        assert set(seen[1:]) == {"8"}
+
+        task = asyncio.create_task(report_claims_nodes(lambda: 0, kube, 42, 0.01))
+        await until(lambda: annotation(cluster, keys.CLAIMS_NODES) == "")
         task.cancel()
 
 
