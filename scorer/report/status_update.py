@@ -130,14 +130,16 @@ def desired_status(
 
 def health_event(gang: Gang, unhealthy: str) -> Event:
     """Return the Event about the owner of a gang, else about its Gang, with unhealthy GPUs."""
-    meta, owner = gang.metadata, gang.owner
-    about = ObjectReference(gang.api_version, gang.kind, meta.name, meta.uid, meta.namespace)
-    if owner:
-        about = ObjectReference(
-            owner.api_version, owner.kind, owner.name, owner.uid, meta.namespace
-        )
     message = unhealthy_message(gang.key.name, unhealthy)
-    return Event(about, message.reason, message.text, change=unhealthy)
+    return Event(about_gang(gang), message.reason, message.text, change=unhealthy)
+
+
+def about_gang(gang: Gang) -> ObjectReference:
+    """Return a reference to the owner of a gang, else to its Gang."""
+    meta, owner = gang.metadata, gang.owner
+    if owner:
+        return ObjectReference(owner.api_version, owner.kind, owner.name, owner.uid, meta.namespace)
+    return ObjectReference(gang.api_version, gang.kind, meta.name, meta.uid, meta.namespace)
 
 
 def _reservation(state: GangState) -> str:
