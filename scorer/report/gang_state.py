@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from cluster.allocations.gpus import NO_GPUS
+from cluster.account.pod_usage import PodUsage
+from cluster.allocations.gpus import NO_GPUS, Exact, GPUs
 from cluster.requests.request import Family
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
 from scorer.cache.reserved_gpus import Place
 from scorer.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
-from scorer.gang.health import unhealthy_gpus
+from scorer.gang.health import moved_gpus, unhealthy_gpus
 from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.whole_plan import gang_bandwidth
@@ -31,6 +32,8 @@ class GangState:
     """Why it is not placed, as far as its pods show; empty where it is placed."""
     unhealthy: str = ""
     """Its unhealthy GPUs; empty where there are none."""
+    moved: str = ""
+    """Its GPUs that are not the planned ones; empty where there are none."""
     reserved_until: float | None = None
     """Until when GPUs are reserved for replacements [s since 1970]; None: for none, or only for a
     late launcher."""
@@ -74,6 +77,7 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers) -> GangStat
         reserved_until=informers.replacements.until(key),
         has_surplus=declared is not None and present > declared,
         unhealthy=unhealthy_gpus(pods, state.node),
+        moved=moved_gpus(pods, state.ledger),
     )
     if found.phase is not Phase.PLACED or gang.spec.plan is None:
         return found
@@ -163,12 +167,19 @@ def _reserved(places: Iterable[Place]) -> tuple[NodeGPUs, ...]:
 
 def _held(running: Sequence[PodInfo], plan: GangPlan | None, state: ClusterState) -> Held:
     usages = [pod.usage for pod in running if pod.usage and pod.usage.target]
-    nodes = held_nodes(
-        (usage.target, usage.allocation.gpus if usage.allocation else NO_GPUS) for usage in usages
-    )
+    nodes = held_nodes((usage.target, _gpus(usage, state)) for usage in usages)
     if plan is not None and plan.held.nodes == nodes:
         # The same GPUs; the plan may include the NICs in its bandwidth.
         return plan.held
     if not all(usage.family is Family.WHOLE for usage in usages):
         return Held(nodes)
     return Held(nodes, _bandwidth(nodes, state))
+
+
+def _gpus(usage: PodUsage, state: ClusterState) -> GPUs:
+    """Return the GPUs of a pod: those that its claim holds, else those of its record."""
+    node = state.node(usage.target)
+    claimed = usage.claimed_gpus(node) if node else None
+    if isinstance(claimed, Exact):
+        return claimed
+    return usage.allocation.gpus if usage.allocation else NO_GPUS

@@ -141,6 +141,38 @@ async def test_a_pod_whose_claim_holds_other_gpus_has_an_event_and_is_counted(cl
     assert len(cluster.events("ClaimDiffers")) == 1
 
 
+async def test_the_gang_of_a_claim_with_other_gpus_says_so_until_they_are_the_planned_ones(cluster):
+    async with leading(cluster) as leader:
+        for i in range(2):
+            pod(cluster, f"bert-{i}", 1, gang="bert")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        planned = {name: gpus[0] for name, gpus in held(leader).items()}
+        for name, gpu in planned.items():
+            allocate(cluster, name, f"gpu-{gpu}")
+        cluster.bind(*planned)
+        await until(lambda: cluster.phase() == "Placed")
+        assert condition(cluster) is None
+
+        publish(cluster, range(7, -1, -1))
+        await until(lambda: condition(cluster))
+        assert condition(cluster)["status"] == "False"
+        first, second = (
+            f"{7 - gpu} of gpu-0 instead of {gpu} (pod {name})"
+            for name, gpu in sorted(planned.items())
+        )
+        assert condition(cluster)["message"] == f"other GPUs than planned: {first}, {second}"
+        (node,) = cluster.the_gang()["status"]["held"]
+        assert node["gpus"] == sorted(7 - gpu for gpu in planned.values())
+
+        publish(cluster)
+        await until(lambda: condition(cluster)["status"] == "True")
+
+
+def condition(cluster):
+    conditions = cluster.the_gang()["status"]["conditions"]
+    return next((each for each in conditions if each["type"] == "GPUsAsPlanned"), None)
+
+
 @pytest.mark.parametrize(
     ("seconds", "is_reported"),
     [pytest.param(59, False, id="59 s"), pytest.param(61, True, id="61 s")],
