@@ -42,7 +42,8 @@ class GangState:
     has_shrunk: bool = False
     """It is placed, and members of its plan were deleted."""
     plan: GangPlan | None = None
-    """The plan without these members, once it is known that they are not made again."""
+    """The plan without these members, once it is known that they are not made again, and with the
+    GPUs that members got instead of planned ones; None: as it is recorded."""
 
     @property
     def is_size_outdated(self) -> bool:
@@ -81,12 +82,35 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers) -> GangStat
     )
     if found.phase is not Phase.PLACED or gang.spec.plan is None:
         return found
-    plan = _without_deleted(gang.spec.plan, pods, state)
+    repaired = _with_repairs(gang.spec.plan, pods, state)
+    plan = _without_deleted(repaired, pods, state)
     if plan is gang.spec.plan or not plan.members:
         return found
+    if plan is repaired:
+        return replace(found, plan=plan)
     is_read = gang.owner is not None and path_of(gang.owner, key.namespace) is not None
     is_complete = not is_read if declared is None else present >= declared
     return replace(found, has_shrunk=True, plan=plan if is_complete else None)
+
+
+def _with_repairs(plan: GangPlan, pods: Collection[PodInfo], state: ClusterState) -> GangPlan:
+    """Return a plan with the GPUs that members with claims got instead of planned ones.
+
+    The same where there are none.
+    """
+    records = {
+        pod.uid: pod.allocation.gpus.indices
+        for pod in pods
+        if pod.usage and pod.usage.claim and pod.allocation and pod.allocation.plan == plan.id
+    }
+    members = tuple(
+        structs.replace(member, indices=records.get(member.uid, member.indices))
+        for member in plan.members
+    )
+    if members == plan.members:
+        return plan
+    changed = structs.replace(plan, members=members)
+    return structs.replace(changed, bandwidth=_bandwidth(changed.held.nodes, state))
 
 
 def _without_deleted(plan: GangPlan, pods: Collection[PodInfo], state: ClusterState) -> GangPlan:
