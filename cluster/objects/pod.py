@@ -8,6 +8,8 @@ allocated again. Integers have the bounds of the Kubernetes API.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta, field
@@ -277,8 +279,10 @@ class PodCondition(KubeObject, frozen=True):
     """One condition of a pod."""
 
     type: str = ""
+    status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: str | None = None
 
 
 class PodStatus(KubeObject, frozen=True):
@@ -296,6 +300,18 @@ class PodStatus(KubeObject, frozen=True):
             and one.message != NO_CAPACITY
             for one in self.conditions or ()
         )
+
+    @property
+    def unprepared_since(self) -> float | None:
+        """When its kubelet began to prepare it [s since 1970]; None: it is ready to start, or new.
+
+        Volumes, network and devices are prepared before the first container starts.
+        """
+        for one in self.conditions or ():
+            if one.type == "PodReadyToStartContainers" and one.status == "False":
+                with suppress(ValueError):
+                    return datetime.fromisoformat(one.last_transition_time or "").timestamp()
+        return None
 
     @property
     def lacks_capacity(self) -> bool:

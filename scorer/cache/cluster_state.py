@@ -84,7 +84,7 @@ class ClusterState:
         known = self._nodes.get(name)
         if known == node:
             return
-        if _health(known) != _health(node):
+        if _cards(known) != _cards(node):
             self._mark_pods_dirty(name)
         self._nodes.pop(name, None)
         unused = self._tables.pop(name, None)
@@ -320,5 +320,9 @@ def _is_unwritten(pod: PodInfo, before: PodInfo) -> bool:
     return usage is not None and not usage.node and usage.record == record
 
 
-def _health(node: Node | None) -> tuple[bool, ...]:
-    return tuple(card.healthy for card in node.cards) if node else ()
+def _cards(node: Node | None) -> tuple[object, ...]:
+    """Return the health of the cards of a node, and their names in claims."""
+    if node is None:
+        return ()
+    names = node.pool.devices if node.pool else ()
+    return names, tuple((card.uuid, card.healthy) for card in node.cards)

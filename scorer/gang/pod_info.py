@@ -44,6 +44,8 @@ class PodInfo:
     """Why it is not planned although it waits; only its name is kept then."""
     was_tried: bool = False
     """A scheduler has looked for a node for it since its gates were removed."""
+    unprepared_since: float | None = None
+    """Since when its node prepares it [s since 1970], if it has a claim; None: it is prepared."""
     lacks_capacity: bool = False
     """Its condition asks an autoscaler for nodes."""
     states_size: bool = False
@@ -130,6 +132,7 @@ def pod_info(pod: Pod) -> PodInfo:
         settled=(is_placed or phase == "Succeeded") and not is_terminating,
         member=None,
         was_tried=pod.status.was_tried,
+        unprepared_since=_unprepared_since(pod, usage),
         lacks_capacity=pod.status.lacks_capacity,
         states_size=mark is not None and (mark.min_available or mark.total) is not None,
         is_group_leader=is_leader(pod),
@@ -154,6 +157,11 @@ def pod_info(pod: Pod) -> PodInfo:
     )
     reason = oversize_reason(kept, usage.demand, info.weight)
     return unplanned(info, f"it is too large to plan: {reason}") if reason else info
+
+
+def _unprepared_since(pod: Pod, usage: PodUsage | None) -> float | None:
+    has_claim = usage is not None and usage.claim is not None and bool(usage.node)
+    return pod.status.unprepared_since if has_claim else None
 
 
 def unplanned(pod: PodInfo, reason: str) -> PodInfo:

@@ -1,4 +1,7 @@
-"""Report pods whose claim holds other GPUs than planned, or is used by another pod, by Events."""
+"""Report problems of the claims of pods by Events.
+
+A claim holds other GPUs than planned, another pod uses it, or its node does not prepare its pod.
+"""
 
 import asyncio
 from collections import Counter
@@ -6,12 +9,16 @@ from collections.abc import Iterator, Mapping
 
 from cluster.allocations.gpus import Exact, GPUs
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.events import EventMessage, claim_differs, claim_shared
+from scorer.report.events import EventMessage, claim_differs, claim_shared, claim_unprepared
+from scorer.report.status_update import about_gang
 
+_PREPARATION = 60.0
+"""A node usually prepares devices, volumes and network within this time [s]."""
 _YIELD_AFTER = 500
 """Pods after which other tasks run."""
 
@@ -20,10 +27,11 @@ class ClaimProblems:
     """The problems of the claims of pods, for one term of the Lease."""
 
     def __init__(
-        self, informers: Informers, recorder: EventRecorder, faults: FaultIsolation
+        self, informers: Informers, recorder: EventRecorder, faults: FaultIsolation, clock: Clock
     ) -> None:
         """Report nothing yet."""
-        self._informers, self._recorder, self._faults = informers, recorder, faults
+        self._informers, self._recorder = informers, recorder
+        self._faults, self._clock = faults, clock
         self._reported: frozenset[tuple[str, EventMessage]] = frozenset()
         """Uid of the pod, and what was reported about it."""
 
@@ -53,7 +61,7 @@ class ClaimProblems:
                 continue
             for message in self._problems(pod):
                 problem = pod.uid, message
-                if problem in self._reported or self._recorder.record(_event(pod, message)):
+                if problem in self._reported or self._report(pod, message):
                     found.add(problem)
         self._reported = frozenset(found)
 
@@ -68,6 +76,18 @@ class ClaimProblems:
         claim = self._informers.claims.claims.items.get((pod.namespace, usage.claim))
         if claim and claim.owner == pod.uid and set(claim.users) - {pod.uid}:
             yield claim_shared(usage.claim)
+        since = pod.unprepared_since
+        if since is not None and self._clock() - since > _PREPARATION:
+            yield claim_unprepared(usage.node)
+
+    def _report(self, pod: PodInfo, message: EventMessage) -> bool:
+        """Create the Events of a problem; return whether the recorder takes all of them."""
+        events = [_event(pod, message)]
+        gang = self._informers.gang(self._informers.owners.key(pod)) if pod.gang else None
+        if gang is not None:
+            text = f"Pod {pod.name}: {message.text}"
+            events.append(Event(about_gang(gang), message.reason, text, change=text))
+        return all(self._recorder.record(event) for event in events)
 
 
 def _uuids(gpus: GPUs) -> set[str | None]:

@@ -25,6 +25,7 @@ class EventReason(StrEnum):
     MACHINE_REFUSED = "NodeMachineRefused"
     CLAIM_DIFFERS = "ClaimDiffers"
     CLAIM_SHARED = "ClaimShared"
+    CLAIM_UNPREPARED = "ClaimNotPrepared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +135,16 @@ def claim_shared(claim: str) -> EventMessage:
     """Report that another pod uses the claim of a pod, and so its GPUs."""
     text = f"Another pod uses claim {claim} of this one, and so its GPUs: delete that pod"
     return EventMessage(EventReason.CLAIM_SHARED, text)
+
+
+def claim_unprepared(node: str) -> EventMessage:
+    """Report that a node has not prepared a pod with a claim for long."""
+    text = (
+        f"Node {node} has not prepared it for more than a minute, so that its containers do not "
+        "start: an Event FailedPrepareDynamicResources of the pod has the reason of the driver; "
+        "without one, volumes or the network are not ready"
+    )
+    return EventMessage(EventReason.CLAIM_UNPREPARED, text)
 
 
 def _bandwidth(plan: GangPlan) -> str:

@@ -12,8 +12,10 @@ from support.servers.claims_cluster import (
     publish,
     selected,
 )
-from support.servers.leader_harness import Cluster, leading
+from support.servers.leader_harness import Clock, Cluster, leading
 from support.waiting import until
+
+from runtime.process.clock import rfc3339
 
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 RULES = "/apis/resource.k8s.io/v1/devicetaintrules"
@@ -137,6 +139,74 @@ async def test_a_pod_whose_claim_holds_other_gpus_has_an_event_and_is_counted(cl
         cluster.delete("solo")
         await until(lambda: leader.claim_problems == {})
     assert len(cluster.events("ClaimDiffers")) == 1
+
+
+async def test_the_gang_of_a_claim_with_other_gpus_says_so_until_they_are_the_planned_ones(cluster):
+    async with leading(cluster) as leader:
+        for i in range(2):
+            pod(cluster, f"bert-{i}", 1, gang="bert")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        planned = {name: gpus[0] for name, gpus in held(leader).items()}
+        for name, gpu in planned.items():
+            allocate(cluster, name, f"gpu-{gpu}")
+        cluster.bind(*planned)
+        await until(lambda: cluster.phase() == "Placed")
+        assert condition(cluster) is None
+
+        publish(cluster, range(7, -1, -1))
+        await until(lambda: condition(cluster))
+        assert condition(cluster)["status"] == "False"
+        first, second = (
+            f"{7 - gpu} of gpu-0 instead of {gpu} (pod {name})"
+            for name, gpu in sorted(planned.items())
+        )
+        assert condition(cluster)["message"] == f"other GPUs than planned: {first}, {second}"
+        (node,) = cluster.the_gang()["status"]["held"]
+        assert node["gpus"] == sorted(7 - gpu for gpu in planned.values())
+
+        publish(cluster)
+        await until(lambda: condition(cluster)["status"] == "True")
+
+
+def condition(cluster):
+    conditions = cluster.the_gang()["status"]["conditions"]
+    return next((each for each in conditions if each["type"] == "GPUsAsPlanned"), None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_reported"),
+    [pytest.param(59, False, id="59 s"), pytest.param(61, True, id="61 s")],
+)
+async def test_a_gang_whose_pod_is_not_prepared_for_a_minute_has_an_event(
+    cluster, seconds, is_reported
+):
+    clock = Clock()
+    async with leading(cluster, clock=clock) as leader:
+        for i in range(2):
+            pod(cluster, f"bert-{i}", 1, gang="bert")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        for i in range(2):
+            allocate(cluster, f"bert-{i}", f"gpu-{held(leader)[f'bert-{i}'][0]}")
+        cluster.bind("bert-0", "bert-1")
+        condition = {
+            "type": "PodReadyToStartContainers",
+            "status": "False",
+            "lastTransitionTime": rfc3339(clock.now),
+        }
+        status = {"phase": "Pending", "conditions": [condition]}
+        clock.now += seconds
+        cluster.put("/api/v1/namespaces/team/pods/bert-1", {**cluster["bert-1"], "status": status})
+        # This problem is reported in the same pass or in a later one.
+        claim = cluster.get(claim_path("bert-0"))
+        claim["status"]["reservedFor"].append({"resource": "pods", "name": "x", "uid": "x"})
+        cluster.put(claim_path("bert-0"), claim)
+        await until(lambda: len(cluster.events("ClaimShared")) == 2)
+        if is_reported:
+            await until(lambda: len(cluster.events("ClaimNotPrepared")) == 2)
+            assert leader.claim_problems["ClaimNotPrepared"] == 1
+        events = cluster.events("ClaimNotPrepared")
+    names = {event["involvedObject"]["name"] for event in events}
+    assert names == ({"bert", "bert-1"} if is_reported else set())
 
 
 async def test_a_claim_that_another_pod_uses_has_an_event(cluster):

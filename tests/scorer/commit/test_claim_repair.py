@@ -126,6 +126,30 @@ async def test_a_member_gets_other_gpus_of_its_node_for_those_that_others_took(c
     assert evictions(cluster) == []
 
 
+async def test_the_gang_has_the_gpus_of_a_repaired_member_in_its_plan(cluster):
+    async with leading(cluster):
+        first, second = await planned(cluster)
+        take(cluster, second[0])
+        cluster.mark_unschedulable("bert-1")
+        await until(lambda: selected(cluster, "bert-1") == recorded(cluster, "bert-1") != second)
+        now = recorded(cluster, "bert-1")
+        allocate(cluster, "bert-0", *map(device, first))
+        allocate(cluster, "bert-1", *map(device, now))
+        cluster.bind("bert-0", "bert-1")
+        gpus = {"bert-0": indices(first), "bert-1": indices(now)}
+        await until(lambda: {each["pod"]: each["gpus"] for each in members(cluster)} == gpus)
+        await until(lambda: cluster.events("GangPlaced"))
+
+
+def members(cluster):
+    """Return the members of the recorded plan."""
+    return cluster.the_gang()["spec"]["plan"]["members"]
+
+
+def indices(uuids):
+    return sorted(int(uuid.removeprefix("GPU-")) for uuid in uuids)
+
+
 async def test_a_claim_that_was_deleted_is_created_again(cluster):
     async with leading(cluster):
         _, second = await planned(cluster)
@@ -215,9 +239,8 @@ async def test_a_record_that_cannot_be_written_releases_the_other_gpus(cluster):
         await until(lambda: selected(cluster, "bert-1") == recorded(cluster, "bert-1") != second)
         state = leader.context.informers.state
         await until(lambda: not state.is_assumed(state.pod(("team", "bert-1"))))
-        gpus = sorted(int(uuid[4:]) for uuid in recorded(cluster, "bert-1"))
-        holdings = state.ledger("gpu-0").holdings
-        assert list(holdings["bert-1"].gpus.indices) == gpus
+        holding = state.ledger("gpu-0").holdings["bert-1"]
+        assert list(holding.gpus.indices) == indices(recorded(cluster, "bert-1"))
 
 
 async def test_a_gang_is_placed_once_its_claims_hold_devices(cluster):
