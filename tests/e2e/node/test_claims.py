@@ -5,7 +5,7 @@ from signal import SIGKILL
 
 import pytest
 from controlplane.claims_nodes import CLASSES, device_class, gets_claim
-from controlplane.node.chain import Chain, container
+from controlplane.node.chain import PATIENCE, Chain, container
 from controlplane.node.dra_driver import driver_of, is_published
 from controlplane.node.gpus import StandInGPUs
 from controlplane.node.machine import real_node
@@ -136,3 +136,19 @@ def test_a_gpu_of_a_pod_that_was_deleted_at_once_is_given_when_the_driver_has_fr
     chain.create("second", container(gpus(8)))
 
     assert chain.has("second") == set(range(8)) == chain.recorded("second")
+
+
+def test_after_a_reboot_with_other_minors_the_account_is_what_containers_see(chain):
+    chain.create("pod", container(gpus(3)))
+    before = chain.has("pod")
+    chain.stop_driver()
+    chain.gpus.renumber()
+    chain.node.reboot()
+    chain.start_driver()
+
+    after = chain.has("pod", restart=1)
+
+    assert after == {7 - gpu for gpu in before}
+    wait_until(lambda: chain.held == after, "the slices count", PATIENCE)
+    chain.create("others", container(gpus(5)))
+    assert chain.has("others") == set(range(8)) - after
