@@ -2,8 +2,9 @@
 
 import pytest
 from controlplane.claims_nodes import claims_nodes, wait_until_claims_are_made
-from controlplane.dra import claims_of
 from controlplane.process import wait_until
+
+CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 
 
 @pytest.fixture(scope="module")
@@ -15,16 +16,23 @@ def driver(plane, placing):
 
 
 @pytest.fixture
-def claims(driver, pods):
-    """Adds claims nodes; at the end no pod and no claim of the test's namespace is left."""
+def claims(driver, plane):
+    """Adds claims nodes; at the end they are removed, as soon as no claim is left."""
     yield driver
-    pods.clear()
-    path = claims_of(pods.namespace)
-    for claim in pods.api.get(path)["items"]:
-        if not claim["metadata"].get("ownerReferences"):
-            pods.api.delete(f"{path}/{claim['metadata']['name']}")
-    wait_until(lambda: not pods.api.get(path)["items"], "its claims are gone")
-    driver.remove()
+    try:
+        wait_until(lambda: not plane.api.get(CLAIMS)["items"], "all claims are gone", 180)
+    finally:
+        driver.remove()
+
+
+@pytest.fixture
+def namespace(claims, namespace):
+    """A namespace of the test's own; it is deleted before the nodes are removed.
+
+    Deleted pods alone would be created again by their operators, and their claims with them.
+    """
+    del claims
+    return namespace
 
 
 @pytest.fixture

@@ -171,7 +171,6 @@ def test_each_pod_of_a_stateful_set_has_one_of_the_best_sets_of_four(claims, pod
     members = placed(claims, pods, "ring-", 2)
 
     assert [bandwidth(gpus) for _, gpus in members.values()] == [best(4), best(4)]
-    pods.api.delete(f"{path}/ring")
 
 
 def test_single_pods_have_the_best_free_gpus_and_containers_their_own(claims, pods, machines):
