@@ -14,12 +14,12 @@ from controlplane.killer import AFTER, BEFORE, Killer
 from controlplane.manifests import ROOT
 from controlplane.process import wait_until
 from controlplane.scorer import holder, start_scorer
-from controlplane.soak import RUNS
+from controlplane.soak import RUNS, often
 
 from cluster import keys
 
 PATIENCE = 120
-SIZE = 8
+SIZE = often(8, 15)
 KILLS = (
     [(at, cut) for at in range(1, 2 * SIZE + 1) for cut in (BEFORE, AFTER)]
     if RUNS
@@ -161,7 +161,7 @@ def test_a_gang_is_whole_after_a_leader_was_killed_between_claims_and_patches(
     plane, pods, claims, machines, two_replicas, moment
 ):
     killer = two_replicas(*moment)
-    machines(1)
+    machines(2)
     make_gang(pods, "bert", SIZE)
 
     held = wait_until_allocated(pods, claims, SIZE)
