@@ -134,7 +134,7 @@ class ClaimInformer:
             self._report({device.node for device in held.devices})
 
     def _slices_changed(self, items: Mapping[Key, PoolSlice], changed: Set[Key]) -> None:
-        self._budget.confirm((found.node, name) for (_, name), found in items.items())
+        self._budget.confirm((key[1], items[key].node if key in items else None) for key in changed)
         self._report(self._slices_of.update(items, changed))
 
     def _rules_changed(self, items: Mapping[Key, TaintRule], changed: Set[Key]) -> None:
