@@ -91,6 +91,7 @@ async def run_scorer(
             reserved_gpus=lambda: leader.reserved_gpus,
             unaccounted=lambda: leader.unaccounted,
             unfenced=lambda: None if leader.unfenced is None else len(leader.unfenced),
+            incomplete=lambda: leader.incomplete,
             claim_problems=lambda: leader.claim_problems,
             unplanned=lambda: leader.unplanned,
             watch_ages=leader.ages,

@@ -223,6 +223,14 @@ class Leader:
         return self.context.device_fence.unfenced()
 
     @property
+    def incomplete(self) -> int | None:
+        """Claims nodes that lack slices of the driver; None: it does not lead, or is not synced."""
+        if self.context is None or self.context.informers.missing():
+            return None
+        pools = (ledger.node.pool for ledger in self.context.informers.state.snapshot().nodes)
+        return sum(pool is not None and pool.missing is not None for pool in pools)
+
+    @property
     def claim_problems(self) -> Mapping[str, int]:
         """Pods whose claims are not as planned, by the reason of their Event."""
         return self.context.claim_problems.counts if self.context else {}

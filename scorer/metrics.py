@@ -135,6 +135,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     reserved_gpus: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
     unfenced: Callable[[], int | None],
+    incomplete: Callable[[], int | None],
     claim_problems: Callable[[], Mapping[str, int]],
     unplanned: Callable[[], int | None],
     watch_ages: Callable[[], Mapping[str, float | None]],
@@ -150,6 +151,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         reserved_gpus: GPUs that are reserved for members that are being replaced; None as above.
         unaccounted: Nodes whose free GPUs are unknown; None as above.
         unfenced: Claims nodes whose GPUs claims of others may get; None as above.
+        incomplete: Claims nodes that lack slices of the driver; None as above.
         claim_problems: Pods whose claims are not as planned, by the reason of their Event.
         unplanned: Pods that exceed the memory budget of their namespaces; None as above.
         watch_ages: Time since the last event of each resource [s].
@@ -178,6 +180,12 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         "linkwise_unfenced_nodes",
         "Claims nodes whose GPUs claims of others may get.",
         {"": unfenced},
+    )
+    Gauges(
+        registry,
+        "linkwise_incomplete_nodes",
+        "Claims nodes on which nothing new is placed, since the driver's slices are incomplete.",
+        {"": incomplete},
     )
     Gauges(
         registry,

@@ -126,6 +126,7 @@ SITUATIONS = {
     ],
     "LinkwiseNodeUnaccounted": [({"linkwise_unaccounted_nodes": steady(1)}, {})],
     "LinkwiseNodeUnfenced": [({"linkwise_unfenced_nodes": steady(1)}, {})],
+    "LinkwiseSlicesMissing": [({"linkwise_incomplete_nodes": steady(1)}, {})],
     "LinkwiseClaimConflict": [({"linkwise_claim_conflicts_total": growing(1)}, {})],
     "LinkwiseClaimDiffers": [
         ({'linkwise_claim_problems{reason="ClaimDiffers"}': steady(1)}, {"reason": "ClaimDiffers"})

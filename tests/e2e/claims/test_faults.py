@@ -70,6 +70,7 @@ def test_while_slices_are_missing_nothing_is_lost_and_nothing_new_is_planned(
     holders = [one["pod"] for gpu in seen["gpus"] for one in gpu["holders"]]
     assert sorted(holders) == sorted(f"{pods.namespace}/{name}" for name in before)
     assert len(seen["gpus"]) == 8
+    assert "missing" in seen["missing"]
 
     claims.publish(node)
     after = wait_until_allocated(pods, claims, 5)
