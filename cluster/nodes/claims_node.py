@@ -47,7 +47,7 @@ def read_claims_node(
             memory=gpu.memory >> 30 if gpu.memory is not None else None,
             uuid=gpu.uuid,
             healthy=not gpu.taint and gpu.uuid not in pool.lost,
-            cordoned=gpu.is_shared or i in cordoned,
+            cordoned=gpu.is_shared or gpu.is_partitioned or i in cordoned,
         )
         for i, gpu in enumerate(pool.gpus)
     )
@@ -92,6 +92,11 @@ def _notes(pool: GPUPool) -> Iterator[str]:
             yield f"GPU{i}: device {gpu.name} has the taint {gpu.taint}"
         elif gpu.is_shared:
             yield f"GPU{i}: several claims may hold device {gpu.name} at once: it is left alone"
+    if any(gpu.is_partitioned for gpu in pool.gpus):
+        yield (
+            "Fabric Manager partitions the GPUs, and the driver prepares only claims for a whole "
+            "partition, which Linkwise does not plan: they are left alone"
+        )
     if pool.others:
         devices = "device is" if pool.others == 1 else "devices are"
         yield f"{pool.others} {devices} no whole GPU (MIG, or for VMs): left to claims for them"

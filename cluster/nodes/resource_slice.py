@@ -3,9 +3,11 @@
 Kubelets write slices, so every text, and what is kept of a device, is bounded.
 
 Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1/types.go`; attributes of the driver
-from its `deviceinfo.go` at 03af824, and as seen in the slices of v0.5.0-dev.
+from its `deviceinfo.go` at 03af824, and as seen in the slices of v0.5.0-dev; those of partitions
+from its guide "Fabric Manager partitioning".
 """
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -45,6 +47,8 @@ _NAMES = {
     "numa": ("numaNode", "numa"),
 }
 """Attributes without their domain, by field; the preferred one first."""
+_PARTITION = re.compile(r"partition[0-9]{1,2}")
+"""Attribute with the partition of so many GPUs to which a GPU belongs, by Fabric Manager."""
 
 
 class SliceDevice(Struct, frozen=True, gc=False):
@@ -72,6 +76,8 @@ class SliceDevice(Struct, frozen=True, gc=False):
     """Counter sets that it consumes: devices with a common one are parts of the same GPU."""
     is_shared: bool = False
     """Several claims may hold it at once."""
+    is_partitioned: bool = False
+    """The driver prepares a claim only if its GPUs are exactly those of a partition."""
 
     @property
     def is_gpu(self) -> bool:
@@ -181,7 +187,9 @@ def hinders(key: str, effect: str) -> bool:
 def reads_attribute(name: str) -> bool:
     """Return whether an attribute of a device is read."""
     domain, _, plain = name.rpartition("/")
-    return domain in _DOMAINS and any(plain in names for names in _NAMES.values())
+    return domain in _DOMAINS and (
+        any(plain in names for names in _NAMES.values()) or bool(_PARTITION.fullmatch(plain))
+    )
 
 
 def _read_device(raw: _Device) -> SliceDevice:
@@ -207,6 +215,7 @@ def _read_device(raw: _Device) -> SliceDevice:
         next((taint_text(fault.key, fault.value, fault.effect) for fault in faults), None),
         tuple(one.counter_set[:_TEXT_MAX] for one in consumed),
         bool(raw.allow_multiple_allocations),
+        any(_PARTITION.fullmatch(name) for name in attributes),
     )
 
 

@@ -219,7 +219,7 @@ def test_snapshot_text_does_not_depend_on_object_order():
 def test_slices_and_claims_keep_what_is_read_of_gpus():
     raw = a_slice(
         a_device(0, taints=[("fault", "", "NoExecute")], counters=("set",), brand="Nvidia"),
-        a_device(1, shared=True),
+        a_device(1, shared=True, partition2=1),
     )
     kept = reduced("ResourceSlice", raw)
     claim = {**a_claim("gpu-0"), "spec": {"secret": SECRET}}

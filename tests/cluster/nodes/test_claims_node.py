@@ -141,8 +141,10 @@ def test_pcie_roots_and_numa_nodes_give_levels():
             "nvidia.com/xid",
         ),
         (a_device(1, shared=True), True, True, "several claims"),
+        (a_device(1, partition4=3), True, True, "Fabric Manager partitions"),
+        (a_device(1, **{"gpu.nvidia.com/partition1": 7}), True, True, "Fabric Manager partitions"),
     ],
-    ids=["tainted", "shared"],
+    ids=["tainted", "shared", "of a partition", "of a partition, with a domain"],
 )
 def test_a_gpu_that_is_not_used(device, healthy, cordoned, words):
     node = read(pool_of(a_device(0), device))
