@@ -153,9 +153,13 @@ class ClaimsNodes:
         nodes = read_nodes([line])
         add_nodes(self.api, nodes)
         for node in nodes:
-            self.gpus[node.name] = gpus_of_node(node.name, catalogue.entry(machine).machine)
-            self.publish(node.name)
+            self.offer(node.name, machine)
         return [node.name for node in nodes]
+
+    def offer(self, name: str, machine: str) -> None:
+        """Publish the GPUs of a node that exists, those of a machine of the catalogue."""
+        self.gpus[name] = gpus_of_node(name, catalogue.entry(machine).machine)
+        self.publish(name)
 
     def publish(self, name: str) -> None:
         """Write the slice of a node, as its driver does."""
