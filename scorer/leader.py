@@ -110,7 +110,7 @@ class Leader:
             Filter(informers.state),
             binder,
             fence,
-            ClaimProblems(informers, recorder, faults, clock),
+            ClaimProblems(informers, recorder, status_reporter, faults, clock),
         )
         try:
             # Until then writes of the last leader may arrive, which must be seen.

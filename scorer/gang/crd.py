@@ -23,8 +23,8 @@ from cluster.objects.pod import Owner
 GANGS = f"/apis/{API_VERSION}/gangs"
 """The Gangs of all namespaces."""
 PLACED, ASSEMBLED = "Placed", "Assembled"
-GPUS_HEALTHY, GPUS_AS_PLANNED = "GPUsHealthy", "GPUsAsPlanned"
-"""The types of a Gang's conditions. The last two are absent until they do not hold."""
+GPUS_HEALTHY, GPUS_AS_PLANNED, PREPARED = "GPUsHealthy", "GPUsAsPlanned", "PodsPrepared"
+"""The types of a Gang's conditions. The last three are absent until they do not hold."""
 _NAME_MAX = 63
 _OUTSIDE = re.compile(r"[^a-z0-9]+")
 

@@ -7,6 +7,7 @@ from scorer.gang.crd import (
     GPUS_AS_PLANNED,
     GPUS_HEALTHY,
     PLACED,
+    PREPARED,
     GangCondition,
     GangStatus,
     Held,
@@ -18,6 +19,7 @@ _REASON_MAX, _NODES_MAX = 4096, 40
 _REASONS = {
     GPUS_HEALTHY: ("GPUUnhealthy", "AllHealthy"),
     GPUS_AS_PLANNED: ("ClaimDiffers", "AllAsPlanned"),
+    PREPARED: ("ClaimNotPrepared", "AllPrepared"),
 }
 """By type of a condition: the reason while it does not hold, and once it holds."""
 _NOTHING, _EMPTY = Held(), GangStatus()
@@ -71,7 +73,7 @@ def status_of(
 def with_problem(
     status: GangStatus, kind: str, problem: str, *, before: GangStatus, now: str
 ) -> GangStatus:
-    """Return a status with a condition about its GPUs, once that did not hold.
+    """Return a status with a condition about its GPUs or pods, once that did not hold.
 
     Args:
         status: The status without it.

@@ -1,4 +1,4 @@
-"""Find the GPUs of pods that are unhealthy, or not the planned ones. Pure."""
+"""Find GPUs of pods that are unhealthy or not the planned ones, and unprepared pods. Pure."""
 
 from collections.abc import Callable, Iterable
 
@@ -59,6 +59,24 @@ def moved_gpus(pods: Iterable[PodInfo], ledger: Callable[[str], NodeLedger | Non
         return ""
     more = f" and {len(found) - _SHOWN} more pods" if len(found) > _SHOWN else ""
     return f"other GPUs than planned: {', '.join(found[:_SHOWN])}{more}"
+
+
+def unprepared_pods(pods: Iterable[PodInfo], now: float) -> str:
+    """Name the pods whose claims their nodes do not prepare; empty where there are none.
+
+    Args:
+        pods: The pods.
+        now: Seconds since 1970.
+    """
+    found = sorted(
+        f"{pod.name} (node {pod.usage.node})"
+        for pod in pods
+        if pod.usage and pod.is_unprepared(now)
+    )
+    if not found:
+        return ""
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return f"not prepared for more than a minute: {', '.join(found[:_SHOWN])}{more}"
 
 
 def _moved(pod: PodInfo, record: Allocation, ledger: NodeLedger | None) -> str:

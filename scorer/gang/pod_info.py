@@ -16,6 +16,8 @@ from scorer.placement.pods.member import Member, first_error, new_member
 
 _MAX_LENGTH = 320
 """Longest text of an ownerReference; no name or type of an object is longer [characters]."""
+_PREPARATION = 60.0
+"""A node usually prepares devices, volumes and network within this time [s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,14 @@ class PodInfo:
     def bound(self) -> bool:
         """It has a node, or had one and succeeded."""
         return self.settled and (self.usage is None or bool(self.usage.node))
+
+    def is_unprepared(self, now: float) -> bool:
+        """Return whether its node has not prepared it for longer than usual.
+
+        Args:
+            now: Seconds since 1970.
+        """
+        return self.unprepared_since is not None and now - self.unprepared_since > _PREPARATION
 
     @property
     def is_ending(self) -> bool:

@@ -15,10 +15,9 @@ from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.events import EventMessage, claim_differs, claim_shared, claim_unprepared
+from scorer.report.status_reporter import StatusReporter
 from scorer.report.status_update import about_gang
 
-_PREPARATION = 60.0
-"""A node usually prepares devices, volumes and network within this time [s]."""
 _YIELD_AFTER = 500
 """Pods after which other tasks run."""
 
@@ -27,10 +26,16 @@ class ClaimProblems:
     """The problems of the claims of pods, for one term of the Lease."""
 
     def __init__(
-        self, informers: Informers, recorder: EventRecorder, faults: FaultIsolation, clock: Clock
+        self,
+        informers: Informers,
+        recorder: EventRecorder,
+        status_reporter: StatusReporter,
+        faults: FaultIsolation,
+        clock: Clock,
     ) -> None:
         """Report nothing yet."""
         self._informers, self._recorder = informers, recorder
+        self._status_reporter = status_reporter
         self._faults, self._clock = faults, clock
         self._reported: frozenset[tuple[str, EventMessage]] = frozenset()
         """Uid of the pod, and what was reported about it."""
@@ -76,17 +81,21 @@ class ClaimProblems:
         claim = self._informers.claims.claims.items.get((pod.namespace, usage.claim))
         if claim and claim.owner == pod.uid and set(claim.users) - {pod.uid}:
             yield claim_shared(usage.claim)
-        since = pod.unprepared_since
-        if since is not None and self._clock() - since > _PREPARATION:
+        if pod.is_unprepared(self._clock()):
             yield claim_unprepared(usage.node)
 
     def _report(self, pod: PodInfo, message: EventMessage) -> bool:
-        """Create the Events of a problem; return whether the recorder takes all of them."""
+        """Create the Events of a problem, and correct the status of the Gang.
+
+        Returns whether the recorder takes all Events.
+        """
         events = [_event(pod, message)]
         gang = self._informers.gang(self._informers.owners.key(pod)) if pod.gang else None
         if gang is not None:
             text = f"Pod {pod.name}: {message.text}"
             events.append(Event(about_gang(gang), message.reason, text, change=text))
+            # No change of a pod precedes a problem that is one by its duration.
+            self._status_reporter.reconcile(gang.key)
         return all(self._recorder.record(event) for event in events)
 
 

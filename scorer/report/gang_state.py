@@ -12,7 +12,7 @@ from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
 from scorer.cache.reserved_gpus import Place
 from scorer.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
-from scorer.gang.health import moved_gpus, unhealthy_gpus
+from scorer.gang.health import moved_gpus, unhealthy_gpus, unprepared_pods
 from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.whole_plan import gang_bandwidth
@@ -34,6 +34,8 @@ class GangState:
     """Its unhealthy GPUs; empty where there are none."""
     moved: str = ""
     """Its GPUs that are not the planned ones; empty where there are none."""
+    unprepared: str = ""
+    """Its pods whose claims their nodes do not prepare; empty where there are none."""
     reserved_until: float | None = None
     """Until when GPUs are reserved for replacements [s since 1970]; None: for none, or only for a
     late launcher."""
@@ -56,13 +58,14 @@ class GangState:
 _INCOMPLETE = frozenset({Phase.ASSEMBLING, Phase.GONE, Phase.SUSPENDED})
 
 
-def gang_state(gang: Gang, needed: int | None, informers: Informers) -> GangState:
+def gang_state(gang: Gang, needed: int | None, informers: Informers, now: float) -> GangState:
     """Return the state of a gang.
 
     Args:
         gang: Its object.
         needed: How many members it was last known to need; None: unknown.
         informers: The pods and owners.
+        now: Seconds since 1970.
 
     Cost: the pods of all gangs of its name.
     """
@@ -79,6 +82,7 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers) -> GangStat
         has_surplus=declared is not None and present > declared,
         unhealthy=unhealthy_gpus(pods, state.node),
         moved=moved_gpus(pods, state.ledger),
+        unprepared=unprepared_pods(pods, now),
     )
     if found.phase is not Phase.PLACED or gang.spec.plan is None:
         return found

@@ -8,6 +8,7 @@ from runtime.process.clock import rfc3339
 from scorer.gang.crd import (
     GPUS_AS_PLANNED,
     GPUS_HEALTHY,
+    PREPARED,
     Gang,
     GangPlan,
     GangStatus,
@@ -134,7 +135,8 @@ def desired_status(
         phase, members=state.members, held=state.held, reason=reason, before=before, now=now
     )
     status = with_problem(status, GPUS_HEALTHY, state.unhealthy, before=before, now=now)
-    return with_problem(status, GPUS_AS_PLANNED, state.moved, before=before, now=now)
+    status = with_problem(status, GPUS_AS_PLANNED, state.moved, before=before, now=now)
+    return with_problem(status, PREPARED, state.unprepared, before=before, now=now)
 
 
 def health_event(gang: Gang, unhealthy: str) -> Event:

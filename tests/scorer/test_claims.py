@@ -169,9 +169,9 @@ async def test_the_gang_of_a_claim_with_other_gpus_says_so_until_they_are_the_pl
         await until(lambda: condition(cluster)["status"] == "True")
 
 
-def condition(cluster):
+def condition(cluster, kind="GPUsAsPlanned"):
     conditions = cluster.the_gang()["status"]["conditions"]
-    return next((each for each in conditions if each["type"] == "GPUsAsPlanned"), None)
+    return next((each for each in conditions if each["type"] == kind), None)
 
 
 @pytest.mark.parametrize(
@@ -189,14 +189,8 @@ async def test_a_gang_whose_pod_is_not_prepared_for_a_minute_has_an_event(
         for i in range(2):
             allocate(cluster, f"bert-{i}", f"gpu-{held(leader)[f'bert-{i}'][0]}")
         cluster.bind("bert-0", "bert-1")
-        condition = {
-            "type": "PodReadyToStartContainers",
-            "status": "False",
-            "lastTransitionTime": rfc3339(clock.now),
-        }
-        status = {"phase": "Pending", "conditions": [condition]}
-        clock.now += seconds
-        cluster.put("/api/v1/namespaces/team/pods/bert-1", {**cluster["bert-1"], "status": status})
+        since, clock.now = clock.now, clock.now + seconds
+        report_prepared(cluster, "bert-1", "False", since)
         # This problem is reported in the same pass or in a later one.
         claim = cluster.get(claim_path("bert-0"))
         claim["status"]["reservedFor"].append({"resource": "pods", "name": "x", "uid": "x"})
@@ -208,6 +202,41 @@ async def test_a_gang_whose_pod_is_not_prepared_for_a_minute_has_an_event(
         events = cluster.events("ClaimNotPrepared")
     names = {event["involvedObject"]["name"] for event in events}
     assert names == ({"bert", "bert-1"} if is_reported else set())
+
+
+async def test_a_gang_whose_pod_is_not_prepared_says_so_until_it_is(cluster):
+    clock = Clock()
+    async with leading(cluster, clock=clock) as leader:
+        for i in range(2):
+            pod(cluster, f"bert-{i}", 1, gang="bert")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        for i in range(2):
+            allocate(cluster, f"bert-{i}", f"gpu-{held(leader)[f'bert-{i}'][0]}")
+        cluster.bind("bert-0", "bert-1")
+        await until(lambda: cluster.phase() == "Placed")
+        report_prepared(cluster, "bert-1", "False", clock.now)
+        await until(lambda: leader.context.informers.state.pod(("team", "bert-1")).unprepared_since)
+        assert condition(cluster, "PodsPrepared") is None
+        # No pod changes any more.
+        clock.now += 61
+        await until(lambda: condition(cluster, "PodsPrepared"))
+        found = condition(cluster, "PodsPrepared")
+        assert (found["status"], found["reason"]) == ("False", "ClaimNotPrepared")
+        assert found["message"] == "not prepared for more than a minute: bert-1 (node gpu-0)"
+
+        report_prepared(cluster, "bert-1", "True", clock.now)
+        await until(lambda: condition(cluster, "PodsPrepared")["status"] == "True")
+
+
+def report_prepared(cluster, name, status, since):
+    """Write the condition of a kubelet about what a pod needs before its containers start."""
+    condition = {
+        "type": "PodReadyToStartContainers",
+        "status": status,
+        "lastTransitionTime": rfc3339(since),
+    }
+    status = {"phase": "Pending", "conditions": [condition]}
+    cluster.put(f"/api/v1/namespaces/team/pods/{name}", {**cluster[name], "status": status})
 
 
 async def test_a_claim_that_another_pod_uses_has_an_event(cluster):
