@@ -23,7 +23,7 @@ SEED := 0
 fuzz: .venv ; FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
 ## Start a control plane with Linkwise, to try it
 up: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.up
-SOAKED := $(addprefix tests/e2e/,test_bypass.py test_ca_rotation.py test_counted.py test_dra.py test_double_booking.py test_faults.py test_gang_chaos.py test_gang_load.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py beside/test_load.py)
+SOAKED := $(addprefix tests/e2e/,test_bypass.py test_ca_rotation.py test_counted.py test_dra.py test_double_booking.py test_faults.py test_gang_chaos.py test_gang_load.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py beside/test_load.py claims/test_faults.py claims/test_others.py)
 ## Run the long forms of the end-to-end tests, RUNS=20 times
 soak: .venv controlplane ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 $(SOAKED)
 ## Stop what `make up` started
@@ -60,12 +60,15 @@ advisories:
 # The messages of the kubelet's gRPC APIs. Options are dropped, because they are for Go alone.
 KUBELET := k8s.io/kubelet@v0.36.3
 API := agent/kubelet/api
+# Those of the tests' driver for claims.
+API_OF_TESTS := controlplane/node/api
 ## Generate the messages of the kubelet's gRPC APIs
 protos: .venv
 	@set -e; from=$$(go mod download -json $(KUBELET) | sed -n 's/.*"Dir": "\(.*\)",/\1/p'); to=$$(mktemp -d); trap 'rm -r $$to' EXIT; \
-	mkdir -p $$to/$(API); for name in deviceplugin/v1beta1 podresources/v1; do \
-	sed '/^option /d; /gogo/d' $$from/pkg/apis/$$name/api.proto > $$to/$(API)/$${name%/*}.proto; done; \
-	$(PY) -m grpc_tools.protoc -I$$to --python_out=. --pyi_out=. $$to/$(API)/*.proto
+	copy() { mkdir -p $$to/$$1; for name in $$2; do sed '/^option /d; /gogo/d' $$from/pkg/apis/$$name/api.proto > $$to/$$1/$${name%/*}.proto; done; }; \
+	copy $(API) 'deviceplugin/v1beta1 podresources/v1'; copy $(API_OF_TESTS) 'dra/v1 pluginregistration/v1'; \
+	$(PY) -m grpc_tools.protoc -I$$to --python_out=. --pyi_out=. $$to/$(API)/*.proto; \
+	$(PY) -m grpc_tools.protoc -I$$to --python_out=tests $$to/$(API_OF_TESTS)/*.proto
 # Changes of dependencies appear here before they are locked.
 NEWEST := dist/newest
 ## Run the unit tests with the newest versions of all dependencies

@@ -89,7 +89,12 @@ def _live() -> None:
     with floor(found, rates.MACHINES) as ours, rates.native(found) as theirs:
         for figure in rates.figures(ours, theirs):
             print(figure, flush=True)
-    for figure in chain(rates.counted(found), shares.figures(found), containers.figures(found)):
+    for figure in chain(
+        rates.counted(found),
+        rates.claimed(found),
+        shares.figures(found),
+        containers.figures(found),
+    ):
         print(figure, flush=True)
 
 

@@ -5,8 +5,16 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from cluster.keys import POLICY_NAMESPACE, REFUSED_MACHINES, SCORER, SCORER_ADDRESS
+from cluster.keys import (
+    CLAIMS_NODES,
+    POLICY_NAMESPACE,
+    REFUSED_MACHINES,
+    SCORER,
+    SCORER_ADDRESS,
+    UNFENCED_NODES,
+)
 from cluster.objects.pod import Metadata
+from cluster.objects.quantity import count
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{POLICY_NAMESPACE}/leases/{SCORER}"
 
@@ -35,9 +43,22 @@ class ScorerLease(Struct, frozen=True):
         return (self.metadata.annotations or {}).get(SCORER_ADDRESS, "")
 
     @property
+    def claims_gpus(self) -> int:
+        """GPUs of the largest claims node; 0 without one, or if that cannot be read."""
+        return count((self.metadata.annotations or {}).get(CLAIMS_NODES, "")) or 0
+
+    @property
     def refused_machines(self) -> Mapping[str, str]:
         """By node: why the scorer does not use its machine; empty if that cannot be read."""
-        text = (self.metadata.annotations or {}).get(REFUSED_MACHINES, "")
+        return self._reasons(REFUSED_MACHINES)
+
+    @property
+    def unfenced_nodes(self) -> Mapping[str, str]:
+        """By node: why claims of others may get its GPUs; empty if that cannot be read."""
+        return self._reasons(UNFENCED_NODES)
+
+    def _reasons(self, key: str) -> Mapping[str, str]:
+        text = (self.metadata.annotations or {}).get(key, "")
         try:
             return _reasons.decode(text) if text else {}
         except msgspec.MsgspecError:

@@ -86,6 +86,10 @@ class PlacementSection(Wire):
     """Pods for GPUs under NVIDIA's names. `auto`: gangs are placed as a whole, also on nodes where
     NVIDIA's plugin chooses the GPUs, and single pods where a node of our modes offers them.
     `count`: single pods for nvidia.com/gpu, too, on all nodes. `off`: no pod is placed."""
+    claims: Annotated[Literal["auto", "always", "off"], BeforeValidator(_off)] = "auto"
+    """Pods for nvidia.com/gpu that Linkwise places by ResourceClaims, on nodes of NVIDIA's DRA
+    driver. `auto`: those that match such a node, and no node where a device plugin offers as many
+    GPUs. `always`: all. `off`: none. The label linkwise.dev/claims of a pod takes precedence."""
 
 
 def _one_step(classes: dict[str, str]) -> dict[str, str]:

@@ -33,8 +33,10 @@ from scorer.leader import Leader
 from scorer.metrics import Metrics, show_state
 from scorer.report.lease_annotations import (
     publish_address,
+    report_claims_nodes,
     report_nvidia_nodes,
     report_refused_machines,
+    report_unfenced_nodes,
 )
 from scorer.settings import Settings, read_settings
 from scorer.timings import Timings
@@ -88,6 +90,9 @@ async def run_scorer(
             partial=lambda: leader.partial,
             reserved_gpus=lambda: leader.reserved_gpus,
             unaccounted=lambda: leader.unaccounted,
+            unfenced=lambda: None if leader.unfenced is None else len(leader.unfenced),
+            incomplete=lambda: leader.incomplete,
+            claim_problems=lambda: leader.claim_problems,
             unplanned=lambda: leader.unplanned,
             watch_ages=leader.ages,
         )
@@ -149,19 +154,19 @@ def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
     """Return the work of a leader, which also annotates its Lease."""
 
     async def lead(term: int) -> None:
-        announcing = asyncio.create_task(publish_address(kube, address, term))
-        reporting = asyncio.create_task(
-            report_nvidia_nodes(lambda: leader.has_nvidia_nodes, kube, term)
+        reports = (
+            publish_address(kube, address, term),
+            report_nvidia_nodes(lambda: leader.has_nvidia_nodes, kube, term),
+            report_claims_nodes(lambda: leader.claims_gpus, kube, term),
+            report_refused_machines(lambda: leader.refused_machines, kube, term),
+            report_unfenced_nodes(lambda: leader.unfenced, kube, term),
         )
-        refusing = asyncio.create_task(
-            report_refused_machines(lambda: leader.refused_machines, kube, term)
-        )
+        tasks = [asyncio.create_task(report) for report in reports]
         try:
             await leader.lead(term)
         finally:
-            announcing.cancel()
-            reporting.cancel()
-            refusing.cancel()
+            for task in tasks:
+                task.cancel()
 
     return lead
 

@@ -13,6 +13,7 @@ from runtime.kube.event_recorder import EventRecorder
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
 from scorer.commit.handle import Handle
+from scorer.device_fence import DeviceFence
 from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter
 from scorer.fence import LeadershipLost
@@ -20,6 +21,7 @@ from scorer.gang.crd import Gang
 from scorer.metrics import Metrics, Stage
 from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
+from scorer.report.claim_problems import ClaimProblems
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
 from scorer.report.usage_meter import measure_usage
@@ -40,6 +42,8 @@ class LeaderContext:
     planner: Planner
     filter: Filter
     binder: Binder
+    device_fence: DeviceFence
+    claim_problems: ClaimProblems
 
     def missing(self) -> str | None:
         """Return what is not known yet; None once free GPUs are known."""
@@ -97,8 +101,17 @@ class Leader:
             self._writing, informers, status_reporter, self._metrics, faults, term, clock, timings
         )
         binder = Binder(self._writing, informers, faults, term=term, clock=clock, timings=timings)
+        fence = DeviceFence(
+            self._reading, self._writing, informers.state, faults, informers.claims.bypasses
+        )
         self.context = LeaderContext(
-            term, informers, Planner(handle), Filter(informers.state), binder
+            term,
+            informers,
+            Planner(handle),
+            Filter(informers.state),
+            binder,
+            fence,
+            ClaimProblems(informers, recorder, status_reporter, faults, clock),
         )
         try:
             # Until then writes of the last leader may arrive, which must be seen.
@@ -128,6 +141,8 @@ class Leader:
                     handle.faults,
                     interval=self._timings.usage_interval,
                 ),
+                context.device_fence.run(interval),
+                context.claim_problems.run(self._timings.claim_check_interval),
             )
             reporting = [group.create_task(report) for report in reports]
             requester = ScaleUpRequester(
@@ -186,8 +201,19 @@ class Leader:
             return None
         nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
         return any(
-            node.mode is NodeMode.TOPOLOGY and node.gpu_resource == NVIDIA_GPU for node in nodes
+            node.mode is NodeMode.TOPOLOGY
+            and node.gpu_resource == NVIDIA_GPU
+            and not node.is_claims
+            for node in nodes
         )
+
+    @property
+    def claims_gpus(self) -> int | None:
+        """GPUs of the largest claims node; None: it does not lead, or is not synced."""
+        if self.context is None or self.context.informers.missing():
+            return None
+        nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
+        return max((len(node.cards) for node in nodes if node.is_claims), default=0)
 
     @property
     def refused_machines(self) -> Mapping[str, str] | None:
@@ -196,6 +222,26 @@ class Leader:
             return None
         nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
         return {node.name: node.machine_refused for node in nodes if node.machine_refused}
+
+    @property
+    def unfenced(self) -> Mapping[str, str] | None:
+        """By claims node: why claims of others may get its GPUs; None: it does not lead."""
+        if self.context is None or self.context.informers.missing():
+            return None
+        return self.context.device_fence.unfenced()
+
+    @property
+    def incomplete(self) -> int | None:
+        """Claims nodes that lack slices of the driver; None: it does not lead, or is not synced."""
+        if self.context is None or self.context.informers.missing():
+            return None
+        pools = (ledger.node.pool for ledger in self.context.informers.state.snapshot().nodes)
+        return sum(pool is not None and pool.missing is not None for pool in pools)
+
+    @property
+    def claim_problems(self) -> Mapping[str, int]:
+        """Pods whose claims are not as planned, by the reason of their Event."""
+        return self.context.claim_problems.counts if self.context else {}
 
     @property
     def unplanned(self) -> int | None:

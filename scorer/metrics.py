@@ -65,6 +65,8 @@ class Stage(StrEnum):
     BIND = "bind"
     SCALE_UP = "scale_up"
     """Ask an autoscaler for nodes."""
+    FENCE = "fence"
+    """Keep the GPUs of claims nodes from claims of others."""
 
 
 class Metrics:
@@ -95,6 +97,11 @@ class Metrics:
         self._conflicts = Counter(
             "linkwise_placement_conflicts",
             "Pods whose planned allocation was refused: they changed meanwhile.",
+            registry=registry,
+        )
+        self._claim_conflicts = Counter(
+            "linkwise_claim_conflicts",
+            "Resource claims of others under the name of a claim of Linkwise.",
             registry=registry,
         )
         self._evicted = Counter(
@@ -211,6 +218,10 @@ class Metrics:
         """Observe a placed unit: for how long all of it had waited [s]."""
         self._placement.observe(seconds)
 
+    def claim_conflict(self) -> None:
+        """Count a claim of others under the name of one of ours."""
+        self._claim_conflicts.inc()
+
     def evicted(self, pods: int) -> None:
         """Count evicted pods."""
         self._evicted.inc(pods)
@@ -224,6 +235,9 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     partial: Callable[[], int | None],
     reserved_gpus: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
+    unfenced: Callable[[], int | None],
+    incomplete: Callable[[], int | None],
+    claim_problems: Callable[[], Mapping[str, int]],
     unplanned: Callable[[], int | None],
     watch_ages: Callable[[], Mapping[str, float | None]],
 ) -> None:
@@ -237,6 +251,9 @@ def show_state(  # noqa: PLR0913 - one for each figure.
             this process does not lead.
         reserved_gpus: GPUs that are reserved for members that are being replaced; None as above.
         unaccounted: Nodes whose free GPUs are unknown; None as above.
+        unfenced: Claims nodes whose GPUs claims of others may get; None as above.
+        incomplete: Claims nodes that lack slices of the driver; None as above.
+        claim_problems: Pods whose claims are not as planned, by the reason of their Event.
         unplanned: Pods that exceed the memory budget of their namespaces; None as above.
         watch_ages: Time since the last event of each resource [s].
     """
@@ -258,6 +275,25 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         "linkwise_unaccounted_nodes",
         "Nodes on which nothing is placed, since the GPUs in use are unknown.",
         {"": unaccounted},
+    )
+    Gauges(
+        registry,
+        "linkwise_unfenced_nodes",
+        "Claims nodes whose GPUs claims of others may get.",
+        {"": unfenced},
+    )
+    Gauges(
+        registry,
+        "linkwise_incomplete_nodes",
+        "Claims nodes on which nothing new is placed, since the driver's slices are incomplete.",
+        {"": incomplete},
+    )
+    Gauges(
+        registry,
+        "linkwise_claim_problems",
+        "Pods whose claims hold other GPUs than planned, or are used by another pod.",
+        claim_problems,
+        label="reason",
     )
     Gauges(
         registry,

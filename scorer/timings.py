@@ -23,6 +23,8 @@ class Timings:
     """First delay before the same owner or PodGroup is read again."""
     commit_retry: float = 1.0
     """First delay before a refused commit is tried again."""
+    claim_repair: float = 3.0
+    """A pod whose claim is written is not bound for this long before the claim is checked first."""
     outcome_read: float = 2.0
     """Before the first read after a write without an answer: as long as the API server may work on
     the write (`fence.WRITE_TIMEOUT`)."""
@@ -42,6 +44,8 @@ class Timings:
     """Between two checks for nodes without accounting."""
     usage_interval: float = 15.0
     """Between two measurements of free sets, of the use of GPUs, and of the waiting of units."""
+    claim_check_interval: float = 10.0
+    """Between two checks whether the claims of pods hold what was planned."""
     scale_up_interval: float = 10.0
     """Between two comparisons of the units that wait for capacity with what was asked of an
     autoscaler. A unit asks once it has waited in two of them."""

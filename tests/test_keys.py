@@ -27,6 +27,9 @@ PLAIN = frozenset(word for word in WORDS if "/" not in word) - TELLING
 ALLOWED = {
     ("policy/document.py", "linkwise.dev/"): "a Literal type takes no name",
     ("policy/lint_policy.py", "devices"): "a key of the file of NVIDIA's device plugin",
+    ("cluster/allocations/device_claim.py", "devices"): "a field of ResourceClaims",
+    ("cluster/allocations/device_claim.py", "selectors"): "a field of ResourceClaims",
+    ("cli/render/check_text.py", "devices"): "a field of ResourceClaims",
     ("cluster/mode.py", "cgpu"): "the mode of a node, which is that label's name by chance",
     ("cluster/allocations/record.py", "cgpu"): "an isolation, which is that label's name by chance",
     ("certs/settings.py", "linkwise"): "the name of our registrations",

@@ -1,8 +1,9 @@
-"""Delete the objects that affect pods, then remove the scheduling gate from the pods that have it.
+"""Delete the objects that affect pods and claims, then remove our gate from the pods that have it.
 
 The order keeps every creation of a pod possible. First the policies that reject pods without a
 gate: the webhook still reviews pods. Then the webhook configurations, after API servers have seen
 the first deletion. From then on no pod gets the gate, and the pods that have it are released.
+The rules that keep GPUs from the claims of others are deleted once the scorer may write none.
 """
 
 import asyncio
@@ -13,6 +14,8 @@ import structlog
 from msgspec import Struct
 
 from cluster import keys
+from cluster.nodes.device_fence import OURS
+from cluster.nodes.taint_rules import VERSIONS
 from cluster.objects.kube_object import pod_path
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.objects import ObjectMeta
@@ -33,6 +36,10 @@ OTHERS = (
     ("validatingadmissionpolicies", "linkwise-guard"),
 )
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+FENCE = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/linkwise-device-fence"
+"""By it the scorer writes DeviceTaintRules."""
+_RULES = {"labelSelector": ",".join(map("=".join, OURS.items()))}
+_ALL: Params = {}
 _PAGE = 50
 """Pods of one response: an object has up to 1.5 MB."""
 _CONCURRENT = 16
@@ -73,9 +80,14 @@ async def withdraw(kube: Kube, times: Times) -> None:
     Pods that users create with the gate themselves, after the last review, are not waited for. A
     failed request is repeated for ever: the deadline of the Job ends it.
     """
+    await _delete(kube, FENCE, times)
     await _delete_all(kube, REJECTING, times)
     await asyncio.sleep(times.seen)
     await _delete_all(kube, OTHERS, times)
+    for version in VERSIONS:
+        await _delete(
+            kube, f"/apis/resource.k8s.io/{version}/devicetaintrules", times, params=_RULES
+        )
     end = asyncio.get_running_loop().time() + times.reviews
     last: set[str] | None = None
     while True:
@@ -93,20 +105,21 @@ async def withdraw(kube: Kube, times: Times) -> None:
 
 async def _delete_all(kube: Kube, objects: tuple[tuple[str, str], ...], times: Times) -> None:
     for resource, name in objects:
-        await _delete(kube, resource, name, times)
+        await _delete(kube, f"{_ADMISSION}/{resource}/{name}", times)
 
 
-async def _delete(kube: Kube, resource: str, name: str, times: Times) -> None:
+async def _delete(kube: Kube, path: str, times: Times, params: Params = _ALL) -> None:
+    """Delete an object, or the selected ones of a collection, unless there is none."""
     while True:
         try:
-            await kube.delete(f"{_ADMISSION}/{resource}/{name}")
+            await kube.delete(path, params=params)
         except KubeError as error:
             if isinstance(error, ApiError) and error.status == 404:
                 return
-            _log.warning("Could not delete object", resource=resource, name=name, err=str(error))
+            _log.warning("Could not delete object", path=path, err=str(error))
             await asyncio.sleep(times.retry)
         else:
-            _log.info("Deleted object", resource=resource, name=name)
+            _log.info("Deleted object", path=path)
             return
 
 

@@ -12,18 +12,20 @@ from cluster.gang import gang_mark
 from cluster.keys import ACS_PREFIX, GPU_COUNT, RESOURCES
 from cluster.nodes.capacity import Capacity
 from cluster.objects.pod import NewContainer, NewPod
+from cluster.requests.claimed import claim_name, reference_findings
 from cluster.requests.container_request import all_containers
 from cluster.requests.misspelled import misspelled_names
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.affinity import add_requirements
+from webhook.claims import NO_CLAIM, add_claim, lacks_claim
 from webhook.gpu_injection import set_runtime_class
 from webhook.messages import admission_warnings
 from webhook.mutation import (
+    add_annotations,
     add_profiles,
     add_scheduling_gate,
     drop_record,
-    mark_gang,
     set_variables,
     without_record,
 )
@@ -41,7 +43,7 @@ _FIELD_MARK = " - at `$.request.object."
 """Separates the reason from the field in messages of the decoder."""
 
 
-def admit(
+def admit(  # noqa: PLR0913 - the pod, and each thing that decides about it.
     pod: NewPod,
     *,
     namespace: str,
@@ -49,6 +51,7 @@ def admit(
     policy: PolicySnapshot,
     capacity: Capacity,
     workload: GangOwner | None = None,
+    new_claim: str = NO_CLAIM,
 ) -> Outcome:
     """Return the admission outcome for a pod that is being created.
 
@@ -59,6 +62,8 @@ def admit(
         policy: Policy and profiles.
         capacity: Maximum capacity of the nodes.
         workload: The object that creates the pod; None where it is not known.
+        new_claim: Name for the claim of this pod, if it gets its GPUs by one; random where the pod
+            is created.
 
     Cost: about 25 µs for a member of a gang, a quarter of it for the request.
     """
@@ -70,7 +75,8 @@ def admit(
     profiles = policy.profiles.apply(labels, annotations, namespace_labels)
     added = profiles.added_labels or profiles.added_annotations
     parsed = parse_pod(_with_profiles(pod, profiles) if added else pod, policy, capacity)
-    removal, removal_warnings = drop_record(annotations)
+    has_claim = claim_name(pod.spec) is not None
+    removal, removal_warnings = drop_record(annotations, has_claim=has_claim)
     variables = set_variables(parsed, policy)
     if too_large := patch_finding(len(removal) + len(variables.operations)):
         return _denied(too_large)
@@ -88,8 +94,13 @@ def admit(
         else (
             *removal,
             *(add_profiles(pod, profiles) if added else ()),
-            *mark_gang(parsed, _annotations_after(pod, profiles)),
+            *add_annotations(parsed, _annotations_after(pod, profiles)),
             *parsed.renaming,
+            *(
+                add_claim(parsed.pod, parsed.request, new_claim)
+                if lacks_claim(parsed.pod, parsed.request)
+                else ()
+            ),
             *add_requirements(pod.spec, requirements),
             *add_scheduling_gate(parsed, policy),
             *set_runtime_class(parsed, policy.policy),
@@ -138,6 +149,8 @@ def _is_in_scope(pod: NewPod, policy: PolicySnapshot) -> bool:
     spec, rules = pod.spec, policy.policy
     return (
         any(map(_names_gpu, all_containers(spec)))
+        or any(reference_findings(spec))
+        or claim_name(spec) is not None
         or bool(misspelled_names(spec))
         or rules.profiles_all
         or (rules.environment != "allow" and chooses_gpus(spec))

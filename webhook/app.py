@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Awaitable, Sequence
+from secrets import token_hex
 
 import structlog
 
 from cluster.finding import printable
-from cluster.keys import DRY_RUN_AUDIENCE
+from cluster.keys import CLAIM_PREFIX, DRY_RUN_AUDIENCE
 from cluster.whatif_api import FitResult
 from manifest.value import InputError
 from runtime.http.authentication import UserInfo, authenticate
@@ -132,6 +133,7 @@ class Admission:
             namespace_labels=self._informers.namespaces.get(review.namespace),
             policy=policy,
             capacity=self._informers.capacity,
+            new_claim=CLAIM_PREFIX + token_hex(16),
         )
         return self._respond(review, outcome)
 

@@ -81,6 +81,7 @@ def _reference(
 
 
 _NO_GPU_ASKED = _literal(ENV_VISIBLE_DEVICES, NO_GPU, "no GPU asked", OnConflict.REPLACE)
+_BY_CLAIM = _literal(ENV_VISIBLE_DEVICES, NO_GPU, "claim", OnConflict.REPLACE)
 _LAUNCHER = _literal(ENV_VISIBLE_DEVICES, NO_GPU, "gang launcher")
 _DEVICES = _reference(ENV_VISIBLE_DEVICES, VISIBLE_DEVICES, "visible devices", OnConflict.REPLACE)
 _SHARE_VARIABLES = [
@@ -155,7 +156,8 @@ def _variables(
         return [_NO_GPU_ASKED]
     devices = _devices(requested, request)
     if family is Family.WHOLE:
-        return [devices]
+        # By a claim, the DRA driver gives the container its GPUs, and sets the same value.
+        return [_BY_CLAIM if request.by_claim else devices]
     if family is Family.SHARE:
         return [devices, *_share(requested, request, rules)]
     return [devices, *_fraction(rules, replicas)]

@@ -32,7 +32,7 @@ def set_runtime_class(parsed: ParsedPod, rules: Policy) -> tuple[Operation, ...]
 
     The pod's own RuntimeClass stays.
     """
-    if rules.containers.gpu_injection != "runtimeClass" or not parsed.request.chooses_gpus:
+    if rules.containers.gpu_injection != "runtimeClass" or not _is_injected(parsed):
         return ()
     return () if parsed.pod.spec.runtime_class_name else (_SET_RUNTIME_CLASS,)
 
@@ -44,15 +44,23 @@ def injection_findings(parsed: ParsedPod, rules: Policy) -> Iterator[Finding]:
     for key, value in parsed.pod.annotations.items():
         if key.startswith(_CDI_PREFIXES) or key == NVIDIA_CDI_DOMAIN:
             yield _annotation_finding(key, value)
-    if parsed.request.chooses_gpus and rules.containers.gpu_injection == "runtimeClass":
+    if _is_injected(parsed) and rules.containers.gpu_injection == "runtimeClass":
         name = parsed.pod.spec.runtime_class_name
         if name not in {"", _RUNTIME_CLASS}:
             yield _runtime_class_finding(name)
-    if rules.containers.gpu_injection == "nri":
+    if rules.containers.gpu_injection == "nri" and not parsed.request.by_claim:
         for container in parsed.request.containers:
             if len(container.container) > _NAME_MAX:
                 path = f"{container_path(container.init, container.index)}.name"
                 yield _name_finding(path, container.container)
+
+
+def _is_injected(parsed: ParsedPod) -> bool:
+    """Return whether the GPUs of a pod get into its containers by the policy's way.
+
+    Those of a claim get there by the DRA driver.
+    """
+    return parsed.request.chooses_gpus and not parsed.request.by_claim
 
 
 def _annotation_finding(key: str, value: str) -> Finding:

@@ -15,8 +15,9 @@ from msgspec import Struct
 
 from cluster.nodes.capacity import Capacity, capacity_of
 from cluster.nodes.node import Node, NodeError, NodeObject, read_node
+from cluster.scorer_lease import LEASE, ScorerLease
 from policy.active_config import SOURCES, ActiveConfig, ConfigSource
-from runtime.kube.client import Kube
+from runtime.kube.client import Kube, KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.kube.objects import ConfigMap, Key, ObjectMeta
 from runtime.kube.reflector import Reflector, WatchTimings
@@ -78,8 +79,10 @@ class Informers:
             kube: Client of the API server.
             instance: Name of this replica, for Events.
             clock: The wall clock, for Events [s since 1970].
-            interval: Shortest time between two computations of the capacity [s].
+            interval: Shortest time between two computations of the capacity, and between two
+                readings of the scorer's Lease [s].
         """
+        self._kube = kube
         self._recorder = EventRecorder(kube, _COMPONENT, instance, clock)
         self._interval = interval
         self._namespaces = Reflector(
@@ -110,6 +113,7 @@ class Informers:
         self._namespace_added = asyncio.Event()
         self._nodes_changed = asyncio.Event()
         self._node_cache: dict[Key, tuple[NodeObject, Node | None]] = {}
+        self._claims_gpus = 0
         self._texts: dict[ConfigSource, str | None] = {}
         self._config_since = time.monotonic()
         self.namespaces = Namespaces(self._namespaces.items)
@@ -127,6 +131,7 @@ class Informers:
             for reflector in reflectors:
                 group.create_task(reflector.run())
             group.create_task(self._compute_capacity())
+            group.create_task(self._read_claims_nodes())
             group.create_task(self._recorder.run())
 
     def not_ready_reason(self) -> str | None:
@@ -205,8 +210,26 @@ class Informers:
                     cache[key] = raw, _node(raw)
                 if number % _NODES_PER_STEP == 0:
                     await asyncio.sleep(0)
-            self.capacity = capacity_of(node for _, node in cache.values() if node)
+            self._update_capacity()
             await asyncio.sleep(self._interval)
+
+    async def _read_claims_nodes(self) -> None:
+        """Read from the scorer's Lease, again and again, how large claims nodes are."""
+        while True:
+            try:
+                lease = await self._kube.get(LEASE, ScorerLease)
+            except KubeError as error:
+                # What the scorer said last holds on. Before the first leader there is no Lease.
+                _log.debug("Could not read size of claims nodes", err=str(error))
+            else:
+                if lease.claims_gpus != self._claims_gpus:
+                    self._claims_gpus = lease.claims_gpus
+                    self._update_capacity()
+            await asyncio.sleep(self._interval)
+
+    def _update_capacity(self) -> None:
+        nodes = (node for _, node in self._node_cache.values() if node)
+        self.capacity = capacity_of(nodes, self._claims_gpus)
 
 
 def _rejected_event(source: ConfigSource, metadata: ObjectMeta, error: str) -> Event:

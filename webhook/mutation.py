@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping
 
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Link, link_alone
-from cluster.keys import DEFAULT_SCHEDULER, GANG, RECORD, VISIBLE_DEVICES_OF
+from cluster.keys import CLAIMED_GPUS, DEFAULT_SCHEDULER, GANG, RECORD, VISIBLE_DEVICES_OF
 from cluster.objects.pod import NewPod, NewPodSpec
 from cluster.pointer import escape
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
+from webhook import claims
 from webhook.device_variables import PatchSet, hide_devices, set_visible_devices
 from webhook.parsed_pod import ParsedPod
 from webhook.patch import Operation, add, add_keys, append, remove
@@ -17,8 +18,12 @@ from webhook.unrequested_devices import remove_devices
 
 
 def record_keys(annotations: Iterable[str]) -> list[str]:
-    """Return the annotations that belong to the record of an allocation."""
-    return [key for key in annotations if key in RECORD or key.startswith(VISIBLE_DEVICES_OF)]
+    """Return the annotations that belong to the record of an allocation, or to a claim."""
+    return [
+        key
+        for key in annotations
+        if key in RECORD or key == CLAIMED_GPUS or key.startswith(VISIBLE_DEVICES_OF)
+    ]
 
 
 def without_record(annotations: dict[str, str]) -> dict[str, str]:
@@ -29,12 +34,19 @@ def without_record(annotations: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in annotations.items() if key not in record}
 
 
-def drop_record(annotations: Mapping[str, str]) -> tuple[list[Operation], list[Finding]]:
+def drop_record(
+    annotations: Mapping[str, str], *, has_claim: bool
+) -> tuple[list[Operation], list[Finding]]:
     """Return the operations that remove a record, and a warning for each key.
 
-    Only the scorer may write the record of an allocation.
+    Only the scorer may write the record of an allocation, and only admission the amounts of a
+    claim.
+
+    Args:
+        annotations: The pod's own.
+        has_claim: The pod names a claim of Linkwise, so that its amounts stay.
     """
-    keys = record_keys(annotations)
+    keys = [key for key in record_keys(annotations) if not (has_claim and key == CLAIMED_GPUS)]
     if not keys:
         return [], []
     operations = [remove(f"/metadata/annotations/{escape(key)}", "record removed") for key in keys]
@@ -42,12 +54,13 @@ def drop_record(annotations: Mapping[str, str]) -> tuple[list[Operation], list[F
 
 
 def _removed(key: str, value: str) -> Finding:
+    writer = "admission" if key == CLAIMED_GPUS else "the scorer"
     return Finding(
         Code.RECORD_REMOVED,
         Severity.WARNING,
         f"metadata.annotations[{key}]",
         value,
-        f"annotation {key} is removed: the scorer writes it when it chooses the GPUs",
+        f"annotation {key} is removed: {writer} writes it when it chooses the GPUs",
         "remove the annotation",
     )
 
@@ -72,16 +85,18 @@ def _add(
     return add_keys(f"/metadata/{table}", present, wanted)
 
 
-def mark_gang(parsed: ParsedPod, annotations: Mapping[str, str] | None) -> list[Operation]:
-    """Return the operations that mark a member of a gang that its owner makes.
+def add_annotations(parsed: ParsedPod, annotations: Mapping[str, str] | None) -> list[Operation]:
+    """Return the operations that mark a member of a gang by its owner, and have GPUs of a claim.
 
     Args:
         parsed: The pod.
         annotations: The pod's, after profiles; None where it has none.
     """
-    if not (parsed.owned and parsed.member):
-        return []
-    wanted = {key: (text, "mark gang") for key, text in parsed.owned.annotations.items()}
+    wanted: dict[str, tuple[str, str]] = {}
+    if parsed.owned and parsed.member:
+        wanted = {key: (text, "mark gang") for key, text in parsed.owned.annotations.items()}
+    if claims.lacks_claim(parsed.pod, parsed.request):
+        wanted[CLAIMED_GPUS] = claims.claim_amounts(parsed.request), claims.RULE
     return add_keys("/metadata/annotations", annotations, wanted)
 
 
@@ -89,16 +104,18 @@ def add_scheduling_gate(parsed: ParsedPod, policy: PolicySnapshot) -> list[Opera
     """Return the operations that make a pod wait for the planner or for our scheduler.
 
     Members of a gang wait behind our scheduling gate, and so does a pod that requires links, or
-    whose GPUs NVIDIA's plugin may choose: the scheduler does not ask our extender about it. In mode
-    `gates` all pods do whose GPUs Linkwise chooses, also those of a DaemonSet: each is a gang
-    of one. In mode `scheduler` other pods get our scheduler's name.
+    whose GPUs NVIDIA's plugin may choose: the scheduler does not ask our extender about it. So does
+    a pod whose claim is to be created; the default scheduler allocates it. In mode `gates` all pods
+    do whose GPUs Linkwise chooses, also those of a DaemonSet: each is a gang of one. In mode
+    `scheduler` other pods get our scheduler's name.
     """
     if not (parsed.member or parsed.request.places):
         return []
     spec, placement = parsed.pod.spec, policy.policy.placement
     mode = placement.mode
     operations: list[Operation] = []
-    must_wait = parsed.member or parsed.request.by_count or mode == "gates"
+    by_claim = parsed.request.by_claim
+    must_wait = parsed.member or parsed.request.by_count or by_claim or mode == "gates"
     if must_wait or link_alone(parsed.pod, parsed.request) is Link.NVLINK:
         if not spec.is_gated:
             rule = "gate gang" if parsed.member else "gate single pod"
@@ -107,7 +124,7 @@ def add_scheduling_gate(parsed: ParsedPod, policy: PolicySnapshot) -> list[Opera
         name = spec.priority_class_name
         if name and (substitute := policy.policy.gangs.non_preempting_classes.get(name)):
             operations += _set_priority_class(spec, substitute)
-    if mode == "scheduler" and spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
+    if mode == "scheduler" and not by_claim and spec.scheduler_name in {"", DEFAULT_SCHEDULER}:
         operations.append(add("/spec/schedulerName", placement.scheduler_name, "scheduler"))
     return operations
 

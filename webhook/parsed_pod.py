@@ -14,6 +14,7 @@ from cluster.requests.container_request import all_containers
 from cluster.requests.request import Request, mode_of, read_request
 from cluster.requests.request_findings import node_name_finding
 from policy.snapshot import PolicySnapshot
+from webhook.claims import claim_findings, label_choice
 from webhook.patch import Operation
 from webhook.sharing import (
     NodeSharing,
@@ -66,12 +67,15 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
         if renaming:
             pod = renaming.pod
             request, findings = read_request(pod)
-        shared = offering(sharing, request)
-        findings = (*findings, *sharing_findings(shared, request))
-        by_count = _is_by_count(pod, request, mark, policy, capacity)
-        places = by_count or _is_ours(pod, request, policy, capacity)
-        request = request.decided(places=places, by_count=by_count)
+        by_claim = request.by_claim or _is_by_claim(pod, request, policy, capacity)
+        by_count = not by_claim and _is_by_count(pod, request, mark, policy, capacity)
+        places = by_claim or by_count or _is_ours(pod, request, policy, capacity)
+        if not by_claim:
+            shared = offering(sharing, request)
+            findings = (*findings, *sharing_findings(shared, request))
+        request = request.decided(places=places, by_count=by_count, by_claim=by_claim)
         findings = (*findings, *_node_name_findings(pod, request, policy, capacity))
+    findings = (*findings, *claim_findings(pod, request))
     if owned is not None and not request.places:
         # Nothing marks it as a gang, so it is not one where Linkwise does not place it.
         owned, mark = None, None
@@ -91,6 +95,22 @@ def _mark_by_owner(pod: NewPod, owned: OwnedGang) -> tuple[Mark | None, tuple[Fi
     metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
     mark, sizes = gang_mark(msgspec.structs.replace(pod, metadata=metadata))
     return mark and msgspec.structs.replace(mark, source=OWNER_PATH), sizes
+
+
+def _is_by_claim(pod: NewPod, request: Request, policy: PolicySnapshot, capacity: Capacity) -> bool:
+    """Return whether a pod for `nvidia.com/gpu` gets its GPUs by a claim.
+
+    A node mode that the pod names takes precedence, since all claims nodes have mode `topology`.
+    """
+    placement, spec = policy.policy.placement, pod.spec
+    if request.resource != NVIDIA_GPU or placement.nvidia == "off" or _bypasses(pod, policy):
+        return False
+    if names_label(spec, NODE_MODE) and not is_tied(spec, NODE_MODE, NodeMode.TOPOLOGY):
+        return False
+    choice = label_choice(pod)
+    if choice is None and placement.claims == "auto":
+        return capacity.needs_claim(spec, request.gpus)
+    return placement.claims == "always" if choice is None else choice
 
 
 def _is_by_count(

@@ -2,12 +2,14 @@
 
 from jsonpatch import JsonPatch
 
+from cluster.allocations.device_claim import ClaimOwner, claim_of
 from cluster.finding import Finding
 from cluster.objects.pod import Pod
 from cluster.requests.other_systems import gpus_of_others
 from cluster.requests.request import Request
 from manifest.template import PodTemplate
 from policy.selection import Trace
+from webhook.claims import NO_CLAIM
 from webhook.outcome import Outcome, Verdict
 
 
@@ -39,8 +41,19 @@ def pod_report(
         "request": _request(outcome.request),
         "warnings": list(outcome.warnings),
         "others": others,
+        **_claim(template, outcome),
         "reason": _reason(others) if outcome.verdict is Verdict.SKIPPED else None,
     }
+
+
+def _claim(template: PodTemplate, outcome: Outcome) -> dict[str, object]:
+    """Return the claim by which the pod would get its GPUs; nothing where it gets none so."""
+    if not outcome.request.by_claim or outcome.verdict is not Verdict.ALLOWED:
+        return {}
+    owner = ClaimOwner(template.namespace, template.workload.name, uid="")
+    claim = claim_of(owner, NO_CLAIM, outcome.request, shares=None)
+    metadata = {"name": claim.name, "namespace": owner.namespace}
+    return {"claim": {**claim.body(), "metadata": metadata}}
 
 
 def _reason(others: str | None) -> str:

@@ -2,11 +2,12 @@
 
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Mark
-from cluster.keys import DEFAULT_SCHEDULER, DRIVER_VERSION, GPU_WHOLE, MODEL_SERIES, NVIDIA_GPU
+from cluster.keys import DEFAULT_SCHEDULER, DRIVER_VERSION, MODEL_SERIES, NVIDIA_GPU
 from cluster.nodes.capacity import Capacity, Excess
 from cluster.objects.node_terms import node_terms_finding
 from cluster.objects.pod import NewPod
 from cluster.objects.selector import names_label
+from cluster.requests.claimed import claim_name
 from cluster.requests.container_request import container_path, indexed_containers
 from cluster.requests.misspelled import misspelled
 from cluster.requests.request import Family, Request
@@ -50,11 +51,20 @@ def validate_pod(
         findings += _scheduler_findings(parsed, rules.placement.scheduler_name)
     if parsed.member and parsed.mark:
         findings += gang_findings(parsed.pod, parsed.mark, workload)
-    if parsed.pod.spec.resource_claims and (places or parsed.mark):
+    if (places or parsed.mark) and _has_other_claims(parsed.pod):
         findings.append(_claims_finding(parsed, places=places))
     if parsed.mark and request.family is Family.NVIDIA:
         findings += _unplanned_gang(parsed.pod, parsed.mark, request, rules)
     return findings
+
+
+def _has_other_claims(pod: NewPod) -> bool:
+    """Return whether a pod names claims that Linkwise does not make."""
+    ours = claim_name(pod.spec)
+    return any(
+        ours is None or claim.resource_claim_name != ours
+        for claim in pod.spec.resource_claims or ()
+    )
 
 
 def _claims_finding(parsed: ParsedPod, *, places: bool) -> Finding:
@@ -64,14 +74,15 @@ def _claims_finding(parsed: ParsedPod, *, places: bool) -> Finding:
             "the pod asks for GPUs that Linkwise chooses, and claims devices, too: the node is"
             " chosen without regard to the claims"
         )
-        fix = f"claim no GPUs beside {GPU_WHOLE}, and only devices that every suitable node has"
+        resource = parsed.request.resource
+        fix = f"claim no GPUs beside {resource}, and only devices that every suitable node has"
     else:
         gang = parsed.mark.name if parsed.mark else ""
         message = (
             f"Linkwise does not place gang {gang} as a whole: the pod gets its devices by resource"
             " claims (DRA)"
         )
-        fix = f"ask for {GPU_WHOLE} instead of the claims, or remove the mark"
+        fix = f"ask for {NVIDIA_GPU} instead of the claims, or remove the mark"
     return Finding(Code.CLAIMS, Severity.WARNING, "spec.resourceClaims", None, message, fix)
 
 

@@ -20,9 +20,9 @@ MAX_OPERATIONS = 512
 def size_finding(spec: NewPodSpec) -> Finding | None:
     """Return the finding about a spec with too many parts.
 
-    These are its containers with their variables, mounts and resources, the entries of its
-    nodeSelector, the terms, requirements and values of its required node affinity, its gates and
-    its claims.
+    These are its containers with their variables, mounts, resources and references to claims, the
+    entries of its nodeSelector, the terms, requirements and values of its required node affinity,
+    its gates and its claims.
 
     Cost: linear in the containers and requirements.
     """
@@ -63,6 +63,7 @@ def _container_parts(container: NewContainer) -> int:
         + len(container.volume_mounts or ())
         + len(container.limits)
         + len(container.requests)
+        + len((container.resources.claims if container.resources else None) or ())
     )
 
 

@@ -1,10 +1,13 @@
 """Create gangs on a control plane with nodes, and follow them."""
 
 import asyncio
+import json
+import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from types import MappingProxyType
 
 import msgspec
 from controlplane.credentials import ADMIN
@@ -15,6 +18,8 @@ from controlplane.pods import container
 from msgspec import Raw, Struct
 
 from cluster import keys
+from cluster.allocations.device_claim import ClaimOwner, DeviceClaim, DeviceRequest
+from cluster.requests.claimed import claim_request
 from runtime.kube.client import ApiError, Kube
 from runtime.kube.reflector import Reflector
 from scorer.gang.crd import gangs_of
@@ -25,6 +30,8 @@ AT_ONCE = 4
 """Gangs of which all members are being created at one moment: 32 connections."""
 _BARE_GATE = "bench.example/gate"
 _PATIENCE = 300
+_CLAIMED = {keys.CLAIMED_GPUS: json.dumps({claim_request(0): 1})}
+"""Annotation of a pod with one GPU by a claim."""
 
 
 class By(Enum):
@@ -70,6 +77,8 @@ class Crowd:
     """The resource of which each pod requests one."""
     owner: Mapping[str, object] = field(default_factory=dict)
     """The owner reference of each pod: gangs that can be evicted need no dry run."""
+    uuids: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The GPUs of each claims node; empty: pods do not get their GPUs by claims."""
     pods: Mapping[tuple[str, str], Seen] = field(default_factory=dict)
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -98,6 +107,9 @@ class Crowd:
             async with turn:
                 made = await self.create(f"gang-{number}", by)
                 if by is By.BARE_CLIENT:
+                    if self.uuids:
+                        gpus = zip(made, self.uuids[f"gpu-{number}"], strict=True)
+                        await asyncio.gather(*(self._claim(pod, gpu) for pod, gpu in gpus))
                     await asyncio.gather(*(self._place(pod, f"gpu-{number}") for pod in made))
 
         await asyncio.gather(*(one(number) for number in range(gangs)))
@@ -120,15 +132,23 @@ class Crowd:
 
         await asyncio.gather(*map(one, bodies))
 
+    async def _claim(self, pod: Seen, gpu: str) -> None:
+        """Create the claim of a pod for one GPU, as a scorer would."""
+        name, uid = pod.metadata.name, pod.metadata.uid
+        requests = (DeviceRequest(claim_request(0), 1, (gpu,)),)
+        claim = DeviceClaim(ClaimOwner(self.namespace, name, uid), _claim_name(name), requests)
+        await self.kube.create(claim.collection, claim.body(1), Raw)
+
     async def _place(self, pod: Seen, node: str) -> None:
         """Write what a scorer would, without planning."""
         record = {f"bench.example/{name}": "x" * size for name, size in _RECORD.items()}
+        claimed = _CLAIMED if self.uuids else {}
         here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}
         steps = [
             {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
             {"op": "test", "path": "/spec/schedulingGates", "value": [{"name": _BARE_GATE}]},
-            {"op": "add", "path": "/metadata/annotations", "value": record},
+            {"op": "add", "path": "/metadata/annotations", "value": {**record, **claimed}},
             {"op": "add", "path": "/spec/affinity", "value": {"nodeAffinity": required}},
             {"op": "remove", "path": "/spec/schedulingGates/0"},
         ]
@@ -140,13 +160,18 @@ class Crowd:
             "labels": gang_labels(gang, WORKERS),
             "ownerReferences": [self.owner],
         }
-        asked = {self.resource: 1, "cpu": 4, "memory": "32Gi"}
+        asked = {"cpu": 4, "memory": "32Gi"}
+        if self.uuids:
+            metadata["annotations"] = _CLAIMED
+            spec = _claiming(_claim_name(f"{gang}-{index}"), asked)
+        else:
+            spec = {"containers": [container({self.resource: 1, **asked})]}
         held: dict[By, dict[str, object]] = {
             By.SCORER: {"schedulingGates": [{"name": keys.GANG}]},
             By.BARE_CLIENT: {"schedulingGates": [{"name": _BARE_GATE}]},
             By.SCHEDULER: {"schedulingGroup": {"podGroupName": gang}},
         }
-        return {"metadata": metadata, "spec": {"containers": [container(asked)], **held[by]}}
+        return {"metadata": metadata, "spec": {**spec, **held[by]}}
 
     async def clear(self) -> None:
         """Delete all pods, and wait until they are gone."""
@@ -157,6 +182,21 @@ class Crowd:
                 # Kinds that this API server does not have.
                 await self.kube.delete(path, params=now)
         await self.until(lambda pods: not pods)
+
+
+def _claim_name(pod: str) -> str:
+    """Return the name of a pod's claim; admission draws it by lot."""
+    return f"{keys.CLAIM_PREFIX}{uuid.uuid5(uuid.NAMESPACE_OID, pod).hex}"
+
+
+def _claiming(claim: str, asked: Mapping[str, object]) -> dict[str, object]:
+    """Return the spec of a pod whose container gets its GPU by a claim, as admission writes it."""
+    main = container(asked)
+    main["resources"]["claims"] = [{"name": keys.POD_CLAIM, "request": claim_request(0)}]
+    return {
+        "resourceClaims": [{"name": keys.POD_CLAIM, "resourceClaimName": claim}],
+        "containers": [main],
+    }
 
 
 _RECORD = {"allocation": 200, "term": 2, "visible-devices": 1, "isolation": 4, "index": 20}
@@ -194,12 +234,15 @@ async def _owner(kube: Kube, namespace: str) -> dict[str, object]:
 
 @asynccontextmanager
 async def crowd(
-    plane: ControlPlane, namespace: str, resource: str = keys.GPU_WHOLE
+    plane: ControlPlane,
+    namespace: str,
+    resource: str = keys.GPU_WHOLE,
+    uuids: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> AsyncIterator[Crowd]:
     """Watch the pods of a namespace; delete them at the end."""
     token = plane.tokens[ADMIN]
     async with Kube(plane.server, token=token, ca_file=plane.ca_file, timeout=60) as kube:
-        found = Crowd(kube, namespace, resource, await _owner(kube, namespace))
+        found = Crowd(kube, namespace, resource, await _owner(kube, namespace), uuids)
         watch = Reflector(
             kube,
             found.path,

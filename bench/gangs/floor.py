@@ -91,17 +91,22 @@ def floor(
     """
     # Nodes stay ready however long kwok stands still.
     grace = ("--node-monitor-grace-period=1h",)
+    manager = "kube-controller-manager"
+    more = {name.replace("_", "-"): tuple(given) for name, given in flags.items()}
+    more[manager] = (*more.get(manager, ()), *grace)
     with (
         tempfile.TemporaryDirectory(prefix="linkwise-bench-") as name,
-        control_plane(Path(name), found, kube_controller_manager=grace, **flags) as plane,
+        control_plane(Path(name), found, **more) as plane,
     ):
         folder = Path(name) / "bench"
         folder.mkdir()
         applied = plane.kubectl("apply", "-k", str(manifests))
         if applied.returncode:
             raise ValueError(applied.stderr)
-        placed = f"{REGISTRATIONS}/validatingadmissionpolicybindings/linkwise-placed"
-        for path in (MUTATING, VALIDATING, placed):
+        bindings = f"{REGISTRATIONS}/validatingadmissionpolicybindings"
+        # The bare client makes pods and claims that these refuse.
+        refusing = (f"{bindings}/linkwise-placed", f"{bindings}/linkwise-claims")
+        for path in (MUTATING, VALIDATING, *refusing):
             plane.api.delete(path)
         add_nodes(plane.api, read_nodes([line]))
         yield Floor(plane, folder, count())

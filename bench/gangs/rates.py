@@ -6,16 +6,20 @@ lets each go as soon as it is there; and Kubernetes' own are placed by its sched
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from signal import SIGKILL
+from types import MappingProxyType
 
 from controlplane.binaries import Binaries
+from controlplane.claims_nodes import FENCED, RULES, claims_nodes
+from controlplane.dra import claims_of
 from controlplane.history import History
 from controlplane.manifests import BASE
 from controlplane.native_gangs import flags
+from controlplane.process import wait_until
 from controlplane.scorer import Scorer
 
 from bench.gangs.crowd import WORKERS, By, Crowd, bound, crowd, freed, nodes_of
@@ -28,6 +32,13 @@ _ROOM = {"cpu": 96, "memory": "768Gi"}
 MACHINES = {"name": "gpu", "count": _NODES, "machine": "dgx1-v100", "mode": "topology", **_ROOM}
 _COUNTED = {key: value for key, value in MACHINES.items() if key != "mode"}
 """The same nodes with NVIDIA's plugin, which chooses the GPUs."""
+_CLAIMED = {
+    "name": "gpu",
+    "count": _NODES,
+    "labels": {keys.NODE_MODE: str(MACHINES["mode"])},
+    **_ROOM,
+}
+"""The same nodes with NVIDIA's DRA driver; kube-scheduler allocates the GPUs."""
 _ALL = _GANGS * WORKERS
 _ROUNDS, _SINGLES, _FAILOVERS = 7, 60, 3
 _LEASE = 15
@@ -51,11 +62,38 @@ def counted(found: Binaries) -> Iterator[Figure]:
             partial(_run, nodes, By.BARE_CLIENT, keys.NVIDIA_GPU),
             count=_ROUNDS,
         )
-    name = f"{_GANGS} gangs of {WORKERS} by count"
+    yield from _beside_bare_client("by count", runs)
+
+
+def claimed(found: Binaries) -> Iterator[Figure]:
+    """Yield the rows of gangs for `nvidia.com/gpu`, where NVIDIA's DRA driver gives GPUs out."""
+    with floor(found, _CLAIMED, **FENCED) as ready, claims_nodes(ready.plane.api) as nodes:
+        for number in range(_NODES):
+            nodes.offer(f"gpu-{number}", MACHINES["machine"])
+        with ready.scorer():
+            # It writes a rule for each node once, which is no part of the rounds.
+            wait_until(lambda: _fences(ready) == _NODES, "all nodes are fenced")
+        uuids = {name: [gpu.uuid for gpu in gpus] for name, gpus in nodes.gpus.items()}
+        runs = rounds(
+            partial(_run, ready, By.SCORER, keys.NVIDIA_GPU, uuids),
+            partial(_run, ready, By.BARE_CLIENT, keys.NVIDIA_GPU, uuids),
+            count=_ROUNDS,
+        )
+    yield from _beside_bare_client("by claims", runs)
+
+
+def _fences(floor: Floor) -> int:
+    return len(floor.plane.api.get(RULES)["items"])
+
+
+def _beside_bare_client(kind: str, runs: Sequence[tuple["_Run", ...]]) -> Iterator[Figure]:
+    """Yield the rows of rounds with our gangs and those of the bare client."""
+    name = f"{_GANGS} gangs of {WORKERS} {kind}"
     values = [_rate(ours) / _rate(bare) for ours, bare in runs]
     yield Figure(f"{name}: pods/s, as a share of a bare client's", "≥ 0.8", spread(values))
     for whose, each in zip(("ours", "the bare client's"), zip(*runs, strict=True), strict=True):
         yield Figure(f"  {whose}, pods/s", "", spread([_rate(one) for one in each]))
+        yield Figure(f"  {whose}, CPU for a pod", "", spread([_cpu(one) for one in each]), "ms")
         whole = [float(one.on_one_node) for one in each]
         yield Figure(f"  {whose}, gangs on one node", f"{_GANGS}", spread(whole))
 
@@ -77,9 +115,14 @@ class _Run:
     on_one_node: int
 
 
-def _run(floor: Floor, by: By, resource: str = keys.GPU_WHOLE) -> _Run:
+def _run(
+    floor: Floor,
+    by: By,
+    resource: str = keys.GPU_WHOLE,
+    uuids: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> _Run:
     async def offered() -> _Run:
-        async with crowd(floor.plane, namespace, resource) as pods:
+        async with crowd(floor.plane, namespace, resource, uuids) as pods:
             with floor.no_kubelets():
                 watch = floor.stopwatch()
                 await pods.offer(_GANGS, by)
@@ -90,7 +133,13 @@ def _run(floor: Floor, by: By, resource: str = keys.GPU_WHOLE) -> _Run:
 
     namespace = floor.namespace()
     with floor.scorer() if by is By.SCORER else nullcontext():
-        return asyncio.run(offered())
+        found = asyncio.run(offered())
+    # They hold GPUs, and are deleted after their pods.
+    wait_until(
+        lambda: not uuids or not floor.plane.api.get(claims_of(namespace))["items"],
+        "its claims are gone",
+    )
+    return found
 
 
 def _throughput(floor: Floor, native: Floor) -> Iterator[Figure]:

@@ -78,6 +78,9 @@ class TemplateReport(Struct, frozen=True, kw_only=True):
     """The resources of other systems that give out GPUs; null: it asks for none."""
     reason: str | None = None
     """Why it is skipped; null: it is not."""
+    claim: Mapping[str, Any] | UnsetType = UNSET
+    """The ResourceClaim by which the pod gets its GPUs, before they are chosen; its name is random
+    when the pod is created. Absent where the pod gets none by a claim."""
     diff: str | UnsetType = UNSET
     """The changes of admission in the format of `diff -u`; only from a server."""
 

@@ -18,7 +18,7 @@ from cluster.keys import ALLOCATION, GANG, GANG_KIND
 from cluster.requests.other_systems import gpus_of_others
 from cluster.requests.request import Family
 from scorer.gang.crd import Gang, GangStatus, Phase, name_of
-from scorer.gang.health import unhealthy_gpus
+from scorer.gang.health import moved_gpus, unhealthy_gpus
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.placement.bandwidth import UNDEFINED
 from scorer.placement.baselines import best_possible, index_order, never_fits
@@ -66,7 +66,9 @@ def explain_pod(view: PlannerView, namespace: str, name: str) -> UnitExplanation
     info = pod_info(pod)
     if info.gang is not None:
         return _explain_gang(view, view.owners.key(info))
-    return replace(_explain_single(view, info), unhealthy=_unhealthy(view, [info]))
+    return replace(
+        _explain_single(view, info), unhealthy=_unhealthy(view, [info]), moved=_moved(view, [info])
+    )
 
 
 def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
@@ -84,12 +86,17 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
         reserved=status.reserved,
         membership=_membership(kind, key) if kind else None,
         unhealthy=_unhealthy(view, members),
+        moved=_moved(view, members),
     )
 
 
 def _unhealthy(view: PlannerView, pods: list[PodInfo]) -> str:
     nodes = view.snapshot.ledger.nodes
     return unhealthy_gpus(pods, lambda name: nodes[name].node if name in nodes else None)
+
+
+def _moved(view: PlannerView, pods: list[PodInfo]) -> str:
+    return moved_gpus(pods, view.snapshot.ledger.nodes.get)
 
 
 def _membership(kind: str, key: GangKey) -> str:

@@ -143,7 +143,7 @@ def _states(ledger: NodeLedger, new: frozenset[str]) -> Iterator[str]:
             yield NEW if i in new_gpus else WHOLE
         elif not card.usable:
             yield CORDONED if card.healthy else UNHEALTHY
-        elif ledger.unaccounted:
+        elif ledger.unaccounted or (ledger.node.pool and ledger.node.pool.missing):
             yield UNKNOWN
         elif ledger.has_counted_pods:
             yield COUNTED if i >= last else FREE
@@ -215,9 +215,15 @@ def _problems(ledger: NodeLedger) -> Iterator[str]:
         yield "unschedulable"
     if ledger.unaccounted:
         yield f"it is unknown which GPUs are allocated: {ledger.unaccounted}"
-    unusable = sum(not card.usable for card in node.cards)
+    if node.pool and node.pool.missing:
+        yield f"nothing new is placed here: {node.pool.missing}"
+    unusable = sum(card.cordoned or not card.healthy for card in node.cards)
     if unusable:
         yield f"{unusable} {plural('GPU', unusable)} unhealthy or cordoned"
+    cards = zip(node.cards, ledger.taken, strict=True)
+    claimed = sum(card.claimed and not taken.holders for card, taken in cards)
+    if claimed:
+        yield f"{claimed} {plural('GPU', claimed)} held by claims"
 
 
 def nodes_by_free_gpus(nodes: Iterable[FleetNode]) -> Mapping[int, int]:

@@ -87,6 +87,11 @@ class InspectedNode:
         return counted_sets(self.ledger)
 
     @property
+    def missing(self) -> str | None:
+        """Why no GPU of a claims node is given out for now; None: they are."""
+        return self.node.pool.missing if self.node.pool else None
+
+    @property
     def indices(self) -> range:
         """The indices of its GPUs."""
         return range(len(self.node.cards))
@@ -120,7 +125,7 @@ class InspectedNode:
     @property
     def free(self) -> tuple[int, ...]:
         """GPUs that are known to be free and that may be given out."""
-        unknown = self.ledger.unaccounted or self.is_counted
+        unknown = self.ledger.unaccounted or self.is_counted or self.missing
         return () if unknown else gpus_of(self.ledger.free_mask)
 
     @property

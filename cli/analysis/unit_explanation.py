@@ -73,6 +73,8 @@ class UnitExplanation:
     """GPUs that are reserved for members that it lacks."""
     unhealthy: str = ""
     """Its unhealthy GPUs; empty where there are none."""
+    moved: str = ""
+    """Its GPUs that are not the planned ones; empty where there are none."""
     suggestions: tuple[str, ...] = ()
     """Changes that would let it be placed, each a sentence."""
 

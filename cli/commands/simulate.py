@@ -14,6 +14,7 @@ from cli.output.progress import with_progress
 from cli.render import simulate_json, simulate_text
 from cli.render.page.caption import Caption
 from cluster.account.ledger import Ledger
+from cluster.nodes.node import Node
 from topology.choice import ChoiceMode
 from webhook.outcome import Verdict
 
@@ -79,11 +80,15 @@ def _ledger_warnings(ledger: Ledger) -> Iterator[str]:
     """Yield the pods of the cluster whose GPUs are unknown or recorded wrongly."""
     for node in ledger.nodes.values():
         if node.unaccounted:
-            migrate = ", or let the policy's migration.gpushare read what another scheduler wrote"
-            fix = "End that process" if node.node.mismatch else f"End it{migrate}"
-            yield f"node {node.node.name} takes no GPU pods: {node.unaccounted}. {fix}."
+            yield f"node {node.node.name} takes no GPU pods: {node.unaccounted}. {_fix(node.node)}."
     for conflict in ledger.conflicts:
         yield f"pod {conflict.pod}: its record does not count: {conflict.reason}. Delete it."
+
+
+def _fix(node: Node) -> str:
+    if node.mismatch:
+        return "Delete all but one of these claims" if node.is_claims else "End that process"
+    return "End it, or let the policy's migration.gpushare read what another scheduler wrote"
 
 
 def _is_settled(pod: PodResult) -> bool:

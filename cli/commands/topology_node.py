@@ -11,6 +11,8 @@ SOURCES = {
     MachineSource.AGENT: "published by the agent of the node",
     MachineSource.POLICY: "named by the policy",
     MachineSource.FEATURE_DISCOVERY: "identified by labels of GPU feature discovery",
+    MachineSource.CATALOGUE: "the catalogue, by the product and number of GPUs in ResourceSlices",
+    MachineSource.RESOURCE_SLICES: "PCIe and NUMA in ResourceSlices; NVLinks are unknown",
     MachineSource.FILE: "named by the cluster file",
 }
 """Sources of a known machine, for people."""
@@ -41,6 +43,8 @@ def show_machine_of(current: CurrentCluster, name: str, output: Format) -> int:
     unhealthy = [str(i) for i, card in enumerate(node.cards) if not card.healthy]
     if unhealthy:
         say("Unhealthy:", ", ".join(f"GPU{i}" for i in unhealthy))
+    if node.pool and node.pool.missing:
+        say("Missing:", node.pool.missing)
     if node.mismatch:
         say("Mismatch:", node.mismatch)
     if note := node.kubelet.numa_note:

@@ -13,7 +13,11 @@ from cluster.account.gpu_usage import LedgerError
 from cluster.account.ledger import Ledger
 from cluster.account.node_ledger import NodeLedger
 from cluster.keys import SCORER
+from cluster.nodes.device_claims import ClaimObject, HeldClaim
 from cluster.nodes.node import Node, NodeError, NodeObject
+from cluster.nodes.node_devices import NodeDevices, devices_by_node
+from cluster.nodes.resource_slice import PoolSlice, SliceObject
+from cluster.nodes.taint_rules import RuleObject, TaintRule
 from cluster.objects.pod import Pod
 from cluster.scorer_lease import ScorerLease
 from manifest.lines import without_nulls
@@ -73,9 +77,17 @@ class ClusterObjects:
     """Everything but nodes and pods."""
     config_maps: dict[str, dict[str, NodeConfigMap]] = field(default_factory=dict)
     """ConfigMaps about a node, by the node's name and their own."""
+    slices: list[PoolSlice] = field(default_factory=list)
+    """GPUs in ResourceSlices."""
+    claims: list[HeldClaim] = field(default_factory=list)
+    """ResourceClaims that hold GPUs."""
+    rules: list[TaintRule] = field(default_factory=list)
+    """DeviceTaintRules about GPUs."""
     addresses: dict[str, str] = field(default_factory=dict)
     refused_machines: dict[str, str] = field(default_factory=dict)
     """By node: why the scorer does not use its machine."""
+    unfenced: dict[str, str] = field(default_factory=dict)
+    """By node: why claims of others may get its GPUs."""
 
     def add(self, value: Value) -> None:
         """Add one object.
@@ -102,8 +114,24 @@ class ClusterObjects:
                 lease = read_as(ScorerLease, plain, value)
                 if lease.metadata.name == SCORER:
                     self.refused_machines.update(lease.refused_machines)
+                    self.unfenced.update(lease.unfenced_nodes)
+            case "ResourceSlice" | "ResourceClaim" | "DeviceTaintRule" as kind:
+                self._add_devices(kind, value, plain)
             case _:
                 self.others.append(value)
+
+    def _add_devices(self, kind: str, value: Value, plain: dict[str, object]) -> None:
+        """Add an object of the API for dynamic resource allocation, if it is about GPUs."""
+        match kind:
+            case "ResourceSlice":
+                devices = read_as(SliceObject, plain, value).content
+                self.slices += [devices] if devices else []
+            case "ResourceClaim":
+                claim = read_as(ClaimObject, plain, value).content
+                self.claims += [claim] if claim else []
+            case _:
+                rule = read_as(RuleObject, plain, value).content
+                self.rules += [rule] if rule else []
 
     def _add_node(self, value: Value, plain: dict[str, object]) -> None:
         node = read_as(NodeObject, plain, value)
@@ -124,20 +152,31 @@ class ClusterObjects:
             InputError: An object is wrong; with its line.
         """
         short = self._short_nodes(policy)
+        devices = devices_by_node(self.slices, self.claims, self.rules)
         nodes = [
-            *(self._build_node(value, node, policy) for value, node in self.nodes.values()),
+            *(
+                self._build_node(value, node, policy, devices.get(name))
+                for name, (value, node) in self.nodes.items()
+            ),
             *(measured(short_node.node, policy) for short_node in short.values()),
         ]
-        ledger = ledger_of(nodes, self.pods, migrate=policy.policy.migration.gpushare)
+        ledger = ledger_of(
+            nodes, self.pods, claims=self.claims, migrate=policy.policy.migration.gpushare
+        )
         ledgers = dict(ledger.nodes)
         for name, short_node in short.items():
             ledgers[name] = _hold(ledgers[name], short_node)
         return Cluster(
             Ledger(ledgers, ledger.conflicts),
             tuple(self.pods),
-            tuple(f"node {node.name}: {w}" for node in nodes for w in node.warnings),
+            tuple(f"node {node.name}: {w}" for node in nodes for w in self._warnings(node)),
             self.addresses,
         )
+
+    def _warnings(self, node: Node) -> tuple[str, ...]:
+        reason = self.unfenced.get(node.name)
+        unfenced = (f"claims of others may get its GPUs: {reason}",) if reason else ()
+        return (*node.warnings, *unfenced)
 
     def _short_nodes(self, policy: PolicySnapshot) -> dict[str, ShortNode]:
         """Return the nodes of the short forms, by name."""
@@ -152,10 +191,16 @@ class ClusterObjects:
                 nodes[name] = short_node
         return nodes
 
-    def _build_node(self, value: Value, node: NodeObject, policy: PolicySnapshot) -> Node:
+    def _build_node(
+        self,
+        value: Value,
+        node: NodeObject,
+        policy: PolicySnapshot,
+        devices: NodeDevices | None,
+    ) -> Node:
         try:
             name = node.metadata.name
-            built = build_node(node, self.config_maps.get(name, {}), policy)
+            built = build_node(node, self.config_maps.get(name, {}), policy, devices)
             return replace(built, machine_refused=self.refused_machines.get(name))
         except NodeError as error:
             raise value.error(f"{error}.") from None

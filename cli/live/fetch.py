@@ -15,6 +15,7 @@ from cli.live.snapshot import ordered, reduced
 from cli.live.user_kube import UserKube
 from cluster import keys
 from cluster.gang import gang_mark
+from cluster.nodes.taint_rules import VERSIONS
 from cluster.objects.pod import Metadata, Owner, Pod
 from cluster.scorer_lease import LEASE
 from scorer.gang.crd import GANGS
@@ -24,6 +25,8 @@ from workloads.pod_group import group_paths
 ROLE = "linkwise-view"
 """The ClusterRole for people who look at a cluster; also a Role in `CONFIG_NAMESPACES`."""
 _CORE = "/api/v1"
+_DRA = "/apis/resource.k8s.io"
+"""The API group for dynamic resource allocation."""
 CONFIG_NAMESPACES = {keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE}
 """Namespaces of the ConfigMaps that are read."""
 
@@ -45,7 +48,7 @@ class FetchedCluster:
 
 
 def fetch_cluster(access: Access) -> FetchedCluster:
-    """Read nodes, pods, namespaces, Linkwise's ConfigMaps and Lease, owners of gangs, and Gangs.
+    """Read nodes and their devices, pods, namespaces, Linkwise's ConfigMaps and Lease, and gangs.
 
     Raises:
         InputError: There is no answer, or nodes and pods may not be read; one line for people.
@@ -62,6 +65,9 @@ async def _fetch(access: Access) -> FetchedCluster:
             _optional(reader, fetched, "Namespace", f"{_CORE}/namespaces", f"ClusterRole {ROLE}"),
             read_lease(reader),
             *(_config_maps(reader, fetched, name) for name in sorted(CONFIG_NAMESPACES)),
+            _devices(reader, fetched, "ResourceSlice", "v1/resourceslices"),
+            _devices(reader, fetched, "ResourceClaim", "v1/resourceclaims"),
+            _taint_rules(reader, fetched),
         )
         fetched.gangs = await _gangs(reader)
         waiting = list(_waiting_members(pods))
@@ -94,6 +100,21 @@ async def _optional(
     except Forbidden as error:
         fetched.warnings.append(f"{error}: less is known. Ask for the {role}.")
         return []
+
+
+async def _devices(
+    reader: ApiReader, fetched: FetchedCluster, kind: str, resource: str
+) -> list[Plain]:
+    return await _optional(reader, fetched, kind, f"{_DRA}/{resource}", f"ClusterRole {ROLE}")
+
+
+async def _taint_rules(reader: ApiReader, fetched: FetchedCluster) -> list[Plain]:
+    """Return the DeviceTaintRules, by the version that serves some."""
+    for version in VERSIONS:
+        resource = f"{version}/devicetaintrules"
+        if rules := await _devices(reader, fetched, "DeviceTaintRule", resource):
+            return rules
+    return []
 
 
 async def read_lease(reader: ApiReader) -> list[Plain]:

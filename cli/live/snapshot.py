@@ -6,7 +6,7 @@ time, so that two snapshots of an unchanged cluster are equal.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,10 @@ from cli.files.objects import NodeAddresses, Plain
 from cli.output.document import Document
 from cli.output.printer import Format, dumped
 from cluster import keys
+from cluster.nodes.device_claims import ClaimObject
 from cluster.nodes.node_resources import NodeObject
+from cluster.nodes.resource_slice import MEMORY, SliceObject, reads_attribute
+from cluster.nodes.taint_rules import RuleObject
 from cluster.objects.pod import Metadata, Pod
 from workloads.kind import Workload
 from workloads.pod_group import PodGroup
@@ -62,20 +65,10 @@ def reduced(kind: str, plain: Plain) -> Plain | None:
     Raises:
         msgspec.ValidationError: It is no object of this kind.
     """
-    match kind:
-        case "Pod":
-            return _pod(plain)
-        case "Node":
-            return _node(plain)
-        case "ConfigMap" | "Lease":
-            return _config_map(plain) if kind == "ConfigMap" else _lease(plain)
-        case "Namespace":
-            return {"apiVersion": "v1", "kind": kind, "metadata": _metadata(plain)}
-        case "PodGroup":
-            return _declaration(plain, PodGroup)
-        case _:
-            known = kind_of(str(plain.get("apiVersion", "")), kind)
-            return _declaration(plain, known.shape if known else Workload)
+    if reduce := _REDUCE.get(kind):
+        return reduce(plain)
+    known = kind_of(str(plain.get("apiVersion", "")), kind)
+    return _declaration(plain, known.shape if known else Workload)
 
 
 def snapshot_text(objects: Iterable[Plain], output: Format = Format.JSON) -> str:
@@ -146,14 +139,58 @@ def _config_map(plain: Plain) -> Plain | None:
 
 
 def _lease(plain: Plain) -> Plain | None:
-    """Return the scorer's Lease if it refuses machines."""
+    """Return the scorer's Lease if it has facts about nodes."""
     metadata = msgspec.convert(plain.get("metadata", {}), Metadata)
-    refused = (metadata.annotations or {}).get(keys.REFUSED_MACHINES)
-    if metadata.name != keys.SCORER or not refused:
+    facts = keys.REFUSED_MACHINES, keys.UNFENCED_NODES
+    annotations = {
+        key: text for key, text in (metadata.annotations or {}).items() if key in facts and text
+    }
+    if metadata.name != keys.SCORER or not annotations:
         return None
-    annotations = {keys.REFUSED_MACHINES: refused}
     head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     return {**head, "metadata": {**_metadata(plain), "annotations": annotations}}
+
+
+def _slice(plain: Plain) -> Plain | None:
+    """Return a ResourceSlice with the attributes that Linkwise reads; None if it has no GPUs."""
+    found = msgspec.convert(plain, SliceObject)
+    if found.content is None:
+        return None
+    devices = [
+        structs.replace(
+            device,
+            attributes={k: v for k, v in (device.attributes or {}).items() if reads_attribute(k)},
+            capacity={k: v for k, v in (device.capacity or {}).items() if k in MEMORY},
+        )
+        for device in found.spec.devices or ()
+    ]
+    spec = structs.replace(found.spec, devices=devices)
+    return _about_devices("ResourceSlice", plain, structs.replace(found, spec=spec))
+
+
+def _claim(plain: Plain) -> Plain | None:
+    """Return the GPUs that a ResourceClaim holds; None if it holds none."""
+    claim = msgspec.convert(plain, ClaimObject)
+    return _about_devices("ResourceClaim", plain, claim) if claim.content else None
+
+
+def _rule(plain: Plain) -> Plain | None:
+    """Return a DeviceTaintRule; None if it is about no GPUs."""
+    rule = msgspec.convert(plain, RuleObject)
+    return _about_devices("DeviceTaintRule", plain, rule) if rule.content else None
+
+
+def _namespace(plain: Plain) -> Plain:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": _metadata(plain)}
+
+
+def _pod_group(plain: Plain) -> Plain:
+    return _declaration(plain, PodGroup)
+
+
+def _about_devices(kind: str, plain: Plain, found: Struct) -> Plain:
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": kind}
+    return {**_encoded(found), **head, "metadata": _metadata(plain)}
 
 
 def _declaration(plain: Plain, kind: type[Struct]) -> Plain:
@@ -208,3 +245,17 @@ def _fields(kind: type[Struct]) -> tuple[tuple[str, str, object], ...]:
         )
         for each in structs.fields(kind)
     )
+
+
+_REDUCE: Mapping[str, Callable[[Plain], Plain | None]] = {
+    "Pod": _pod,
+    "Node": _node,
+    "ConfigMap": _config_map,
+    "Lease": _lease,
+    "Namespace": _namespace,
+    "ResourceSlice": _slice,
+    "ResourceClaim": _claim,
+    "DeviceTaintRule": _rule,
+    "PodGroup": _pod_group,
+}
+"""By kind; all others are workloads."""

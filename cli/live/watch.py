@@ -31,6 +31,7 @@ from manifest.value import InputError
 from runtime.kube.decode import decode
 from runtime.kube.reflector import Reflector
 from runtime.process.clock import monotonic, wait_at_most
+from scorer.cache.dra_api import CLAIMS, SLICES, find_api
 from scorer.gang.crd import GANGS
 
 DELAY = 0.1
@@ -64,19 +65,23 @@ class ClusterWatch:
         def on_change(*_: object) -> None:
             self._dirty.set()
 
-        def watch(path: str, kind: str) -> Reflector[Plain]:
-            return Reflector(kube, path, partial(_reduced, kind), on_change=on_change)
-
         self._nodes = Reflector(kube, "/api/v1/nodes", _node, on_change=on_change)
         self._pods = Reflector(kube, "/api/v1/pods", _pod, on_change=on_change)
         self._gangs = Reflector(kube, GANGS, lambda raw: decode(raw, _plain), on_change=on_change)
         self._others = [
-            watch("/api/v1/namespaces", "Namespace"),
+            self._reflector("/api/v1/namespaces", "Namespace"),
             *(
-                watch(f"/api/v1/namespaces/{name}/configmaps", "ConfigMap")
+                self._reflector(f"/api/v1/namespaces/{name}/configmaps", "ConfigMap")
                 for name in sorted(CONFIG_NAMESPACES)
             ),
         ]
+        self._has_devices = asyncio.Event()
+        """The devices of claims nodes are listed, or not served."""
+
+    def _reflector(self, path: str, kind: str) -> Reflector[Plain]:
+        return Reflector(
+            self._kube, path, partial(_reduced, kind), on_change=lambda *_: self._dirty.set()
+        )
 
     @property
     def problem(self) -> str:
@@ -98,7 +103,23 @@ class ClusterWatch:
             reflectors: tuple[Reflector[Any], ...] = (self._nodes, self._pods, self._gangs)
             for reflector in (*reflectors, *self._others):
                 tasks.create_task(reflector.run())
+            tasks.create_task(self._watch_devices())
             tasks.create_task(self._publish_changes(publish, report))
+
+    async def _watch_devices(self) -> None:
+        """Watch the devices of claims nodes, and who holds them, where they are served."""
+        api = await find_api(self._kube)
+        kinds = {CLAIMS: "ResourceClaim", SLICES: "ResourceSlice"} if api.has_claims else {}
+        if api.rules:
+            kinds[api.rules] = "DeviceTaintRule"
+        devices = [self._reflector(path, kind) for path, kind in kinds.items()]
+        self._others += devices
+        async with asyncio.TaskGroup() as tasks:
+            for reflector in devices:
+                tasks.create_task(reflector.run())
+            for reflector in devices:
+                await reflector.synced.wait()
+            self._has_devices.set()
 
     async def _publish_changes(
         self,
@@ -111,8 +132,9 @@ class ClusterWatch:
                 await wait_at_most(1, required.synced)
         # Of these, one that may not be listed is never complete.
         async with asyncio.TaskGroup() as tasks:
-            for optional in (self._gangs, *self._others):
-                tasks.create_task(wait_at_most(_OPTIONAL, optional.synced))
+            listed = [self._has_devices, *(each.synced for each in (self._gangs, *self._others))]
+            for optional in listed:
+                tasks.create_task(wait_at_most(_OPTIONAL, optional))
         while True:
             self._dirty.clear()
             began = monotonic()

@@ -47,6 +47,17 @@ def gpus_text(gpus: GPUs) -> str:
             return " ".join(map(str, gpus.indices))
 
 
-def card_problems(card: "Card") -> list[str]:
-    """Return the conditions that keep pods off a GPU, each as a word."""
-    return ["unhealthy"] * (not card.healthy) + ["cordoned"] * card.cordoned
+def card_problems(card: "Card", *, is_held: bool) -> list[str]:
+    """Return the conditions that keep pods off a GPU, in a few words each.
+
+    Args:
+        card: The GPU.
+        is_held: A pod of Linkwise has it, so that a claim may be that of the pod.
+    """
+    claimed = card.claimed and not is_held
+    words = {
+        "unhealthy": not card.healthy,
+        "cordoned": card.cordoned,
+        "held by a claim": claimed,
+    }
+    return [word for word, applies in words.items() if applies]

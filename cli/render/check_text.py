@@ -2,6 +2,8 @@
 
 import json
 
+from msgspec import UNSET
+
 from cli.analysis.check_report import CheckReport, Finding, TemplateReport
 from cli.output.printer import BAD, GOOD, QUIET, WARNING, Cell, Paint, is_quiet, say, sentence
 from cli.output.words import plural
@@ -47,6 +49,11 @@ def _show(entry: TemplateReport) -> None:
     for step in entry.patch:
         for text in describe(step):
             say("  change", text, Paint(f"({step.rule})", QUIET))
+    if entry.claim is not UNSET:
+        for request in entry.claim["spec"]["devices"]["requests"]:
+            exactly = request["exactly"]
+            devices = f"{exactly['count']} of class {exactly['deviceClassName']}"
+            say("  claim", f"request {request['name']}: {devices}, by UUID once they are chosen")
     if entry.placement:
         # The engine costs 0.2 s to import; a check without a cluster needs none.
         from cli.render.fit_text import show_fit  # noqa: PLC0415

@@ -82,6 +82,10 @@ def document(units: Iterable[UnitExplanation]) -> Explanation:
     return Explanation(items=[_unit(unit) for unit in units])
 
 
+def _moved(unit: UnitExplanation) -> list[str]:
+    return [f"it has {unit.moved}"] if unit.moved else []
+
+
 def _unit(unit: UnitExplanation) -> ExplainedUnit:
     explanation = explain_plan(unit.snapshot, unit.plan) if unit.plan and unit.snapshot else None
     return ExplainedUnit(
@@ -107,7 +111,7 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         runner_up=runner_up(explanation) if explanation else {},
         why=explanation.nodes if explanation and unit.changed is None else None,
         changed=unit.changed,
-        notes=list(explanation.notes) if explanation else [],
+        notes=[*_moved(unit), *(explanation.notes if explanation else ())],
         pods=[_pod(pod) for pod in unit.pods],
     )
 

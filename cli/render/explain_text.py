@@ -44,6 +44,8 @@ def show(unit: UnitExplanation) -> None:
         say("  note:", sentence(f"GPUs of {node.node} are reserved for what it lacks: {gpus}"))
     if unit.unhealthy:
         say("  note:", sentence(f"it has {unit.unhealthy}"))
+    if unit.moved:
+        say("  note:", sentence(f"it has {unit.moved}"))
     for suggestion in unit.suggestions:
         say("  help:", sentence(suggestion))
     if unit.state is UnitState.FITS:

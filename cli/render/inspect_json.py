@@ -43,6 +43,11 @@ class Device(Struct, frozen=True, kw_only=True):
     uuid: str | None
     healthy: bool
     cordoned: bool
+    """By an administrator, or held by a claim."""
+    claimed: bool
+    """A ResourceClaim holds it, or a part of it."""
+    device: str | None
+    """Its name in the pool of a claims node."""
     whole: bool
     holders: int
     replicas: int | None
@@ -91,8 +96,12 @@ class NodeReport(Struct, frozen=True, kw_only=True):
     """Shared by machines with equal links; null where the links are not known."""
     model: str | None
     machine_source: str
-    """The source of its links: `agent`, `policy`, `gpu-feature-discovery`, `cluster-file` or
-    `unknown`."""
+    """The source of its links: `agent`, `policy`, `gpu-feature-discovery`, `catalogue`,
+    `resource-slices`, `cluster-file` or `unknown`."""
+    pool: str | None
+    """The pool in which NVIDIA's DRA driver offers its GPUs; null on other nodes."""
+    missing: str | None
+    """Why none of them is given out for now."""
     unhealthy: list[int]
     """GPUs on which no pod is placed, since they are faulty."""
     mismatch: str | None
@@ -138,6 +147,8 @@ def _node(view: InspectedNode) -> NodeReport:
         class_=view.table.key if node.machine_known else None,
         model=view.node.model,
         machine_source=node.machine_source.value,
+        pool=node.pool.name if node.pool else None,
+        missing=view.missing,
         unhealthy=[i for i in view.indices if not node.cards[i].healthy],
         mismatch=node.mismatch,
         isolation=node.isolation.value if node.isolation else None,
@@ -178,7 +189,9 @@ def _device(view: InspectedNode, i: int) -> Device:
         pods=[_pod(view, holder, i) for holder in view.holders_of(i)],
         uuid=card.uuid,
         healthy=card.healthy,
-        cordoned=card.cordoned,
+        cordoned=card.is_closed,
+        claimed=card.claimed,
+        device=view.node.pool.devices[i] if view.node.pool else None,
         whole=taken.whole,
         holders=taken.holders,
         replicas=view.node.replicas or None,

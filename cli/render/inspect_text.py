@@ -28,6 +28,8 @@ from cluster.requests.amounts import CORE_MAX
 _SOURCES = {
     MachineSource.POLICY: " by the policy",
     MachineSource.FEATURE_DISCOVERY: " by labels of GPU feature discovery",
+    MachineSource.CATALOGUE: " by the product in ResourceSlices",
+    MachineSource.RESOURCE_SLICES: " by ResourceSlices, without NVLinks",
 }
 """Sources of links that are not published by the node itself."""
 MAX_NAMES = 4
@@ -39,6 +41,8 @@ def show(views: Sequence[InspectedNode], *, detail: bool) -> None:
     shown = cut(views)
     for view in shown:
         _show_head(view)
+        if view.missing:
+            say(" ", Paint("not offered", BAD, bold=True), view.missing)
         if view.ledger.unaccounted:
             say(" ", Paint("unaccounted", BAD, bold=True), view.ledger.unaccounted)
         if note := view.node.kubelet.numa_note:
@@ -58,7 +62,7 @@ def _show_head(view: InspectedNode) -> None:
     ]
     say(
         Paint(node.name, bold=True),
-        Paint(f"{node.mode}, {_links(view)};", QUIET),
+        Paint(f"{node.mode}{' by claims' * node.is_claims}, {_links(view)};", QUIET),
         f"{_left(view)}{';' if warnings else ''}",
         *warnings,
     )
@@ -74,7 +78,7 @@ def _links(view: InspectedNode) -> str:
 def _left(view: InspectedNode) -> str:
     """Return what the node can still give out, in the unit of its mode."""
     ledger, mode, cards = view.ledger, view.node.mode, view.indices
-    if ledger.unaccounted:
+    if ledger.unaccounted or view.missing:
         return f"{len(cards)} GPUs, none is offered"
     if mode.shares_memory:
         memory = f"{sum(map(ledger.memory_free, cards))} of {sum(map(view.total, cards))} GiB free"
@@ -156,7 +160,7 @@ def _groups(view: InspectedNode) -> list[tuple[int, ...]]:
 def _unit(view: InspectedNode, i: int) -> object:
     card, taken = view.node.cards[i], view.ledger.taken[i]
     if not taken.holders:
-        return card.healthy, card.cordoned, view.total(i)
+        return card.healthy, card.cordoned, card.claimed, view.total(i)
     if not taken.whole:
         return i
     holding = view.holders_of(i)[0].holding
@@ -173,7 +177,7 @@ def _state(view: InspectedNode, i: int) -> Cell:
     card, taken = view.node.cards[i], view.ledger.taken[i]
     if view.is_counted and card.usable:
         return "by count"
-    problems = card_problems(card)
+    problems = card_problems(card, is_held=bool(taken.holders))
     if not taken.holders and problems:
         return Paint(", ".join(problems), BAD)
     state = _taken(view, i) if taken.holders else "free"

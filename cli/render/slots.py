@@ -22,7 +22,7 @@ def show(groups: Sequence[SlotGroup]) -> None:
         _show_head(group)
         table(list(_rows(group)), indent=2)
         shown = cut(group.partly_free)
-        table([_node(node) for node in shown], indent=2)
+        table([_node(node, group) for node in shown], indent=2)
         say_rest(len(group.partly_free) - len(shown))
         say()
 
@@ -42,6 +42,7 @@ def _machine(group: SlotGroup) -> str:
     parts = [group.model or "unknown model", f"{number} {plural('GPU', number)} a node"]
     parts += ["links unknown"] if group.machine_class is None else []
     parts += ["chosen by NVIDIA's plugin"] if group.counted else []
+    parts += ["by claims"] if group.claims else []
     return ", ".join(parts)
 
 
@@ -61,7 +62,8 @@ def _row(sets: FreeSets, *, is_node: bool) -> list[Cell]:
     ]
 
 
-def _node(node: PartlyFreeNode) -> list[Cell]:
+def _node(node: PartlyFreeNode, group: SlotGroup) -> list[Cell]:
     taken = [f"{node.allocated} allocated"] if node.allocated else []
-    taken += [f"{node.unusable} unhealthy or cordoned"] if node.unusable else []
+    why = "unhealthy, cordoned or held by claims" if group.claims else "unhealthy or cordoned"
+    taken += [f"{node.unusable} {why}"] if node.unusable else []
     return [node.name, f"{node.free} free", ", ".join(taken), named(node.units)]

@@ -57,7 +57,8 @@ class MachineReport(Document, frozen=True, kw_only=True, tag="Machine"):
     node: str | UnsetType = UNSET
     """This and the next five: only of a node in a cluster."""
     machine_source: str | UnsetType = UNSET
-    """`agent`, `policy`, `gpu-feature-discovery` or `cluster-file`."""
+    """`agent`, `policy`, `gpu-feature-discovery`, `catalogue`, `resource-slices` or
+    `cluster-file`."""
     uuids: list[str | None] | UnsetType = UNSET
     """Of each GPU; null where it is not published."""
     unhealthy: list[int] | UnsetType = UNSET

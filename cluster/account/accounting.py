@@ -8,26 +8,39 @@ from cluster.account.ledger import Conflict, Ledger
 from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.account.pod_usage import PodUsage, pod_usage
 from cluster.allocations.gpus import NO_GPUS, Unreadable
+from cluster.nodes.device_claims import HeldClaim
 from cluster.nodes.node import Node
 from cluster.objects.pod import Pod
 
 
-def ledger_of(nodes: Iterable[Node], pods: Iterable[Pod], *, migrate: bool = False) -> Ledger:
+def ledger_of(
+    nodes: Iterable[Node],
+    pods: Iterable[Pod],
+    *,
+    claims: Iterable[HeldClaim] = (),
+    migrate: bool = False,
+) -> Ledger:
     """Return the ledger of all nodes, from the nodes and all pods of the cluster.
 
     A pod counts on the node to which it is bound, or which its record names; finished pods hold
-    nothing. A node becomes `unaccounted` if the GPUs of a bound pod are unknown, or if its agent
-    reports a mismatch. An unbound pod whose record is invalid is a conflict. The result does not
-    depend on the order of the pods.
+    nothing. A node becomes `unaccounted` if the GPUs of a bound pod are unknown, if its agent
+    reports a mismatch, or if several claims hold one GPU. An unbound pod whose record is invalid
+    is a conflict, unless the GPUs of its node are only unknown for now. The result does not depend
+    on the order of the pods.
 
     Args:
         nodes: All nodes.
         pods: All pods.
+        claims: ResourceClaims that hold GPUs: those of pods of Linkwise say which GPUs they have.
         migrate: Accept records of other schedulers on pods without a record of ours.
     """
     known = {node.name: node for node in nodes}
     claimants: dict[str, list[PodUsage]] = {}
-    for claimant in filter(None, map(pod_usage, pods)):
+    by_name = {f"{claim.namespace}/{claim.name}": claim for claim in claims}
+    for usage in filter(None, map(pod_usage, pods)):
+        namespace = usage.name.partition("/")[0]
+        claim = by_name.get(f"{namespace}/{usage.claim}") if usage.claim else None
+        claimant = usage.with_claim(claim) if claim else usage
         claimants.setdefault(claimant.target, []).append(claimant)
     ledgers: dict[str, NodeLedger] = {}
     conflicts: list[Conflict] = []
@@ -56,7 +69,7 @@ def account(
     uids: set[str] = set()
     unaccounted, unknown = node.machine_refused, None
     if node.mismatch:
-        unaccounted = f"its agent reports: {node.mismatch}"
+        unaccounted = node.mismatch if node.is_claims else f"its agent reports: {node.mismatch}"
     for one in sorted(claimants, key=lambda one: one.order):
         if one.uid in uids:
             unknown = unknown or one
@@ -73,7 +86,7 @@ def account(
                 continue
             except LedgerError as error:
                 gpus = Unreadable(str(error))
-        if not one.node:
+        if not one.node and not (one.by_claim and node.awaits_slices):
             conflicts.append(Conflict(one.name, one.uid, node.name, gpus.reason))
             continue
         # Its CPU, memory and ports are known, and how many GPUs it requests.

@@ -88,16 +88,27 @@ class NodeLedger:
         return cls(node, (GPUUsage(),) * len(node.cards), {}, node.cpu, node.memory)
 
     def without_pods(self) -> "NodeLedger":
-        """Return the ledger of the same node without pods."""
-        return NodeLedger.empty(self.node) if self.holdings or self.unaccounted else self
+        """Return the ledger of the same node without pods and claims."""
+        node = self._without_claims.node
+        is_same = node is self.node and not (self.holdings or self.unaccounted)
+        return self if is_same else NodeLedger.empty(node)
+
+    @property
+    def _without_claims(self) -> "NodeLedger":
+        """The ledger of the same node on which claims hold no GPUs."""
+        cards = self.node.cards
+        if not any(card.claimed for card in cards):
+            return self
+        free = tuple(replace(card, claimed=False) for card in cards)
+        return replace(self, node=replace(self.node, cards=free))
 
     @cached_property
     def without_gpu_pods(self) -> "NodeLedger":
-        """The ledger of the same node without pods with GPUs, except those that stay.
+        """The ledger of the same node without claims, and pods with GPUs, except those that stay.
 
         Pods without GPUs remain, since no unit waits for them, and so does `unaccounted`.
         """
-        ledger = self
+        ledger = self._without_claims
         for uid, held in self.holdings.items():
             if held.gpus and not held.stays:
                 ledger = ledger.release(uid)
@@ -230,7 +241,8 @@ class NodeLedger:
     @property
     def has_gpus(self) -> bool:
         """The node has GPUs, or pods with GPUs although it offers none (any more)."""
-        return bool(self.node.cards or self.unaccounted or self.replicas_counted)
+        is_missing = self.node.pool and self.node.pool.missing
+        return bool(self.node.cards or self.unaccounted or self.replicas_counted or is_missing)
 
     @property
     def replicas_counted(self) -> int:
@@ -239,8 +251,8 @@ class NodeLedger:
 
     @property
     def gpus_free(self) -> int:
-        """Number of free GPUs, chosen by Linkwise or by NVIDIA's plugin; 0 if unaccounted."""
-        if self.unaccounted:
+        """Number of free GPUs, chosen by Linkwise or by NVIDIA's plugin; 0 if it is not known."""
+        if self.unaccounted or (self.node.pool and self.node.pool.missing):
             return 0
         whole = self.free_mask.bit_count()
         if not self.is_counted and not self.has_counted_pods:

@@ -1,18 +1,20 @@
 """Resources that a pod holds on a node: compact enough to keep for every pod."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from cluster.account.node_ledger import Holding
 from cluster.allocations.foreign import read_foreign
-from cluster.allocations.gpus import NO_GPUS, Counted, Exact, GPUs, Unreadable
+from cluster.allocations.gpus import NO_GPUS, Counted, Exact, GPUs, GPUShare, Unreadable
 from cluster.allocations.record import Allocation, RecordError, parse_record
 from cluster.gang import gang_mark, is_member
 from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
+from cluster.nodes.device_claims import Device, HeldClaim
 from cluster.nodes.node import Node
 from cluster.objects.pod import Pod
+from cluster.requests.claimed import claim_name
 from cluster.requests.demand import Demand, demand_of
 from cluster.requests.request import Family, Request, read_request
 
@@ -43,6 +45,8 @@ class PodUsage:
     places: bool
     """Linkwise chooses its GPUs."""
     demand: Demand
+    by_claim: bool = False
+    """It gets its GPUs by a ResourceClaim."""
     nvidia: Counted | None = None
     """GPUs or replicas that it requests under NVIDIA's names, whether or not Linkwise chooses."""
     gang: str | None = None
@@ -55,8 +59,17 @@ class PodUsage:
     """Our record."""
     foreign: Exact | Unreadable = NO_GPUS
     """Record of another scheduler, of a pod without ours."""
+    claim: str | None = None
+    """Name of the claim by which it gets its GPUs from Linkwise; None: by none."""
+    devices: frozenset[Device] | None = None
+    """What that claim holds; None: nothing yet, or it is not known."""
     unreadable: Unreadable | None = None
     """Why its resources are unknown despite its record; None for nearly every pod."""
+
+    def with_claim(self, claim: HeldClaim | None) -> "PodUsage":
+        """Return the same with the devices of the claim that it names, if that belongs to it."""
+        devices = claim.devices if claim is not None and claim.owner == self.uid else None
+        return replace(self, devices=devices)
 
     @property
     def order(self) -> tuple[bool, str, str, str]:
@@ -116,8 +129,26 @@ class PodUsage:
                 return Unreadable(f"{ALLOCATION} names node {name}, but it runs on {node.name}")
             case Allocation(gpus=Counted()):
                 return Unreadable("NVIDIA's plugin chose its GPUs, so it is not known which it has")
+            case Allocation(gpus=Exact(shares)) if node.is_claims:
+                return self.claimed_gpus(node) or _by_uuid(shares, node)
             case Allocation(gpus=gpus):
                 return gpus
+
+    def claimed_gpus(self, node: Node) -> Exact | Unreadable | None:
+        """Return its GPUs by its claim, whatever its record says; None: they are not known.
+
+        A claim names devices, and slices say which GPU a device is now: after a reboot with other
+        numbers the pod has other GPUs than those that were planned. While slices are missing, the
+        last ones count.
+        """
+        pool = node.pool
+        if self.devices is None or pool is None or not pool.devices:
+            return None
+        index = {Device(node.name, pool.name, name): i for i, name in enumerate(pool.devices)}
+        if unknown := self.devices - index.keys():
+            return Unreadable(f"its claim holds {min(unknown).name}, which is no GPU of its node")
+        held = sorted(index[device] for device in self.devices)
+        return Exact(tuple(GPUShare(i, node.cards[i].uuid) for i in held))
 
 
 def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
@@ -148,12 +179,14 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
         family=request.family,
         places=request.places,
         demand=demand_of(pod),
+        by_claim=request.by_claim,
         nvidia=nvidia,
         gang=f"{namespace}/{mark.name}" if mark and is_member(pod, request, mark) else None,
         priority=pod.spec.priority or 0,
         stays=any(one.kind in _STAY for one in metadata.owner_references or () if one.controller),
         record=record,
         foreign=foreign,
+        claim=claim_name(pod.spec) if request.by_claim else None,
     )
 
 
@@ -163,6 +196,15 @@ def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T
     except RecordError as error:
         # It may quote a text of any length, and is kept as long as the pod.
         return Unreadable(str(error)[:_MAX_LENGTH])
+
+
+def _by_uuid(shares: tuple[GPUShare, ...], node: Node) -> Exact | Unreadable:
+    """Return GPUs at their present indices: those of a claims node depend on which ones it has."""
+    index: dict[str | None, int] = {card.uuid: i for i, card in enumerate(node.cards) if card.uuid}
+    for share in shares:
+        if share.uuid not in index:
+            return Unreadable(f"the driver's slices of {node.name} do not have {share.uuid}")
+    return Exact(tuple(replace(share, i=index[share.uuid]) for share in shares))
 
 
 def _offers(mode: NodeMode, family: Family | None) -> bool:

@@ -27,6 +27,7 @@ class _Kind(NamedTuple):
     machine_class: str | None
     gpus_per_node: int
     counted: bool
+    claims: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class PartlyFreeNode:
     allocated: int
     """GPUs of pods."""
     unusable: int
-    """Unhealthy and cordoned GPUs without pods."""
+    """Unhealthy and cordoned GPUs without pods, and those that claims of others hold."""
     units: tuple[str, ...]
     """`namespace/name` of the gangs, and of the pods without a gang, that have GPUs here."""
 
@@ -71,9 +72,12 @@ class SlotGroup:
     gpus_per_node: int
     counted: bool
     """NVIDIA's plugin chooses the GPUs of pods."""
+    claims: bool
+    """Pods get their GPUs by claims."""
     nodes: int
     closed: int
-    """Nodes that take no pods now: not ready, unschedulable, or with unknown allocations."""
+    """Nodes that take no pods now: not ready, unschedulable, with unknown allocations, or
+    without slices of their driver."""
     free: int
     """Free GPUs of the other nodes."""
     sets: tuple[FreeSets, ...]
@@ -105,7 +109,10 @@ def _kind(node: Node) -> tuple[_Kind, Table]:
         machine = uniform_machine(len(node.cards))
     table = table_of(machine)
     known = table.key if is_known else None
-    return _Kind(node.node_pool, node.model, known, table.n, node.is_counted), table
+    kind = _Kind(
+        node.node_pool, node.model, known, table.n, counted=node.is_counted, claims=node.is_claims
+    )
+    return kind, table
 
 
 def _group(kind: _Kind, members: list[_Member]) -> SlotGroup:
@@ -132,7 +139,8 @@ def _group(kind: _Kind, members: list[_Member]) -> SlotGroup:
 
 def _takes_pods(ledger: NodeLedger) -> bool:
     node = ledger.node
-    is_open = node.ready and not node.unschedulable and not ledger.unaccounted
+    is_missing = node.pool and node.pool.missing
+    is_open = node.ready and not node.unschedulable and not ledger.unaccounted and not is_missing
     # Linkwise needs tables of a machine to choose GPUs, NVIDIA's plugin does not.
     has_tables = not (node.preparing or node.machine_refused)
     return is_open and (has_tables or ledger.is_counted)

@@ -146,8 +146,9 @@ def format_record(
         TERM: str(term),
         ISOLATION: isolation.value,
     }
-    if not shares:
-        # NVIDIA's plugin sets the variables of the containers.
+    if not shares or request.by_claim:
+        # NVIDIA's plugin or its DRA driver sets the variables of the containers. A claim may hold
+        # other GPUs after a reboot, so that annotations for containers would be wrong.
         return annotations
     annotations |= _visible_devices(shares, request)
     if request.family is Family.WHOLE:

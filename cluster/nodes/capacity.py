@@ -1,11 +1,21 @@
 """Maximum capacity of the nodes: admission reports requests that no node can ever satisfy."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NODE_MODE, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.keys import (
+    CLAIMS,
+    GPU_CORE,
+    GPU_MEM,
+    GPU_WHOLE,
+    NODE_MODE,
+    NVIDIA_GPU,
+    NVIDIA_GPU_SHARED,
+    RESOURCE_NAME,
+    RESOURCES,
+)
 from cluster.mode import NodeMode
 from cluster.objects.pod import NewPodSpec
 from cluster.objects.selector import node_matches
@@ -32,8 +42,8 @@ class Excess:
     """The maximum on any node, such as `at most 15 GiB of one card`."""
 
 
-class ExactNode(NamedTuple):
-    """A node on which Linkwise chooses the GPUs under NVIDIA's resource name."""
+class WholeGPUs(NamedTuple):
+    """A node with whole GPUs under NVIDIA's resource name."""
 
     name: str
     labels: Mapping[str, str]
@@ -55,10 +65,18 @@ class Capacity:
     """GPUs of the largest node on which Linkwise chooses `aliyun.com/gpu`."""
     nvidia: int = 0
     """Largest `nvidia.com/gpu` of a node."""
-    exact: tuple[ExactNode, ...] = field(default=(), repr=False)
-    """Nodes on which Linkwise chooses `nvidia.com/gpu`."""
+    exact: tuple[WholeGPUs, ...] = field(default=(), repr=False)
+    """Nodes on which Linkwise chooses `nvidia.com/gpu` of device plugins."""
     exact_gpus: int = 0
     """GPUs of the largest of these."""
+    counted: tuple[WholeGPUs, ...] = field(default=(), repr=False)
+    """Nodes on which NVIDIA's plugin chooses `nvidia.com/gpu`."""
+    claims: tuple[WholeGPUs, ...] = field(default=(), repr=False)
+    """Nodes on which pods get their GPUs by claims."""
+    claims_gpus: int = 0
+    """GPUs of the largest of these."""
+    may_claim: bool = False
+    """There are nodes that `may_offer_claims`: the driver's slices may only be missing yet."""
     replicas: int = 0
     """Largest `nvidia.com/gpu.shared` of a node on which Linkwise chooses replicas."""
     nvidia_replicas: int = 0
@@ -90,21 +108,27 @@ class Capacity:
     def has_exact_node(self, spec: NewPodSpec, gpus: int) -> bool:
         """Return whether Linkwise chooses `nvidia.com/gpu` on a node that a pod may be bound to.
 
-        The node matches the pod's nodeSelector and required node affinity, and has as many GPUs. A
-        pod with very many requirements or values is not matched, since each of them costs time for
-        each node: any node with as many GPUs is taken for one.
+        The node matches the pod's nodeSelector and required node affinity, and has as many GPUs.
 
         Args:
             spec: Spec of the pod.
             gpus: Number of GPUs that the pod asks for.
-
-        Cost: at most one match for each such node, and `_MAX_MATCHES` comparisons.
         """
-        size = _size(spec)
-        is_bounded = size <= _MAX_MATCHED and size * len(self.exact) <= _MAX_MATCHES
-        return any(
-            node.gpus >= gpus and (not is_bounded or node_matches(spec, node.name, node.labels))
-            for node in self.exact
+        return _fits_any(self.exact, spec, gpus, is_matched=_is_bounded(spec, len(self.exact)))
+
+    def needs_claim(self, spec: NewPodSpec, gpus: int) -> bool:
+        """Return whether a pod may be bound to a claims node, and to no exact or counted one.
+
+        Args:
+            spec: Spec of the pod.
+            gpus: Number of GPUs that the pod asks for.
+        """
+        if not self.claims:
+            return False
+        others = (*self.exact, *self.counted)
+        is_matched = _is_bounded(spec, len(self.claims) + len(others))
+        return _fits_any(self.claims, spec, gpus, is_matched=is_matched) and not _fits_any(
+            others, spec, gpus, is_matched=is_matched
         )
 
     def suggested_change(self, request: Request) -> str | None:
@@ -119,6 +143,8 @@ class Capacity:
         mode = _node_mode(request)
         if mode is not None and resource in self.unlabelled:
             return f"label the nodes that offer {resource} with {NODE_MODE}={mode}"
+        if resource == NVIDIA_GPU and self.may_claim and not request.by_claim:
+            return f'label the pod {CLAIMS}: "true" if NVIDIA\'s DRA driver is to give it GPUs'
         others = [name for name in self._offered() if name != resource]
         return f"ask for {' or '.join(others)}, which nodes offer" if others else None
 
@@ -138,12 +164,19 @@ class Capacity:
         resource, maximum = self._offer(request)
         if request.gpus <= maximum:
             return None
-        offered = f"at most {maximum} on one node" if maximum else self._not_offered(resource)
+        if maximum:
+            offered = f"at most {maximum} on one node"
+        elif request.by_claim:
+            offered = "no node with GPUs of NVIDIA's DRA driver is known"
+        else:
+            offered = self._not_offered(resource)
         return Excess(f"{request.gpus} {resource}", offered)
 
     def _offer(self, request: Request) -> tuple[str, int]:
         """Return the requested resource, and its maximum on one node [GPUs]."""
         if request.family is Family.WHOLE:
+            if request.by_claim:
+                return NVIDIA_GPU, self.claims_gpus
             if request.resource == NVIDIA_GPU:
                 return NVIDIA_GPU, self.nvidia if request.by_count else self.exact_gpus
             return GPU_WHOLE, self.whole
@@ -186,13 +219,24 @@ def _node_mode(request: Request) -> NodeMode | None:
     return None
 
 
-def capacity_of(nodes: Iterable["Node"]) -> Capacity:
-    """Return the capacity of nodes. Unhealthy cards count, since they may recover."""
+def capacity_of(nodes: Iterable["Node"], claims_gpus: int = 0) -> Capacity:
+    """Return the capacity of nodes. Unhealthy cards count, since they may recover.
+
+    Args:
+        nodes: The nodes.
+        claims_gpus: GPUs of the largest claims node, if `nodes` do not say which these are: then
+            each node that `may_offer_claims` counts as one of this size. 0: there is none.
+    """
     known = tuple(nodes)
     exact = tuple(
-        ExactNode(node.name, node.labels, len(node.cards))
+        WholeGPUs(node.name, node.labels, len(node.cards))
         for node in known
         if _offers(node, NVIDIA_GPU)
+    )
+    claims = tuple(
+        WholeGPUs(node.name, node.labels, len(node.cards) or claims_gpus)
+        for node in known
+        if node.is_claims or (claims_gpus and may_offer_claims(node))
     )
     return Capacity(
         nodes=len(known),
@@ -201,6 +245,14 @@ def capacity_of(nodes: Iterable["Node"]) -> Capacity:
         whole=max((len(node.cards) for node in known if _offers(node, GPU_WHOLE)), default=0),
         exact=exact,
         exact_gpus=max((node.gpus for node in exact), default=0),
+        counted=tuple(
+            WholeGPUs(node.name, node.labels, node.resources[NVIDIA_GPU])
+            for node in known
+            if node.is_counted
+        ),
+        claims=claims,
+        claims_gpus=max((node.gpus for node in claims), default=0),
+        may_claim=any(map(may_offer_claims, known)),
         nvidia=max((node.resources.get(NVIDIA_GPU, 0) for node in known), default=0),
         replicas=max(
             (len(node.cards) * node.replicas for node in known if node.mode is NodeMode.TIMESLICE),
@@ -245,7 +297,47 @@ def _numa_notes(nodes: Iterable["Node"]) -> tuple[str, ...]:
 
 def _offers(node: "Node", resource: str) -> bool:
     """Return whether Linkwise chooses whole GPUs of a node under this resource name."""
-    return node.mode is NodeMode.TOPOLOGY and node.gpu_resource == resource and bool(node.cards)
+    is_ours = node.mode is NodeMode.TOPOLOGY and not node.is_claims
+    return is_ours and node.gpu_resource == resource and bool(node.cards)
+
+
+def may_offer_claims(node: "Node") -> bool:
+    """Return whether a node may be a claims node, by its Node object.
+
+    No device plugin offers its GPUs, and no label says that one will.
+    """
+    return (
+        node.mode is NodeMode.TOPOLOGY
+        and RESOURCE_NAME not in node.labels
+        and not any(map(node.resources.get, RESOURCES))
+    )
+
+
+def _is_bounded(spec: NewPodSpec, nodes: int) -> bool:
+    """Return whether a pod is compared with so many nodes.
+
+    One with very many requirements or values is not, since each of them costs time for each node.
+    """
+    size = _size(spec)
+    return size <= _MAX_MATCHED and size * nodes <= _MAX_MATCHES
+
+
+def _fits_any(nodes: Sequence[WholeGPUs], spec: NewPodSpec, gpus: int, *, is_matched: bool) -> bool:
+    """Return whether a pod may be bound to a node with as many GPUs.
+
+    Args:
+        nodes: The nodes.
+        spec: Spec of the pod.
+        gpus: Number of GPUs that the pod asks for.
+        is_matched: Its requirements on nodes are compared; else any node with as many GPUs is taken
+            for one.
+
+    Cost: at most one match for each node.
+    """
+    return any(
+        node.gpus >= gpus and (not is_matched or node_matches(spec, node.name, node.labels))
+        for node in nodes
+    )
 
 
 def _size(spec: NewPodSpec) -> int:

@@ -30,6 +30,7 @@ __all__ = [
     "NodeObject",
     "PackingStrategy",
     "Taint",
+    "read_host",
     "read_node",
     "uniform_machine",
 ]
@@ -58,11 +59,31 @@ class Card:
     healthy: bool = True
     cordoned: bool = False
     """Cordoned by an administrator: running pods stay, no new ones."""
+    claimed: bool = False
+    """A ResourceClaim holds it, or a part of it."""
+
+    @property
+    def is_closed(self) -> bool:
+        """It takes no new pods, for another reason than a fault."""
+        return self.cordoned or self.claimed
 
     @property
     def usable(self) -> bool:
         """New pods may be placed here."""
-        return self.healthy and not self.cordoned
+        return self.healthy and not self.is_closed
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePool:
+    """The pool in which NVIDIA's DRA driver offers the GPUs of a claims node."""
+
+    name: str
+    devices: tuple[str, ...]
+    """Name of the device of each GPU, by GPU index; GPUs are in the order of their bus ids."""
+    others: int = 0
+    """Other devices of the pool, such as MIG devices, that Linkwise does not place."""
+    missing: str | None = None
+    """Why nothing new is placed here, such as "the driver's slices are missing"; None: complete."""
 
 
 class MachineSource(StrEnum):
@@ -74,6 +95,10 @@ class MachineSource(StrEnum):
     """A rule of the policy names the machine."""
     FEATURE_DISCOVERY = "gpu-feature-discovery"
     """Labels of GPU feature discovery identify the machine."""
+    CATALOGUE = "catalogue"
+    """The product and number of GPUs in ResourceSlices identify the machine."""
+    RESOURCE_SLICES = "resource-slices"
+    """ResourceSlices have PCIe roots and NUMA nodes; NVLinks are unknown."""
     FILE = "cluster-file"
     """A short form in a cluster file names the machine."""
     UNKNOWN = "unknown"
@@ -109,6 +134,8 @@ class Node:
     unschedulable: bool = False
     ready: bool = True
     """False only with a Ready condition that is not True."""
+    pool: DevicePool | None = None
+    """The devices of its GPUs, if this is a claims node."""
     replicas: int = 0
     """Replicas per GPU of a time-sliced node; 0 in every other mode."""
     isolation: Isolation | None = None
@@ -130,6 +157,17 @@ class Node:
         return self.mode is NodeMode.DEFAULT and NVIDIA_GPU in self.resources
 
     @property
+    def is_claims(self) -> bool:
+        """NVIDIA's DRA driver offers whole GPUs here, and Linkwise chooses those of each pod."""
+        return self.pool is not None
+
+    @property
+    def awaits_slices(self) -> bool:
+        """Slices of NVIDIA's DRA driver may be missing, so GPUs that it lacks are not gone."""
+        is_empty = self.mode is NodeMode.TOPOLOGY and not self.cards
+        return bool(self.pool.missing) if self.pool else is_empty
+
+    @property
     def machine_known(self) -> bool:
         """False if all GPUs count as equal because their links are unknown."""
         return self.machine_source is not MachineSource.UNKNOWN
@@ -149,7 +187,8 @@ class Node:
             raise NodeError(f"node {self.name}: one card for each GPU of its machine is expected")
         mask = sum(1 << i for i, card in enumerate(self.cards) if card.usable)
         object.__setattr__(self, "usable_mask", mask)
-        object.__setattr__(self, "gpu_resource", counting_resource(self.mode, self.labels))
+        resource = NVIDIA_GPU if self.pool else counting_resource(self.mode, self.labels)
+        object.__setattr__(self, "gpu_resource", resource)
 
 
 def read_node(
@@ -201,14 +240,26 @@ def read_node(
         _missing(offer, cards),
         _unit(cards),
     )
-    return Node(
-        name=raw.metadata.name,
-        labels=offer.labels,
-        mode=offer.mode,
+    return replace(
+        read_host(raw, offer),
         placement=layout,
         machine=linked,
         machine_source=source,
         cards=cards,
+        replicas=offer.replicas if linked else 0,
+        isolation=published.isolation,
+        mismatch=published.mismatch,
+        kubelet=published.kubelet,
+        warnings=(*offer.warnings, *(problem for problem in problems if problem)),
+    )
+
+
+def read_host(raw: NodeObject, offer: NodeResources) -> Node:
+    """Return a node without GPUs."""
+    return Node(
+        name=raw.metadata.name,
+        labels=offer.labels,
+        mode=offer.mode,
         cpu=offer.allocatable.get("cpu", 0),
         memory=offer.allocatable.get("memory", 0),
         pods=offer.allocatable.get("pods", DEFAULT_PODS),
@@ -216,11 +267,6 @@ def read_node(
         taints=tuple(Taint(t.key, t.value, t.effect) for t in raw.spec.taints or ()),
         unschedulable=bool(raw.spec.unschedulable),
         ready=all(c.status == "True" for c in raw.status.conditions or () if c.type == "Ready"),
-        replicas=offer.replicas if linked else 0,
-        isolation=published.isolation,
-        mismatch=published.mismatch,
-        kubelet=published.kubelet,
-        warnings=(*offer.warnings, *(problem for problem in problems if problem)),
     )
 
 

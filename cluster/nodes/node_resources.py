@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from cluster.keys import (
     GFD_COUNT,
     GFD_REPLICAS,
+    GPU_COUNT,
     GPU_MEM,
     GPU_WHOLE,
     NODE_CGPU,
@@ -18,6 +19,8 @@ from cluster.mode import NodeMode, counting_resource, read_mode
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Amounts, Metadata
 from cluster.objects.quantity import QuantityError, parse_quantity
+
+_OF_PLUGINS = (GPU_WHOLE, GPU_MEM, GPU_COUNT, NVIDIA_GPU, NVIDIA_GPU_SHARED)
 
 
 class NodeError(ValueError):
@@ -72,6 +75,8 @@ class NodeResources:
     """Allocatable GPUs; the kubelet does not report which."""
     replicas: int = 0
     """Replicas per GPU of a time-sliced node; else 0."""
+    plugin_offers_gpus: bool = False
+    """A device plugin offers GPUs, or parts of them, under a name of ours or NVIDIA's."""
     warnings: tuple[str, ...] = ()
 
 
@@ -110,6 +115,9 @@ def read_node_resources(raw: NodeObject, cards: int) -> NodeResources:
         warnings=tuple(warnings),
         count=count,
         usable=usable,
+        plugin_offers_gpus=any(
+            amounts.get(name) for amounts in (capacity, allocatable) for name in _OF_PLUGINS
+        ),
     )
     return _divide(offer, cards) if mode is NodeMode.TIMESLICE and count else offer
 

@@ -8,6 +8,8 @@ allocated again. Integers have the bounds of the Kubernetes API.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta, field
@@ -127,7 +129,14 @@ class VolumeMount(KubeObject, frozen=True):
 
 
 class ResourceClaim(KubeObject, frozen=True):
-    """A DRA claim of a pod or of a container; only the presence is read."""
+    """A reference to a DRA claim, by a pod or by a container; an API server bounds the names."""
+
+    name: _Name = ""
+    """Of the reference: a container names one of its pod's."""
+    resource_claim_name: _Name | None = None
+    """Name of the claim, in the reference of a pod; None: it is made from a template."""
+    request: _Name | None = None
+    """The request of the claim, in the reference of a container; None: all of them."""
 
 
 class NewResources(KubeObject, frozen=True):
@@ -270,8 +279,10 @@ class PodCondition(KubeObject, frozen=True):
     """One condition of a pod."""
 
     type: str = ""
+    status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: str | None = None
 
 
 class PodStatus(KubeObject, frozen=True):
@@ -289,6 +300,18 @@ class PodStatus(KubeObject, frozen=True):
             and one.message != NO_CAPACITY
             for one in self.conditions or ()
         )
+
+    @property
+    def unprepared_since(self) -> float | None:
+        """When its kubelet began to prepare it [s since 1970]; None: it is ready to start, or new.
+
+        Volumes, network and devices are prepared before the first container starts.
+        """
+        for one in self.conditions or ():
+            if one.type == "PodReadyToStartContainers" and one.status == "False":
+                with suppress(ValueError):
+                    return datetime.fromisoformat(one.last_transition_time or "").timestamp()
+        return None
 
     @property
     def lacks_capacity(self) -> bool:

@@ -22,6 +22,7 @@ from cluster.objects.pod import NewPod
 from cluster.objects.quantity import count
 from cluster.objects.selector import is_tied
 from cluster.requests.amounts import CORE_MAX, either, nearest_multiples
+from cluster.requests.claimed import claim_name, claimed_gpus, reference_findings
 from cluster.requests.container_request import (
     ContainerResources,
     amount_path,
@@ -99,6 +100,8 @@ class Request(Struct, frozen=True, gc=False):
     """App containers first, then init containers, in order."""
     by_count: bool = False
     """Whole GPUs that Linkwise plans, also on nodes where NVIDIA's plugin chooses which."""
+    by_claim: bool = False
+    """Whole GPUs that the pod gets by a ResourceClaim, only on claims nodes."""
 
     @property
     def places(self) -> bool:
@@ -115,18 +118,22 @@ class Request(Struct, frozen=True, gc=False):
         """The requested resource, such as `nvidia.com/gpu`; of a share, its memory."""
         if self.containers:
             return self.containers[0].resource
-        return GPU_WHOLE if self.family is Family.WHOLE else NVIDIA_GPU
+        is_alibabas = self.family is Family.WHOLE and not self.by_claim
+        return GPU_WHOLE if is_alibabas else NVIDIA_GPU
 
-    def decided(self, *, places: bool, by_count: bool = False) -> "Request":
+    def decided(self, *, places: bool, by_count: bool = False, by_claim: bool = False) -> "Request":
         """Return a request under NVIDIA's names once it is decided who chooses its GPUs.
 
         Args:
             places: Linkwise places the pod; else NVIDIA's plugin chooses its GPUs.
             by_count: Whole GPUs may also be on nodes where NVIDIA's plugin chooses which.
+            by_claim: The pod gets whole GPUs by a ResourceClaim.
         """
         family = _PLACED_AS[self.resource][1] if places else Family.NVIDIA
         is_whole = family is Family.WHOLE
-        return msgspec.structs.replace(self, family=family, by_count=is_whole and by_count)
+        return msgspec.structs.replace(
+            self, family=family, by_count=is_whole and by_count, by_claim=is_whole and by_claim
+        )
 
     def is_part_of(self, other: "Request") -> bool:
         """Return whether it asks for the same on each card, and for no more cards."""
@@ -180,6 +187,18 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     With errors the request has the readable parts, and of several families the first.
     """
     containers = container_resources(pod.spec)
+    if not pod.spec.resource_claims:
+        return _read_limits(pod, containers)
+    if not containers and claim_name(pod.spec) is not None:
+        return _read_claimed(pod)
+    request, findings = _read_limits(pod, containers)
+    return request, (*reference_findings(pod.spec, beside=containers), *findings)
+
+
+def _read_limits(
+    pod: NewPod, containers: list[ContainerResources]
+) -> tuple[Request, tuple[Finding, ...]]:
+    """Return the request of a pod by the resources of its containers, and all findings."""
     if not containers:
         return Request(), _label_alone(pod)
     families = _families(containers)
@@ -216,6 +235,25 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     if pod.spec.node_name and families.keys() != {Family.NVIDIA}:
         findings.append(node_name_finding(pod.spec.node_name))
     return request, tuple(findings)
+
+
+def _read_claimed(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
+    """Return the request of a pod that gets its GPUs by a claim of Linkwise, and all findings.
+
+    Linkwise places it even if its amounts cannot be read, so that the GPUs of its record count.
+    """
+    claimed, problems = claimed_gpus(pod)
+    findings = [*reference_findings(pod.spec), *problems]
+    requests = tuple(
+        ContainerRequest(each.container, each.index, each.init, False, NVIDIA_GPU, gpus=each.gpus)
+        for each in claimed
+    )
+    request = _total(requests, Family.WHOLE, 1)
+    if GPU_COUNT in pod.labels:
+        findings.append(unused_label_finding(pod.labels[GPU_COUNT], NVIDIA_GPU))
+    if pod.spec.node_name:
+        findings.append(node_name_finding(pod.spec.node_name))
+    return msgspec.structs.replace(request, by_claim=True), tuple(findings)
 
 
 def _label_alone(pod: NewPod) -> tuple[Finding, ...]:

@@ -1,124 +1,163 @@
-"""Watch the devices that resource claims hold (DRA), where the API is served."""
+"""Watch what dynamic resource allocation (DRA) says about GPUs, where the API is served.
+
+ResourceSlices have the devices of a node, ResourceClaims hold some of them, and DeviceTaintRules
+say that some are not to be used.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Set
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any
 
 import msgspec
-import structlog
 from msgspec import Raw
 
-from cluster.nodes.device_claims import (
-    ClaimedGPUs,
-    ClaimObject,
-    Device,
-    SliceDevices,
-    SliceObject,
-    claimed_gpus,
-)
-from runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from cluster.nodes.device_claims import ClaimObject, HeldClaim, held_twice
+from cluster.nodes.node_devices import NodeDevices, node_devices
+from cluster.nodes.resource_slice import PoolSlice, SliceObject
+from cluster.nodes.taint_rules import RuleObject, TaintRule
+from runtime.kube.client import Kube
 from runtime.kube.decode import decode
 from runtime.kube.objects import Key
 from runtime.kube.reflector import Reflector
+from scorer.cache.dra_api import CLAIMS, SLICES, find_api
+from scorer.cache.node_index import NodeIndex
 from scorer.cache.slice_budget import SliceBudget
 
-_API = "/apis/resource.k8s.io/v1"
-_RETRY = 1.0
-"""Before the API server is asked again whether it serves the API [s]."""
-
-T = TypeVar("T")
+_EVERY = ""
+"""Stands for all pools."""
 
 _claims = msgspec.json.Decoder(ClaimObject)
 _slices = msgspec.json.Decoder(SliceObject)
-_log = structlog.get_logger()
+_rules = msgspec.json.Decoder(RuleObject)
 
 
 class ClaimInformer:
-    """The GPUs that claims hold, by node."""
+    """The GPUs in ResourceSlices and claims, by node."""
 
-    def __init__(self, kube: Kube, on_change: Callable[[Mapping[str, ClaimedGPUs]], None]) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        on_change: Callable[[Mapping[str, NodeDevices]], None],
+        is_own: Callable[[HeldClaim], bool] = lambda _: False,
+        on_claims: Callable[[Set[Key]], None] = lambda _: None,
+    ) -> None:
         """Prepare the watches.
 
         Args:
             kube: The API server.
-            on_change: Takes the GPUs by node, whenever they changed.
+            on_change: Takes the devices of the nodes on which they changed.
+            is_own: Returns whether a claim is that of a pod which has its GPUs by Linkwise.
+            on_claims: Called with the keys of claims that changed.
         """
         self._kube, self._on_change = kube, on_change
-        self._held: dict[Key, frozenset[Device]] = {}
-        """By claim with GPUs. Tenants can create any number of claims without."""
+        self._is_own, self._on_claims = is_own, on_claims
         self._budget = SliceBudget()
-        self._slices: dict[Key, SliceDevices] = {}
-        self.claims: Reflector[frozenset[Device]] = Reflector(
-            kube, f"{_API}/resourceclaims", _read_claim, on_change=self._claims_changed
+        self._slices_of = NodeIndex[PoolSlice](lambda found: (found.node,))
+        self._claims_of = NodeIndex[HeldClaim](
+            lambda claim: {device.node for device in claim.devices}
         )
-        self.slices: Reflector[SliceDevices] = Reflector(
-            kube, f"{_API}/resourceslices", self._read_slice, on_change=self._slices_changed
+        # Not those of our own fence, of which each node has one.
+        self._rules_of = NodeIndex[TaintRule](
+            lambda rule: (rule.pool or _EVERY,) if rule.hinders else ()
         )
+        self._bypassing: dict[Key, HeldClaim] = {}
+        """Claims that do not tolerate the taint of claims nodes."""
+        self.claims: Reflector[HeldClaim] = Reflector(
+            kube, CLAIMS, _read_claim, on_change=self._claims_changed
+        )
+        self.slices: Reflector[PoolSlice] = Reflector(
+            kube, SLICES, self._read_slice, on_change=self._slices_changed
+        )
+        self.rules: Reflector[TaintRule] | None = None
+        """DeviceTaintRules about GPUs; None: not served, or `run` does not know yet."""
         self.synced = asyncio.Event()
         """All is listed, or the API is not served."""
 
     @property
     def error(self) -> str:
         """What `synced` waits for."""
-        errors = (reflector.error for reflector in (self.claims, self.slices))
+        errors = (reflector.error for reflector in self._reflectors)
         return next(filter(None, errors), "the list is under way")
+
+    def bypasses(self) -> dict[str, float]:
+        """Return, by pool, when a device was last allocated to a claim without our toleration.
+
+        In seconds since 1970. Cost: linear in these claims.
+        """
+        times: dict[str, float] = {}
+        for claim in self._bypassing.values():
+            for device in claim.devices:
+                times[device.pool] = max(times.get(device.pool, 0), claim.bypassed or 0)
+        return times
 
     async def run(self) -> None:
         """Keep the GPUs up to date until cancelled; return where the API is not served."""
-        served = await self._is_served()
-        while served is None:
-            await asyncio.sleep(_RETRY)
-            served = await self._is_served()
-        if not served:
+        api = await find_api(self._kube)
+        if not api.has_claims:
             self.synced.set()
             return
+        if api.rules:
+            self.rules = Reflector(self._kube, api.rules, _read_rule, on_change=self._rules_changed)
         async with asyncio.TaskGroup() as group:
-            for reflector in (self.claims, self.slices):
+            for reflector in self._reflectors:
                 group.create_task(reflector.run())
-            for reflector in (self.claims, self.slices):
+            for reflector in self._reflectors:
                 await reflector.synced.wait()
             self.synced.set()
 
-    async def _is_served(self) -> bool | None:
-        """Return whether the API server has the API; None: it did not say."""
-        try:
-            await self._kube.get(_API, Ignored)
-        except KubeError as error:
-            if isinstance(error, ApiError) and error.status == 404:
-                return False
-            _log.warning("Lost watch", resource=_API, err=str(error))
-            return None
-        return True
+    @property
+    def _reflectors(self) -> tuple[Reflector[Any], ...]:
+        return (self.claims, self.slices, *((self.rules,) if self.rules else ()))
 
-    def _read_slice(self, raw: Raw) -> SliceDevices | None:
+    def _read_slice(self, raw: Raw) -> PoolSlice | None:
         """Return the GPUs of a slice; None for those of other devices, and beyond the limit."""
         found = decode(raw, _slices)
-        devices = found.devices
-        if devices is None or not self._budget.take(devices.node, found.metadata.name):
+        content = found.content
+        if content is None or not self._budget.take(content.node, found.metadata.name):
             return None
-        return devices
+        return content
 
-    def _claims_changed(self, items: Mapping[Key, frozenset[Device]], changed: Set[Key]) -> None:
-        if _update(self._held, items, changed):
-            self._on_change(claimed_gpus(self._held.values(), self._slices.values()))
+    def _claims_changed(self, items: Mapping[Key, HeldClaim], changed: Set[Key]) -> None:
+        for key in changed:
+            self._bypassing.pop(key, None)
+            if key in items and items[key].bypassed:
+                self._bypassing[key] = items[key]
+        nodes = self._claims_of.update(items, changed)
+        self._on_claims(changed)
+        self._report(nodes)
 
-    def _slices_changed(self, items: Mapping[Key, SliceDevices], changed: Set[Key]) -> None:
-        self._budget.confirm((devices.node, name) for (_, name), devices in items.items())
-        if _update(self._slices, items, changed):
-            self._on_change(claimed_gpus(self._held.values(), self._slices.values()))
+    def refresh(self, claim: Key) -> None:
+        """Report the devices of a claim again, whose pod changed."""
+        held = self.claims.items.get(claim)
+        if held is not None:
+            self._report({device.node for device in held.devices})
+
+    def _slices_changed(self, items: Mapping[Key, PoolSlice], changed: Set[Key]) -> None:
+        self._budget.confirm((key[1], items[key].node if key in items else None) for key in changed)
+        self._report(self._slices_of.update(items, changed))
+
+    def _rules_changed(self, items: Mapping[Key, TaintRule], changed: Set[Key]) -> None:
+        pools = self._rules_of.update(items, changed)
+        self._report(self._slices_of.nodes if _EVERY in pools else pools & self._slices_of.nodes)
+
+    def _report(self, nodes: Set[str]) -> None:
+        """Report the devices of nodes on which something changed."""
+        if nodes:
+            self._on_change({node: self._devices_of(node) for node in nodes})
+
+    def _devices_of(self, node: str) -> NodeDevices:
+        rules = (*self._rules_of.of(_EVERY), *self._rules_of.of(node))
+        claims = tuple(self._claims_of.of(node))
+        others = [claim for claim in claims if not self._is_own(claim)]
+        devices = node_devices(node, self._slices_of.of(node), others, rules)
+        return replace(devices, twice=held_twice(claims))
 
 
-def _update(kept: dict[Key, T], items: Mapping[Key, T], changed: Set[Key]) -> bool:
-    """Copy changed items; return whether anything differs."""
-    differs = False
-    for key in changed:
-        item, before = items.get(key), kept.pop(key, None)
-        if item is not None:
-            kept[key] = item
-        differs |= item != before
-    return differs
+def _read_claim(raw: Raw) -> HeldClaim | None:
+    """Return a claim with GPUs; None for all others: tenants can create any number of them."""
+    return decode(raw, _claims).content
 
 
-def _read_claim(raw: Raw) -> frozenset[Device] | None:
-    """Return the GPUs of a claim; None for all others, so that these are not kept."""
-    return decode(raw, _claims).devices or None
+def _read_rule(raw: Raw) -> TaintRule | None:
+    return decode(raw, _rules).content

@@ -84,7 +84,7 @@ class ClusterState:
         known = self._nodes.get(name)
         if known == node:
             return
-        if _health(known) != _health(node):
+        if _cards(known) != _cards(node):
             self._mark_pods_dirty(name)
         self._nodes.pop(name, None)
         unused = self._tables.pop(name, None)
@@ -105,8 +105,8 @@ class ClusterState:
         if before and (pod is None or pod.uid != before.uid):
             self._assumed.pop(before.uid, None)
         if pod is not None and pod.uid in self._assumed:
-            if pod.usage and not pod.usage.node and pod.usage.record is None:
-                _, allocation = self._assumed[pod.uid]
+            before_write, allocation = self._assumed[pod.uid]
+            if _is_unwritten(pod, before_write):
                 self._assumed[pod.uid] = pod, allocation
                 pod = pod.with_allocation(allocation)
             else:
@@ -115,7 +115,7 @@ class ClusterState:
         self._set(key, pod)
 
     def assume(self, pod: PodInfo, allocation: Allocation) -> None:
-        """Count GPUs as allocated to a waiting pod, before they are written."""
+        """Count GPUs as allocated to a pod that is not bound, before they are written."""
         self._assumed[pod.uid] = pod, allocation
         self._set(pod.key, pod.with_allocation(allocation))
 
@@ -314,5 +314,15 @@ class ClusterState:
         self._snapshot = None
 
 
-def _health(node: Node | None) -> tuple[bool, ...]:
-    return tuple(card.healthy for card in node.cards) if node else ()
+def _is_unwritten(pod: PodInfo, before: PodInfo) -> bool:
+    """Return whether a pod of the watch has the record that it had before a write, and no node."""
+    usage, record = pod.usage, before.usage.record if before.usage else None
+    return usage is not None and not usage.node and usage.record == record
+
+
+def _cards(node: Node | None) -> tuple[object, ...]:
+    """Return the health of the cards of a node, and their names in claims."""
+    if node is None:
+        return ()
+    names = node.pool.devices if node.pool else ()
+    return names, tuple((card.uuid, card.healthy) for card in node.cards)

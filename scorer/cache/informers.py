@@ -6,6 +6,7 @@ it sees one consistent state.
 
 import asyncio
 from collections.abc import Callable, Mapping, Set
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
 from runtime.kube.objects import ConfigMap, Key
 from runtime.kube.reflector import Reflector
+from scorer.cache.claim_holders import ClaimHolders, with_devices
 from scorer.cache.claim_informer import ClaimInformer
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.gang_informer import GangInformer
@@ -49,7 +51,10 @@ class Informers:
         """Set by every change; the planner clears it."""
         self.pods = PodInformer(kube, self._pods_changed)
         self.nodes = NodeInformer(kube, self.state, self.changed.set, build_table)
-        self.claims = ClaimInformer(kube, self.nodes.set_claimed)
+        self.claim_holders = ClaimHolders()
+        self.claims = ClaimInformer(
+            kube, self.nodes.update_devices, self.claim_holders.is_own, self._claims_changed
+        )
         self.gang_objects = GangInformer(
             kube, self.changed.set, lambda gang: self.workloads.forget_owner(gang.owner)
         )
@@ -141,14 +146,32 @@ class Informers:
     def _pods_changed(self, items: Mapping[Key, PodInfo], changed: Set[Key]) -> None:
         lost: set[Key] = set()
         for key in changed:
-            before, pod = self.state.pod(key), items.get(key)
+            before, pod = self.state.pod(key), self._with_devices(items.get(key))
+            claims = self.claim_holders.update(before, pod)
             self.workloads.update_leader(key, pod)
             self.state.update_pod(key, pod)
+            for claim in claims:
+                self.claims.refresh(claim)
             if before and before.gang and _has_lost_gpus(before, pod):
                 lost.add((before.namespace, before.gang))
         # At once: a scheduler may ask for a node before the next round of the planner.
         self.replacements.pods_lost(lost)
         self.changed.set()
+
+    def _claims_changed(self, changed: Set[Key]) -> None:
+        """Take the devices of the claims of pods."""
+        pods = self.pods.reflector.items
+        for key in chain.from_iterable(map(self.claim_holders.pods, changed)):
+            if pod := self._with_devices(pods.get(key)):
+                self.state.update_pod(key, pod)
+                self.changed.set()
+
+    def _with_devices(self, pod: PodInfo | None) -> PodInfo | None:
+        """Return a pod with the devices of its claim."""
+        if pod is None or pod.usage is None or pod.usage.claim is None:
+            return pod
+        claim = self.claims.claims.items.get((pod.namespace, pod.usage.claim))
+        return with_devices(pod, claim)
 
     def _policy_changed(self, items: Mapping[Key, ConfigMap], _changed: Set[Key]) -> None:
         config_map = items.get((POLICY_NAMESPACE, POLICY_NAME))

@@ -12,14 +12,14 @@ WINDOW = 600.0
 """For as long, a machine must stay the same before it is used again [s]."""
 
 _REASON = (
-    f"its agent published another machine {CHANGES_MAX} times in {WINDOW / 60:g} minutes, so the "
-    "node is not used until the machine stays the same for as long: look at the agent's log, "
-    "and at the writers of its ConfigMap"
+    f"its agent or driver published another machine {CHANGES_MAX} times in {WINDOW / 60:g} "
+    "minutes, so the node is not used until the machine stays the same for as long: look at their "
+    "logs, and at the writers of its ConfigMap and ResourceSlices"
 )
 
 
 class MachineChanges:
-    """When the machines changed that agents published.
+    """When the machines changed that nodes published.
 
     Deleted nodes are kept: a node that is created again counts as the same.
     """
@@ -43,7 +43,7 @@ class MachineChanges:
 
         Args:
             node: Its name.
-            machine: Its machine now, as its agent publishes it.
+            machine: Its machine now, as its agent or driver publishes it.
             is_counted: A change counts; False: another policy may have changed it.
         """
         new = machine_class(machine)

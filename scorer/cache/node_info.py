@@ -12,7 +12,9 @@ from cluster.keys import (
     UNHEALTHY_KEY,
     UNHEALTHY_NAME_PREFIX,
 )
+from cluster.nodes.claims_node import read_claims_node
 from cluster.nodes.node import Node, NodeObject, read_node
+from cluster.nodes.node_devices import NodeDevices, without_claimed
 from cluster.nodes.topology_configmap import PublishedTopology, read_published
 from policy.snapshot import PolicySnapshot
 from runtime.kube.objects import ConfigMap
@@ -39,7 +41,10 @@ class NodeConfigMap(ConfigMap, frozen=True):
 
 
 def build_node(
-    raw: NodeObject, config_maps: Mapping[str, NodeConfigMap], policy: PolicySnapshot
+    raw: NodeObject,
+    config_maps: Mapping[str, NodeConfigMap],
+    policy: PolicySnapshot,
+    devices: NodeDevices | None = None,
 ) -> Node:
     """Return a node with its machine and the health of its GPUs.
 
@@ -47,6 +52,7 @@ def build_node(
         raw: The Node.
         config_maps: The ConfigMaps about it, by name.
         policy: Has machines by node label, the speeds of links, and the strategy for shares.
+        devices: Its GPUs in ResourceSlices and claims; None: there are none.
 
     Raises:
         NodeError: An amount is not a Kubernetes quantity.
@@ -54,15 +60,22 @@ def build_node(
     """
     labels = raw.metadata.labels or {}
     name = policy.machine_for(labels)
-    node = read_node(
+    published = _published(config_maps)
+    mapped = entry(name).machine if name else None
+    pool = devices.pool if devices else None
+    captured = published.machine if published else None
+    node = (
+        read_claims_node(raw, pool, published=captured, machine=mapped) if pool else None
+    ) or read_node(
         raw,
-        published=_published(config_maps),
-        machine=entry(name).machine if name else None,
+        published=published,
+        machine=mapped,
         discovered=_discovered(labels),
         unhealthy=_unhealthy(config_maps),
         placement=policy.policy.placement.strategy,
     )
-    return measured(node, policy)
+    node = measured(node, policy)
+    return without_claimed(node, devices.claimed, devices.twice) if devices else node
 
 
 def measured(node: Node, policy: PolicySnapshot) -> Node:

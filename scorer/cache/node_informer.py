@@ -9,8 +9,8 @@ import structlog
 from msgspec import Raw
 
 from cluster.keys import TOPOLOGY_NAMESPACE
-from cluster.nodes.device_claims import ClaimedGPUs, without_claimed
 from cluster.nodes.node import MachineSource, NodeError, NodeObject
+from cluster.nodes.node_devices import NodeDevices
 from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
 from runtime.kube.errors import UNDECODABLE
@@ -26,6 +26,9 @@ from topology.table import Table
 
 _WARNINGS_MAX, _TEXT_MAX = 5, 200
 """Warnings that are logged of one node, and characters of each."""
+
+_OF_NODES = {MachineSource.AGENT, MachineSource.RESOURCE_SLICES}
+"""Sources of machines that a node itself writes."""
 
 _node_decoder = msgspec.json.Decoder(NodeObject)
 _config_map_decoder = msgspec.json.Decoder(NodeConfigMap)
@@ -54,8 +57,8 @@ class NodeInformer:
         self._policy = PolicySnapshot()
         self._config_maps: dict[str, dict[str, NodeConfigMap]] = {}
         """By node, then by their names."""
-        self._claimed: Mapping[str, ClaimedGPUs] = {}
-        """By node: the GPUs that resource claims hold."""
+        self._devices: dict[str, NodeDevices] = {}
+        """By node: its GPUs in ResourceSlices and claims."""
         self._warnings: dict[str, tuple[str, ...]] = {}
         """By node: data that was guessed or ignored."""
         self._logs_warnings = False
@@ -77,13 +80,20 @@ class NodeInformer:
         for _, name in self.nodes.items:
             self._update(name, is_policy=True)
 
-    def set_claimed(self, claimed: Mapping[str, ClaimedGPUs]) -> None:
-        """Take the GPUs that resource claims hold, by node."""
-        before, self._claimed = self._claimed, claimed
-        for node in before.keys() | claimed.keys():
-            if before.get(node) != claimed.get(node):
-                self._update(node)
+    def update_devices(self, changed: Mapping[str, NodeDevices]) -> None:
+        """Take the GPUs in ResourceSlices and claims of nodes on which they changed."""
+        for name, devices in changed.items():
+            self._set_devices(name, devices)
+            self._update(name)
         self._on_change()
+
+    def _set_devices(self, name: str, devices: NodeDevices) -> None:
+        """Take the devices of a node, with the past ones as long as the node exists."""
+        before = self._devices.pop(name, None)
+        if before and ("", name) in self.nodes.items:
+            devices = devices.after(before)
+        if devices.is_known:
+            self._devices[name] = devices
 
     def log_warnings(self) -> None:
         """Log the warnings of all nodes, and from now on those that change.
@@ -94,8 +104,12 @@ class NodeInformer:
         for node, warnings in self._warnings.items():
             _log_warnings(node, warnings)
 
-    def _nodes_changed(self, _items: Mapping[Key, NodeObject], changed: Set[Key]) -> None:
-        for _, name in changed:
+    def _nodes_changed(self, items: Mapping[Key, NodeObject], changed: Set[Key]) -> None:
+        for key in changed:
+            _, name = key
+            if key not in items and name in self._devices:
+                # A node that is created again may be another machine.
+                self._set_devices(name, self._devices[name].current)
             self._update(name)
         self._on_change()
 
@@ -131,13 +145,12 @@ class NodeInformer:
         raw = self.nodes.items.get(("", name))
         config_maps = self._config_maps.get(name, {})
         try:
-            node = build_node(raw, config_maps, self._policy) if raw else None
-            if node and (claimed := self._claimed.get(name)):
-                node = without_claimed(node, claimed)
+            devices = self._devices.get(name)
+            node = build_node(raw, config_maps, self._policy, devices) if raw else None
         except (NodeError, TopologyError) as error:
             _log.warning("Node skipped", node=name, err=str(error))
             node = None
-        if node and node.machine and node.machine_source is MachineSource.AGENT:
+        if node and node.machine and node.machine_source in _OF_NODES:
             self._changes.note(name, node.machine, is_counted=not is_policy)
         refused = self._refusal(name)
         table = self.tables.table(name, node.machine if node and not refused else None)

@@ -5,6 +5,7 @@ unaccounted.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import msgspec
@@ -20,6 +21,7 @@ from cluster.objects.pod import (
     Pod,
     PodSpec,
     PodStatus,
+    ResourceClaim,
     Resources,
     SchedulingGate,
 )
@@ -116,6 +118,7 @@ def _readable(whole: object) -> tuple[Pod, bool]:
             init_containers=inits,
             node_name=_text(_part(spec, "nodeName")),
             scheduling_gates=[SchedulingGate(GANG)] if gated else None,
+            resource_claims=list(_claims(_part(spec, "resourceClaims"))),
         ),
         status=PodStatus(phase=_text(_part(whole, "status", "phase"))),
     )
@@ -138,6 +141,13 @@ def _containers(part: object) -> Iterator[Container | None]:
             )
         except msgspec.ValidationError:
             yield None
+
+
+def _claims(part: object) -> Iterator[ResourceClaim]:
+    """Yield the readable claims of a pod."""
+    for claim in part if isinstance(part, list) else []:
+        with suppress(msgspec.ValidationError):
+            yield msgspec.convert(claim, ResourceClaim)
 
 
 def _part(whole: object, *path: str) -> object:

@@ -15,30 +15,51 @@ class SliceBudget:
 
     def __init__(self) -> None:
         """Start without slices."""
-        self._names: dict[str, set[str]] = {}
-        """By node."""
+        self._kept: dict[str, set[str]] = {}
+        """Names of the slices that the watch keeps, by node."""
+        self._node_of: dict[str, str] = {}
+        """Node of each of them, by name."""
+        self._taken: dict[str, set[str]] = {}
+        """Names of those that were taken since the last change, by node."""
         self._exceeded: set[str] = set()
         """Nodes of which a slice was not kept."""
 
     def take(self, node: str, name: str) -> bool:
         """Return whether a new version of a slice is kept; log the first of a node that is not."""
-        names = self._names.setdefault(node, set())
-        if name in names or len(names) < SLICES_MAX:
-            names.add(name)
+        kept, taken = self._kept.get(node, set()), self._taken.setdefault(node, set())
+        if name in kept or name in taken:
+            return True
+        if len(kept) + len(taken) < SLICES_MAX:
+            taken.add(name)
             return True
         if node not in self._exceeded:
             self._exceeded.add(node)
             _log.warning("Too many resource slices", node=node, kept=SLICES_MAX)
         return False
 
-    def confirm(self, slices: Iterable[tuple[str, str]]) -> None:
-        """Take the slices that the watch keeps, since a list may fail after some were read.
+    def confirm(self, changed: Iterable[tuple[str, str | None]]) -> None:
+        """Follow a change of the slices that the watch keeps.
+
+        Others that were taken are not kept: a list may fail after some were read.
 
         Args:
-            slices: Node and name of each.
+            changed: Name of each slice that changed, and its node; None: it is not kept any more.
         """
-        self._names.clear()
-        for node, name in slices:
-            self._names.setdefault(node, set()).add(name)
-        full = (node for node, names in self._names.items() if len(names) == SLICES_MAX)
-        self._exceeded.intersection_update(full)
+        self._taken.clear()
+        for name, node in changed:
+            before = self._node_of.get(name)
+            if before == node:
+                continue
+            if before is not None:
+                self._remove(before, name)
+            if node is not None:
+                self._node_of[name] = node
+                self._kept.setdefault(node, set()).add(name)
+
+    def _remove(self, node: str, name: str) -> None:
+        del self._node_of[name]
+        kept = self._kept[node]
+        kept.remove(name)
+        self._exceeded.discard(node)
+        if not kept:
+            del self._kept[node]

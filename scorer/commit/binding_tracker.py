@@ -14,9 +14,10 @@ import structlog
 
 from cluster.gang import GangKey
 from runtime.kube.objects import Key
+from scorer.commit.claim_repair import ClaimRepair
 from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
-from scorer.commit.lost_gpus import lost_gpus, may_lose_gpus
+from scorer.commit.lost_gpus import awaits_claim, lost_gpus, may_lose_gpus
 from scorer.commit.pending_binding import (
     PendingBinding,
     Progress,
@@ -46,7 +47,7 @@ class BindingTracker:
         """Start without plans."""
         self._kube, self._informers, self._clock = handle.kube, handle.informers, handle.clock
         self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
-        self._faults = handle.faults
+        self._faults, self._claim_repair = handle.faults, ClaimRepair(handle)
         self._bindings: dict[GangKey, dict[str, PendingBinding]] = {}
         """By id of the plan: members that were created later have a plan of their own."""
         self._failed_nodes: dict[GangKey, tuple[frozenset[str], float]] = {}
@@ -118,7 +119,7 @@ class BindingTracker:
                 self._unreconciled.add((unit.key, plan.id))
 
     def reconcile(self, dirty_groups: Set[Key]) -> list[Call]:
-        """Check the progress of each plan; return the evictions of those that failed.
+        """Check the progress of each plan; return evictions of failed ones, and repairs of claims.
 
         Args:
             dirty_groups: Groups of which a pod changed since the last call.
@@ -140,11 +141,17 @@ class BindingTracker:
                 continue
             with self._faults.isolate(Stage.TRACK, binding.unit.key):
                 calls += self._reconcile(binding, conflicts, is_due=is_due)
-                # Until members of a plan by count are bound, each change may be a loss of GPUs.
-                pods = self._informers.state.group(binding.unit.group)
-                if binding.tried_at is None or not any(map(may_lose_gpus, pods)):
+                if not self.is_evicting(binding.unit.key):
+                    calls += self._claim_repair.repairs(binding)
+                if not self._may_fail(binding):
                     self._unreconciled.discard(plan)
         return calls
+
+    def _may_fail(self, binding: PendingBinding) -> bool:
+        """Return whether each change of the cluster may be a loss of GPUs for a plan."""
+        pods = list(self._informers.state.group(binding.unit.group))
+        is_tried = binding.tried_at is not None
+        return any(map(awaits_claim, pods)) or (is_tried and any(map(may_lose_gpus, pods)))
 
     def _reconcile(
         self, binding: PendingBinding, conflicts: Mapping[str, str], *, is_due: bool
@@ -240,6 +247,8 @@ class BindingTracker:
         """Untrack a plan whose members are bound or gone, unless its gang has to wait."""
         key = binding.unit.key
         waits = not is_due if binding.evicting else not all(pod.bound for pod in others)
+        if progress.bound and not is_due and any(map(awaits_claim, progress.bound)):
+            return
         if progress.bound and waits:
             # Do not extend the deadline while a member is retried under another plan: if that
             # write fails, the member is already overdue.

@@ -1,4 +1,4 @@
-"""Commit of one plan: all its pods are patched concurrently.
+"""Commit of one plan: all its claims are created, then all its pods are patched concurrently.
 
 Each patch applies only to the pod that was planned. If it is refused, the pod's GPUs are released;
 if it has no answer, they stay assumed until a read shows the outcome. If a partial gang is likely
@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from cluster.allocations.device_claim import ClaimError
 from cluster.allocations.record import Allocation
 from cluster.keys import ALLOCATION
 from cluster.nodes.node import Node
 from runtime.kube.client import ApiError, KubeError
 from runtime.kube.objects import AnnotatedObject
+from scorer.commit.claims import ClaimWriter, CreatedClaim, RefusedClaim, planned_claim
 from scorer.commit.handle import Handle
 from scorer.commit.patches import Step, allocation_annotations, allocation_patch
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
@@ -28,6 +30,7 @@ from scorer.queue.fault_isolation import FAULT
 _DRY_RUN = {**WRITE_TIMEOUT, "dryRun": "All"}
 _NO_DRY_RUN = 400
 """Status if the cluster has a webhook that does not support dry runs."""
+_NO_CLAIMS = "its resource claims cannot be created"
 _TEMPLATE_SPREAD = 1024
 """Annotations of pods of one template differ by no more than this in size [characters]."""
 _MAX_ERROR = 300
@@ -49,13 +52,14 @@ class PodAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A pod whose patch was refused."""
+    """A pod whose patch was refused, or not sent because a claim of its unit was refused."""
 
     pod: PodInfo
     reason: str
     """For people."""
     is_invalid: bool = False
     """The pod with its record is invalid: no retry succeeds before the pod changes."""
+    summary: str = "the API server refused to update its pods"
 
 
 class Committer:
@@ -66,10 +70,13 @@ class Committer:
         self._kube, self._term, self._clock = handle.kube, handle.term, handle.clock
         self._informers = handle.informers
         self._faults, self._outcome_read = handle.faults, handle.timings.outcome_read
+        self._claims = ClaimWriter(handle)
         self._fence_checked = False
 
     async def commit(self, allocations: Sequence[PodAllocation], *, dry_run: bool) -> list[Refused]:
-        """Patch all pods concurrently; return those that were refused.
+        """Create all claims, then patch all pods concurrently; return those that were refused.
+
+        If a claim is refused, no pod is patched, and no claim is left.
 
         Args:
             allocations: At least one.
@@ -83,7 +90,31 @@ class Committer:
                 self._fence_checked = await self._check_fence(allocations[0])
         if dry_run and (refused := await self._patch_all(allocations, dry_run=True)):
             return [replace(refused[0], pod=allocation.pod) for allocation in allocations]
-        return await self._patch_all(allocations, dry_run=False)
+        claims = await self._create_claims(allocations)
+        if isinstance(claims, RefusedClaim):
+            reason, is_invalid = claims.reason, claims.is_invalid
+            return [
+                Refused(allocation.pod, reason, is_invalid=is_invalid, summary=_NO_CLAIMS)
+                for allocation in allocations
+            ]
+        refused = await self._patch_all(allocations, dry_run=False)
+        unused = {refusal.pod.uid for refusal in refused}
+        await self._claims.delete(claim for claim in claims if claim.claim.owner.uid in unused)
+        return refused
+
+    async def _create_claims(
+        self, allocations: Sequence[PodAllocation]
+    ) -> list[CreatedClaim] | RefusedClaim:
+        """Create the claims of all pods that get their GPUs by one."""
+        claims = []
+        for allocation in allocations:
+            member, pod = allocation.placement.member, allocation.pod
+            if member.request.by_claim:
+                try:
+                    claims.append(planned_claim(member, pod.namespace, allocation.record))
+                except ClaimError as error:
+                    return RefusedClaim(f"claim of pod {pod.name}: {error}")
+        return await self._claims.create(claims)
 
     async def _check_fence(self, allocation: PodAllocation) -> bool:
         """Log an error if the API server accepts writes of the last term; return if that is known.

@@ -83,7 +83,7 @@ def allocation_annotations(
         now_ns=now_ns,
         node_card_memory=node.cards[shares[0].i].memory if shares else None,
     )
-    if shares and containers.gpu_injection == "nri":
+    if shares and containers.gpu_injection == "nri" and not member.request.by_claim:
         record |= format_cdi_devices(shares, member.request)
     return record
 
@@ -109,6 +109,22 @@ def allocation_patch(pod: Pod, node: str, record: Mapping[str, str]) -> list[Ste
         *_annotate(pod, record),
         *_pin(pod.spec, node),
         {"op": "remove", "path": f"/spec/schedulingGates/{ours}"},
+    ]
+
+
+def reallocation_patch(pod: Pod, record: Mapping[str, str]) -> list[Step]:
+    """Return the patch that gives a pod other GPUs of its node.
+
+    It applies only while the pod is as it was read, so that it has not been bound.
+
+    Args:
+        pod: The pod without a node.
+        record: The annotations.
+    """
+    version = pod.metadata.resource_version
+    return [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+        *_annotate(pod, record),
     ]
 
 

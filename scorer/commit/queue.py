@@ -28,7 +28,6 @@ from scorer.placement.result import Placement
 from scorer.queue.fault_isolation import FAULT
 from scorer.report.status_update import StatusUpdate
 
-_REFUSED = "the API server refused to update its pods"
 _UNRECORDED = "the API server refused its plan"
 _RETRY_MAX = 60.0
 """The longest delay before a refused unit is tried again [s]."""
@@ -63,7 +62,7 @@ class CommitQueue:
         self._faults, self._retry = handle.faults, handle.timings.commit_retry
         self._committer, self._binding_tracker = Committer(handle), binding_tracker
         self._backoff = Backoff(self._retry, _RETRY_MAX, self._on_change)
-        """Units whose plan, or all of whose pods, were refused."""
+        """Units whose plan, a claim, or all of whose pods were refused."""
         self._suspects: dict[GangKey, float] = {}
         """Gangs of which some pods were refused, and until when their commits start with a dry run
         [s, of the loop's clock]."""
@@ -150,7 +149,8 @@ class CommitQueue:
         self._metrics.committed(now - started, conflicts=len(refused))
         if len(refused) == len(job.allocations):
             is_invalid = any(refusal.is_invalid for refusal in refused)
-            self._back_off(job, f"{_REFUSED}: {refused[0].reason}", at_maximum=is_invalid)
+            reason = f"{refused[0].summary}: {refused[0].reason}"
+            self._back_off(job, reason, at_maximum=is_invalid)
             return
         self.forget(job.unit.key)
         if not refused:

@@ -51,6 +51,7 @@ _LABELS = (
     keys.STATEFULSET_POD_INDEX,
 )
 _ANNOTATIONS = (
+    keys.CLAIMED_GPUS,
     keys.GANG,
     keys.GANG_KIND,
     keys.GANG_SIZE,
@@ -94,7 +95,9 @@ def compact(pod: Pod) -> Pod:
     )
     spec = _spec(pod.spec)
     encoded = msgspec.msgpack.encode(spec)
-    return Pod(metadata=kept, spec=_shared(encoded) if len(encoded) <= _SHARED else spec)
+    # The name of a claim makes a spec that of one pod.
+    is_shared = len(encoded) <= _SHARED and not spec.resource_claims
+    return Pod(metadata=kept, spec=_shared(encoded) if is_shared else spec)
 
 
 def weight(kept: Pod) -> int:
@@ -191,7 +194,9 @@ def _container(container: Container, mounted: set[str], *, ports: bool) -> Conta
     return Container(
         name=container.name,
         resources=Resources(
-            limits=_amounts(resources.limits), requests=_amounts(resources.requests)
+            limits=_amounts(resources.limits),
+            requests=_amounts(resources.requests),
+            claims=resources.claims,
         )
         if resources
         else None,

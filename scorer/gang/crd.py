@@ -22,8 +22,9 @@ from cluster.objects.pod import Owner
 
 GANGS = f"/apis/{API_VERSION}/gangs"
 """The Gangs of all namespaces."""
-PLACED, ASSEMBLED, GPUS_HEALTHY = "Placed", "Assembled", "GPUsHealthy"
-"""The types of a Gang's conditions. The last one is absent until a GPU is unhealthy."""
+PLACED, ASSEMBLED = "Placed", "Assembled"
+GPUS_HEALTHY, GPUS_AS_PLANNED, PREPARED = "GPUsHealthy", "GPUsAsPlanned", "PodsPrepared"
+"""The types of a Gang's conditions. The last three are absent until they do not hold."""
 _NAME_MAX = 63
 _OUTSIDE = re.compile(r"[^a-z0-9]+")
 
@@ -187,8 +188,11 @@ class GangStatus(_Wire, frozen=True):
     @property
     def unhealthy(self) -> str | None:
         """Its unhealthy GPUs; empty: all are healthy again; None: none was unhealthy."""
-        messages = (each.message for each in self.conditions if each.type == GPUS_HEALTHY)
-        return next(messages, None)
+        return self.message(GPUS_HEALTHY)
+
+    def message(self, kind: str) -> str | None:
+        """Return the message of a condition; None: there is none."""
+        return next((each.message for each in self.conditions if each.type == kind), None)
 
     def since(self, kind: str, status: str) -> str | None:
         """Return the time since which a condition has this status; None where it has another."""

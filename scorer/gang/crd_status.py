@@ -4,8 +4,10 @@ from msgspec import structs
 
 from scorer.gang.crd import (
     ASSEMBLED,
+    GPUS_AS_PLANNED,
     GPUS_HEALTHY,
     PLACED,
+    PREPARED,
     GangCondition,
     GangStatus,
     Held,
@@ -14,6 +16,12 @@ from scorer.gang.crd import (
 )
 
 _REASON_MAX, _NODES_MAX = 4096, 40
+_REASONS = {
+    GPUS_HEALTHY: ("GPUUnhealthy", "AllHealthy"),
+    GPUS_AS_PLANNED: ("ClaimDiffers", "AllAsPlanned"),
+    PREPARED: ("ClaimNotPrepared", "AllPrepared"),
+}
+"""By type of a condition: the reason while it does not hold, and once it holds."""
 _NOTHING, _EMPTY = Held(), GangStatus()
 _ASSEMBLED_PHASES = frozenset({Phase.WAITING, Phase.COMMITTING, Phase.PLACED})
 
@@ -62,22 +70,24 @@ def status_of(
     )
 
 
-def with_health(status: GangStatus, unhealthy: str, *, before: GangStatus, now: str) -> GangStatus:
-    """Return a status with the condition `GPUsHealthy`, once a GPU was unhealthy.
+def with_problem(
+    status: GangStatus, kind: str, problem: str, *, before: GangStatus, now: str
+) -> GangStatus:
+    """Return a status with a condition about its GPUs or pods, once that did not hold.
 
     Args:
         status: The status without it.
-        unhealthy: The unhealthy GPUs, for users; empty where there are none.
+        kind: The type of the condition, which has a reason for each state in `_REASONS`.
+        problem: Why it does not hold, for users; empty where it does.
         before: The last status.
         now: RFC 3339.
     """
-    if not unhealthy and before.unhealthy is None:
+    if not problem and before.message(kind) is None:
         return status
-    holds, reason = ("False", "GPUUnhealthy") if unhealthy else ("True", "AllHealthy")
-    since = before.since(GPUS_HEALTHY, holds) or now
-    message = truncated(unhealthy, _REASON_MAX)
-    health = GangCondition(GPUS_HEALTHY, holds, since, reason, message)
-    return structs.replace(status, conditions=(*status.conditions, health))
+    holds, reason = ("False", _REASONS[kind][0]) if problem else ("True", _REASONS[kind][1])
+    since = before.since(kind, holds) or now
+    condition = GangCondition(kind, holds, since, reason, truncated(problem, _REASON_MAX))
+    return structs.replace(status, conditions=(*status.conditions, condition))
 
 
 def _names(nodes: tuple[str, ...]) -> str:

@@ -16,6 +16,8 @@ from scorer.placement.pods.member import Member, first_error, new_member
 
 _MAX_LENGTH = 320
 """Longest text of an ownerReference; no name or type of an object is longer [characters]."""
+_PREPARATION = 60.0
+"""A node usually prepares devices, volumes and network within this time [s]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,8 @@ class PodInfo:
     """Why it is not planned although it waits; only its name is kept then."""
     was_tried: bool = False
     """A scheduler has looked for a node for it since its gates were removed."""
+    unprepared_since: float | None = None
+    """Since when its node prepares it [s since 1970], if it has a claim; None: it is prepared."""
     lacks_capacity: bool = False
     """Its condition asks an autoscaler for nodes."""
     states_size: bool = False
@@ -86,6 +90,14 @@ class PodInfo:
     def bound(self) -> bool:
         """It has a node, or had one and succeeded."""
         return self.settled and (self.usage is None or bool(self.usage.node))
+
+    def is_unprepared(self, now: float) -> bool:
+        """Return whether its node has not prepared it for longer than usual.
+
+        Args:
+            now: Seconds since 1970.
+        """
+        return self.unprepared_since is not None and now - self.unprepared_since > _PREPARATION
 
     @property
     def is_ending(self) -> bool:
@@ -130,6 +142,7 @@ def pod_info(pod: Pod) -> PodInfo:
         settled=(is_placed or phase == "Succeeded") and not is_terminating,
         member=None,
         was_tried=pod.status.was_tried,
+        unprepared_since=_unprepared_since(pod, usage),
         lacks_capacity=pod.status.lacks_capacity,
         states_size=mark is not None and (mark.min_available or mark.total) is not None,
         is_group_leader=is_leader(pod),
@@ -154,6 +167,11 @@ def pod_info(pod: Pod) -> PodInfo:
     )
     reason = oversize_reason(kept, usage.demand, info.weight)
     return unplanned(info, f"it is too large to plan: {reason}") if reason else info
+
+
+def _unprepared_since(pod: Pod, usage: PodUsage | None) -> float | None:
+    has_claim = usage is not None and usage.claim is not None and bool(usage.node)
+    return pod.status.unprepared_since if has_claim else None
 
 
 def unplanned(pod: PodInfo, reason: str) -> PodInfo:

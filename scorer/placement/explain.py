@@ -16,6 +16,12 @@ from topology.machine import mask_of
 MAX_EXPLAINED = 16
 """Nodes of a plan whose GPUs are explained: it takes long to rank all sets of a node."""
 
+_INFERRED = {
+    MachineSource.FEATURE_DISCOVERY: "inferred from labels of GPU feature discovery",
+    MachineSource.CATALOGUE: "inferred from the product in ResourceSlices",
+    MachineSource.RESOURCE_SLICES: "those of PCIe and NUMA in ResourceSlices: NVLinks are unknown",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class PlanExplanation:
@@ -78,14 +84,12 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
     """Return the facts that are unknown to a plan on this snapshot, or not decided by it."""
     nodes = [snapshot.ledger.nodes[name].node for name in plan.gpus]
     unknown = [node.name for node in nodes if not node.machine_known and node.cards]
-    source = MachineSource.FEATURE_DISCOVERY
-    inferred = [node.name for node in nodes if node.machine_source is source]
     notes = []
     if unknown:
         notes.append(f"the GPU links of {_few(unknown)} are unknown: all GPUs count as equal")
-    if inferred:
-        reason = "inferred from labels of GPU feature discovery"
-        notes.append(f"the GPU links of {_few(inferred)} are {reason}")
+    for source, reason in _INFERRED.items():
+        if inferred := [node.name for node in nodes if node.machine_source is source]:
+            notes.append(f"the GPU links of {_few(inferred)} are {reason}")
     policies: dict[str, list[str]] = {}
     for node in nodes:
         if note := node.kubelet.numa_note:

@@ -1,5 +1,6 @@
 """Messages of the Events about gangs, pods and nodes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -22,6 +23,9 @@ class EventReason(StrEnum):
     UNHEALTHY = "GangGPUUnhealthy"
     UNACCOUNTED = "NodeUnaccounted"
     MACHINE_REFUSED = "NodeMachineRefused"
+    CLAIM_DIFFERS = "ClaimDiffers"
+    CLAIM_SHARED = "ClaimShared"
+    CLAIM_UNPREPARED = "ClaimNotPrepared"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,31 @@ def unaccounted_pod(node: str, why: str) -> EventMessage:
 def machine_refused(why: str) -> EventMessage:
     """Report that no pod is placed on a node, since its machine is not used."""
     return EventMessage(EventReason.MACHINE_REFUSED, f"No pod gets GPUs here: {why}")
+
+
+def claim_differs(node: str, held: Iterable[int], planned: Iterable[int]) -> EventMessage:
+    """Report that a pod has other GPUs by its claim than those that were planned."""
+    have, had = (", ".join(map(str, gpus)) for gpus in (held, planned))
+    text = (
+        f"Its claim holds GPUs {have} of node {node}, and {had} were planned: these are accounted"
+    )
+    return EventMessage(EventReason.CLAIM_DIFFERS, text)
+
+
+def claim_shared(claim: str) -> EventMessage:
+    """Report that another pod uses the claim of a pod, and so its GPUs."""
+    text = f"Another pod uses claim {claim} of this one, and so its GPUs: delete that pod"
+    return EventMessage(EventReason.CLAIM_SHARED, text)
+
+
+def claim_unprepared(node: str) -> EventMessage:
+    """Report that a node has not prepared a pod with a claim for long."""
+    text = (
+        f"Node {node} has not prepared it for more than a minute, so that its containers do not "
+        "start: an Event FailedPrepareDynamicResources of the pod has the reason of the driver; "
+        "without one, volumes or the network are not ready"
+    )
+    return EventMessage(EventReason.CLAIM_UNPREPARED, text)
 
 
 def _bandwidth(plan: GangPlan) -> str:

@@ -5,13 +5,14 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from cluster.allocations.gpus import NO_GPUS
+from cluster.account.pod_usage import PodUsage
+from cluster.allocations.gpus import NO_GPUS, Exact, GPUs
 from cluster.requests.request import Family
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
 from scorer.cache.reserved_gpus import Place
 from scorer.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
-from scorer.gang.health import unhealthy_gpus
+from scorer.gang.health import moved_gpus, unhealthy_gpus, unprepared_pods
 from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.whole_plan import gang_bandwidth
@@ -31,6 +32,10 @@ class GangState:
     """Why it is not placed, as far as its pods show; empty where it is placed."""
     unhealthy: str = ""
     """Its unhealthy GPUs; empty where there are none."""
+    moved: str = ""
+    """Its GPUs that are not the planned ones; empty where there are none."""
+    unprepared: str = ""
+    """Its pods whose claims their nodes do not prepare; empty where there are none."""
     reserved_until: float | None = None
     """Until when GPUs are reserved for replacements [s since 1970]; None: for none, or only for a
     late launcher."""
@@ -39,7 +44,8 @@ class GangState:
     has_shrunk: bool = False
     """It is placed, and members of its plan were deleted."""
     plan: GangPlan | None = None
-    """The plan without these members, once it is known that they are not made again."""
+    """The plan without these members, once it is known that they are not made again, and with the
+    GPUs that members got instead of planned ones; None: as it is recorded."""
 
     @property
     def is_size_outdated(self) -> bool:
@@ -52,13 +58,14 @@ class GangState:
 _INCOMPLETE = frozenset({Phase.ASSEMBLING, Phase.GONE, Phase.SUSPENDED})
 
 
-def gang_state(gang: Gang, needed: int | None, informers: Informers) -> GangState:
+def gang_state(gang: Gang, needed: int | None, informers: Informers, now: float) -> GangState:
     """Return the state of a gang.
 
     Args:
         gang: Its object.
         needed: How many members it was last known to need; None: unknown.
         informers: The pods and owners.
+        now: Seconds since 1970.
 
     Cost: the pods of all gangs of its name.
     """
@@ -74,15 +81,40 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers) -> GangStat
         reserved_until=informers.replacements.until(key),
         has_surplus=declared is not None and present > declared,
         unhealthy=unhealthy_gpus(pods, state.node),
+        moved=moved_gpus(pods, state.ledger),
+        unprepared=unprepared_pods(pods, now),
     )
     if found.phase is not Phase.PLACED or gang.spec.plan is None:
         return found
-    plan = _without_deleted(gang.spec.plan, pods, state)
+    repaired = _with_repairs(gang.spec.plan, pods, state)
+    plan = _without_deleted(repaired, pods, state)
     if plan is gang.spec.plan or not plan.members:
         return found
+    if plan is repaired:
+        return replace(found, plan=plan)
     is_read = gang.owner is not None and path_of(gang.owner, key.namespace) is not None
     is_complete = not is_read if declared is None else present >= declared
     return replace(found, has_shrunk=True, plan=plan if is_complete else None)
+
+
+def _with_repairs(plan: GangPlan, pods: Collection[PodInfo], state: ClusterState) -> GangPlan:
+    """Return a plan with the GPUs that members with claims got instead of planned ones.
+
+    The same where there are none.
+    """
+    records = {
+        pod.uid: pod.allocation.gpus.indices
+        for pod in pods
+        if pod.usage and pod.usage.claim and pod.allocation and pod.allocation.plan == plan.id
+    }
+    members = tuple(
+        structs.replace(member, indices=records.get(member.uid, member.indices))
+        for member in plan.members
+    )
+    if members == plan.members:
+        return plan
+    changed = structs.replace(plan, members=members)
+    return structs.replace(changed, bandwidth=_bandwidth(changed.held.nodes, state))
 
 
 def _without_deleted(plan: GangPlan, pods: Collection[PodInfo], state: ClusterState) -> GangPlan:
@@ -163,12 +195,19 @@ def _reserved(places: Iterable[Place]) -> tuple[NodeGPUs, ...]:
 
 def _held(running: Sequence[PodInfo], plan: GangPlan | None, state: ClusterState) -> Held:
     usages = [pod.usage for pod in running if pod.usage and pod.usage.target]
-    nodes = held_nodes(
-        (usage.target, usage.allocation.gpus if usage.allocation else NO_GPUS) for usage in usages
-    )
+    nodes = held_nodes((usage.target, _gpus(usage, state)) for usage in usages)
     if plan is not None and plan.held.nodes == nodes:
         # The same GPUs; the plan may include the NICs in its bandwidth.
         return plan.held
     if not all(usage.family is Family.WHOLE for usage in usages):
         return Held(nodes)
     return Held(nodes, _bandwidth(nodes, state))
+
+
+def _gpus(usage: PodUsage, state: ClusterState) -> GPUs:
+    """Return the GPUs of a pod: those that its claim holds, else those of its record."""
+    node = state.node(usage.target)
+    claimed = usage.claimed_gpus(node) if node else None
+    if isinstance(claimed, Exact):
+        return claimed
+    return usage.allocation.gpus if usage.allocation else NO_GPUS

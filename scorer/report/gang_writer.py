@@ -49,7 +49,7 @@ class GangWriter:
             await self._write_plan(unit, plan)
 
     async def shrink_plan(self, gang: Gang, plan: GangPlan, size: int | None) -> None:
-        """Write a plan without deleted members, unless the Gang has changed.
+        """Write a plan as its members are now, unless the Gang has changed.
 
         Raises:
             KubeError: It could not be written.

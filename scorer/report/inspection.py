@@ -58,6 +58,10 @@ class NodeView(Struct, frozen=True):
     counted: tuple[CountedView, ...]
     gpus_free: int
     """Free GPUs, chosen by Linkwise or by NVIDIA's plugin; 0 if unaccounted."""
+    pool: str | None
+    """Of NVIDIA's DRA driver, on a claims node; null: it is no claims node."""
+    missing: str | None
+    """Why nothing new is placed in this pool, such as missing slices; null: it is complete."""
 
 
 class NodesView(Struct, frozen=True):
@@ -151,7 +155,7 @@ def _node(ledger: NodeLedger) -> NodeView:
         unschedulable=node.unschedulable,
         unaccounted=ledger.unaccounted,
         gpus=tuple(
-            GPUView(i, card.uuid, card.healthy, card.cordoned, tuple(holders[i]))
+            GPUView(i, card.uuid, card.healthy, card.is_closed, tuple(holders[i]))
             for i, card in enumerate(node.cards)
         ),
         counted=tuple(
@@ -160,6 +164,8 @@ def _node(ledger: NodeLedger) -> NodeView:
             if isinstance(holding.gpus, Counted)
         ),
         gpus_free=ledger.gpus_free,
+        pool=node.pool.name if node.pool else None,
+        missing=node.pool.missing if node.pool else None,
     )
 
 

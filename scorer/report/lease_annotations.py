@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping
 import msgspec
 import structlog
 
-from cluster.keys import NVIDIA_NODES, REFUSED_MACHINES, SCORER_ADDRESS
+from cluster.keys import (
+    CLAIMS_NODES,
+    NVIDIA_NODES,
+    REFUSED_MACHINES,
+    SCORER_ADDRESS,
+    UNFENCED_NODES,
+)
 from cluster.objects.pod import Metadata
 from cluster.pointer import escape
 from cluster.scorer_lease import LEASE, ScorerLease
@@ -18,8 +24,8 @@ _RETRY = 5.0
 _INTERVAL = 2.0
 """Between two checks [s]."""
 
-_REFUSED_MAX = 64
-"""Nodes in the annotation of refused machines: about 16 KB."""
+_NODES_MAX = 64
+"""Nodes in an annotation: about 16 KB."""
 
 _log = structlog.get_logger()
 
@@ -60,6 +66,32 @@ async def report_nvidia_nodes(
     await _report(NVIDIA_NODES, lambda: texts[exists()], kube, term, interval)
 
 
+async def report_claims_nodes(
+    gpus: Callable[[], int | None], kube: Kube, term: int, interval: float = _INTERVAL
+) -> None:
+    """Annotate the Lease, until cancelled, with the GPUs of the largest claims node.
+
+    Admission reads it: without claims nodes no pod gets its GPUs by a claim, unless it or the
+    policy demands one. The number does not fall during a term: a pod that is created while the
+    only claims node is away for a moment cannot be changed later.
+
+    Args:
+        gpus: Returns the number; 0: there is no such node; None: unknown.
+        kube: The API server.
+        term: The leader's term; a Lease of another term is not changed.
+        interval: Between two checks [s].
+    """
+    largest = 0
+
+    def text() -> str | None:
+        nonlocal largest
+        number = gpus()
+        largest = max(largest, number or 0)
+        return None if number is None else str(largest or "")
+
+    await _report(CLAIMS_NODES, text, kube, term, interval)
+
+
 async def report_refused_machines(
     reasons: Callable[[], Mapping[str, str] | None],
     kube: Kube,
@@ -76,14 +108,27 @@ async def report_refused_machines(
         term: The leader's term; a Lease of another term is not changed.
         interval: Between two checks [s].
     """
+    await _report(REFUSED_MACHINES, lambda: _by_node(reasons()), kube, term, interval)
 
-    def text() -> str | None:
-        found = reasons()
-        if not found:
-            return None if found is None else ""
-        return msgspec.json.encode(dict(sorted(found.items())[:_REFUSED_MAX])).decode()
 
-    await _report(REFUSED_MACHINES, text, kube, term, interval)
+async def report_unfenced_nodes(
+    reasons: Callable[[], Mapping[str, str] | None],
+    kube: Kube,
+    term: int,
+    interval: float = _INTERVAL,
+) -> None:
+    """Annotate the Lease, until cancelled, with the nodes whose GPUs claims of others may get.
+
+    The arguments and the readers are those of `report_refused_machines`.
+    """
+    await _report(UNFENCED_NODES, lambda: _by_node(reasons()), kube, term, interval)
+
+
+def _by_node(reasons: Mapping[str, str] | None) -> str | None:
+    """Return the reasons as an annotation: of the first nodes, by name."""
+    if not reasons:
+        return None if reasons is None else ""
+    return msgspec.json.encode(dict(sorted(reasons.items())[:_NODES_MAX])).decode()
 
 
 async def _report(

@@ -268,4 +268,5 @@ class StatusReporter:
     def _state(self, gang: Gang, key: GangKey) -> GangState:
         report = self._reports.get(key)
         update = report.latest if report else None
-        return gang_state(gang, update.unit.needed if update else None, self._informers)
+        needed = update.unit.needed if update else None
+        return gang_state(gang, needed, self._informers, self._clock())

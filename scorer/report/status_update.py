@@ -5,8 +5,17 @@ from dataclasses import dataclass
 
 from runtime.kube.event_recorder import Event, ObjectReference
 from runtime.process.clock import rfc3339
-from scorer.gang.crd import Gang, GangPlan, GangStatus, NodeGPUs, Phase
-from scorer.gang.crd_status import status_of, with_health
+from scorer.gang.crd import (
+    GPUS_AS_PLANNED,
+    GPUS_HEALTHY,
+    PREPARED,
+    Gang,
+    GangPlan,
+    GangStatus,
+    NodeGPUs,
+    Phase,
+)
+from scorer.gang.crd_status import status_of, with_problem
 from scorer.gang.unit import Unit
 from scorer.report.events import (
     EventMessage,
@@ -125,19 +134,23 @@ def desired_status(
     status = status_of(
         phase, members=state.members, held=state.held, reason=reason, before=before, now=now
     )
-    return with_health(status, state.unhealthy, before=before, now=now)
+    status = with_problem(status, GPUS_HEALTHY, state.unhealthy, before=before, now=now)
+    status = with_problem(status, GPUS_AS_PLANNED, state.moved, before=before, now=now)
+    return with_problem(status, PREPARED, state.unprepared, before=before, now=now)
 
 
 def health_event(gang: Gang, unhealthy: str) -> Event:
     """Return the Event about the owner of a gang, else about its Gang, with unhealthy GPUs."""
-    meta, owner = gang.metadata, gang.owner
-    about = ObjectReference(gang.api_version, gang.kind, meta.name, meta.uid, meta.namespace)
-    if owner:
-        about = ObjectReference(
-            owner.api_version, owner.kind, owner.name, owner.uid, meta.namespace
-        )
     message = unhealthy_message(gang.key.name, unhealthy)
-    return Event(about, message.reason, message.text, change=unhealthy)
+    return Event(about_gang(gang), message.reason, message.text, change=unhealthy)
+
+
+def about_gang(gang: Gang) -> ObjectReference:
+    """Return a reference to the owner of a gang, else to its Gang."""
+    meta, owner = gang.metadata, gang.owner
+    if owner:
+        return ObjectReference(owner.api_version, owner.kind, owner.name, owner.uid, meta.namespace)
+    return ObjectReference(gang.api_version, gang.kind, meta.name, meta.uid, meta.namespace)
 
 
 def _reservation(state: GangState) -> str:

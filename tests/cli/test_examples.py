@@ -1,9 +1,12 @@
 """The manifests that the documents of ACK, ACS, NVIDIA and gpushare show, as people paste them."""
 
 import json
+from pathlib import Path
 
 import pytest
 from support.documents import ARENA, COMPUTE_SHARE, GPUSHARE, HPN, MODEL_AND_DRIVER, PROFILE
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 @pytest.fixture
@@ -77,3 +80,90 @@ def test_gpushares_pod_sees_only_its_own_card(check):
     environment = {one["name"]: one for one in pod["patched"]["spec"]["containers"][0]["env"]}
     assert "value" not in environment["NVIDIA_VISIBLE_DEVICES"]
     assert environment["ALIYUN_COM_GPU_MEM_CONTAINER"]["value"] == "5"
+
+
+@pytest.fixture
+def claims_cluster(write):
+    """Write the cluster file with a claims node; return a function that changes a part of it."""
+    text = (EXAMPLES / "claims-cluster.yaml").read_text()
+
+    def write_changed(old="", new=""):
+        assert old in text
+        return write("cluster.yaml", text.replace(old, new))
+
+    return write_changed
+
+
+def test_a_claims_node_is_read_from_its_slice(linkwise, claims_cluster):
+    claims_cluster()
+    [node] = json.loads(linkwise("inspect", "--cluster", "cluster.yaml", "-o", "json").out)["nodes"]
+
+    assert (node["mode"], node["pool"], node["missing"]) == ("topology", "claims-0", None)
+    assert (node["machine_source"], node["gpus_free"]) == ("catalogue", 7)
+    assert [device["device"] for device in node["devs"]] == [f"gpu-{i}" for i in range(8)]
+    assert [device["id"] for device in node["devs"] if device["claimed"]] == [5]
+
+    text = linkwise("inspect", "--cluster", "cluster.yaml").out
+    assert "topology by claims, NVIDIA H100 80GB HBM3, NVSwitch by the product in" in text
+    assert "held by a claim" in text
+    shown = linkwise("topology", "show", "--node", "claims-0", "--cluster", "cluster.yaml").out
+    assert shown.endswith(
+        "Source: the catalogue, by the product and number of GPUs in ResourceSlices\n"
+    )
+    page = linkwise("inspect", "--cluster", "cluster.yaml", "-o", "html").out
+    assert "1 GPU held by claims" in page
+
+
+def test_an_incomplete_pool_gives_no_gpus_with_the_reason(linkwise, claims_cluster):
+    claims_cluster("resourceSliceCount: 1", "resourceSliceCount: 2")
+    reason = "the driver's slices are incomplete: 1 of 2 are there"
+
+    [node] = json.loads(linkwise("inspect", "--cluster", "cluster.yaml", "-o", "json").out)["nodes"]
+    assert (node["pool"], node["missing"], node["gpus_free"]) == ("claims-0", reason, 0)
+    text = linkwise("inspect", "--cluster", "cluster.yaml").out
+    assert "0 GPUs, none is offered" in text
+    assert f"not offered {reason}" in text
+    page = linkwise("inspect", "--cluster", "cluster.yaml", "-o", "html").out
+    assert "nothing new is placed here" in page
+
+
+def test_links_by_slices_alone_are_said(linkwise, claims_cluster):
+    claims_cluster("NVIDIA H100 80GB HBM3", "NVIDIA X1")
+    cluster = ("--cluster", "cluster.yaml")
+
+    assert "by ResourceSlices, without NVLinks" in linkwise("inspect", *cluster).out
+    shown = linkwise("topology", "show", "--node", "claims-0", *cluster).out
+    assert "Source: PCIe and NUMA in ResourceSlices; NVLinks are unknown" in shown
+
+
+@pytest.mark.parametrize(
+    ("gpus", "code", "words"),
+    [
+        (3, 0, "one  claims-0  0 1 2"),
+        (8, 1, "Needs 8 GPUs on one node; the freest suitable node has 7"),
+    ],
+    ids=["fits", "waits for the claim of another pod"],
+)
+def test_a_pod_is_placed_by_claim(linkwise, write, claims_cluster, gpus, code, words):
+    claims_cluster()
+    limits = {"nvidia.com/gpu": gpus}
+    containers = [{"name": "c", "image": "i", "resources": {"limits": limits}}]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}}
+    write("pod.json", json.dumps({**pod, "spec": {"containers": containers}}))
+
+    ran = linkwise("simulate", "pod.json", "--cluster", "cluster.yaml")
+
+    assert (ran.code, words in ran.out, "never" in ran.out) == (code, True, False)
+
+
+def test_nothing_is_placed_on_an_incomplete_pool(linkwise, write, claims_cluster):
+    claims_cluster("resourceSliceCount: 1", "resourceSliceCount: 2")
+    limits = {"nvidia.com/gpu": 1}
+    containers = [{"name": "c", "image": "i", "resources": {"limits": limits}}]
+    labels = {"linkwise.dev/claims": "true"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "labels": labels}}
+    write("pod.json", json.dumps({**pod, "spec": {"containers": containers}}))
+
+    out = linkwise("simulate", "pod.json", "--cluster", "cluster.yaml").out
+
+    assert "GPUs missing in the driver's slices for now" in out

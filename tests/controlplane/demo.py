@@ -1,4 +1,4 @@
-"""The demos of `make up`: a gang on simulated nodes, or in the containers of a real one."""
+"""The demos of `make up`: a gang on simulated nodes, also by claims, or in containers of a node."""
 
 import os
 import shutil
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from controlplane.binaries import Binaries, MissingError, node_binaries
+from controlplane.claims_nodes import CLASSES, FENCED, ClaimsNodes, device_class, gets_claim
 from controlplane.installed_plane import HOME, Trial, install, place_demo
 from controlplane.manifests import NAMESPACE
 from controlplane.node.agent import Agent, agent_of
@@ -18,6 +19,7 @@ from controlplane.node.machine import RealNode, real_node, unavailable
 from controlplane.node.place import Place
 from controlplane.nodes import add_nodes
 from controlplane.plane import ControlPlane
+from controlplane.pods import Pods
 from controlplane.process import NotReadyError, wait_until
 from nvml.standin import compiler
 
@@ -28,6 +30,10 @@ from topology import catalogue
 _ROOT = Path(__file__).parents[2]
 _PODS = f"/api/v1/namespaces/{HOME}/pods"
 _REAL, _MACHINE = "gpu-0", "dgx1-v100"
+_COLUMNS = (
+    "POD:.status.reservedFor[*].name,NODE:.status.allocation.devices.results[*].pool"
+    ",DEVICES:.status.allocation.devices.results[*].device"
+)
 NO_KWOK = ("--manage-all-nodes=false", "--manage-nodes-with-label-selector=type=kwok")
 """Flags with which kwok leaves nodes alone that have a kubelet."""
 
@@ -84,6 +90,44 @@ Four workers were placed together, on the GPUs with the fastest links. To see th
 {_admission(plane, trial)}
 
 kwok simulates the nodes and all pods on them, those of linkwise-system too.""")
+
+
+@dataclass(frozen=True)
+class ClaimsDemo:
+    """A gang on nodes of kwok whose GPUs are in ResourceSlices, as NVIDIA's DRA driver has them."""
+
+    say: Say
+    flags: ClassVar[Mapping[str, Sequence[str]]] = FENCED
+
+    @contextmanager
+    def run(self, plane: ControlPlane) -> Iterator[Shown]:
+        """Install Linkwise, and place the gang."""
+        plane.api.create(CLASSES, device_class())
+        nodes = ClaimsNodes(plane.api, {}).add(2, _MACHINE)
+        self.say("Installing Linkwise ...")
+        install(plane)
+        pods = Pods(plane.api, HOME)
+        wait_until(lambda: gets_claim(pods), "admission knows the claims nodes")
+        place_demo(plane, "claims.yaml")
+        kubectl, linkwise = _programs(plane)
+        yield Shown(f"""\
+{len(nodes)} nodes at {plane.server}, with Linkwise's webhook, scorer and certs; no agent.
+Their GPUs are in ResourceSlices, as NVIDIA's DRA driver writes them. Try it here:
+
+  {_export(plane)}
+
+Four workers that ask for nvidia.com/gpu were placed together, on the GPUs with the fastest links.
+Each has a ResourceClaim for its GPU, which kube-scheduler allocated. The claims, and the plan:
+
+  {kubectl} get resourceclaims -o custom-columns='{_COLUMNS}'
+  {linkwise} explain gang {HOME}/mpijob-vgg16
+  {linkwise} inspect
+
+Claims of others get no GPU of these nodes:
+
+  {kubectl} get devicetaintrules
+
+kwok simulates the nodes and all pods on them; no driver prepares a device.""")
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ _CONTROLLERS = (
     "node-lifecycle",
     "pod-garbage-collector",
     "replicaset",
+    # Ends the allocation of a claim when the last pod that uses it has ended.
+    "resourceclaim",
     "root-ca-certificate-publisher",
     "serviceaccount",
     "statefulset",

@@ -3,7 +3,7 @@
 All that is shipped is installed on it, and all processes of Linkwise run. The nodes are two
 DGX-1 whose GPUs are given out whole and one machine with four shared T4; or, by the environment
 variables NODES, MACHINE and MODE, some of one kind. With NODES=real there is one node that runs
-containers.
+containers, with NODES=claims there are two whose GPUs NVIDIA's DRA driver gives out.
 """
 
 import json
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from controlplane.api import ApiError
 from controlplane.binaries import Binaries, BuildError, MissingError, binaries
-from controlplane.demo import ContainerDemo, Demo, NodesDemo, node_programs
+from controlplane.demo import ClaimsDemo, ContainerDemo, Demo, NodesDemo, node_programs
 from controlplane.node.place import Place
 from controlplane.nodes import Line, read_nodes
 from controlplane.plane import ControlPlane
@@ -35,13 +35,15 @@ _NODES: tuple[Line, ...] = (
 def main(folder: Path) -> int:
     """Start everything in a new folder, print its addresses, and leave it running."""
     try:
-        nodes = None if _is_real(os.environ) else read_nodes(_lines(os.environ))
+        kind = _kind(os.environ)
+        nodes = () if kind else read_nodes(_lines(os.environ))
         if folder.exists():
             return _shown_again(folder)
-        if nodes is None:
-            demo: Demo = ContainerDemo(node_programs(_say), _say)
+        demo: Demo
+        if kind == "real":
+            demo = ContainerDemo(node_programs(_say), _say)
         else:
-            demo = NodesDemo(nodes, _say)
+            demo = ClaimsDemo(_say) if kind else NodesDemo(nodes, _say)
         found = binaries(_say)
     except (BuildError, InputError, MissingError) as error:
         return _failed(str(error))
@@ -123,7 +125,7 @@ def _lines(environment: Mapping[str, str]) -> Sequence[Line]:
     count = environment.get("NODES", "2")
     if not count.isdecimal():
         raise InputError(
-            f"NODES={count} is no number: write how many nodes of kwok to add, or real"
+            f"NODES={count} is no number: write how many nodes of kwok to add, or real, or claims"
         )
     line = {
         "name": "gpu",
@@ -134,12 +136,13 @@ def _lines(environment: Mapping[str, str]) -> Sequence[Line]:
     return [line]
 
 
-def _is_real(environment: Mapping[str, str]) -> bool:
-    """Return whether one node with containers is asked for."""
-    is_real = environment.get("NODES") == "real"
-    if is_real and {"MACHINE", "MODE"} & environment.keys():
-        raise InputError("NODES=real is one DGX-1 V100: leave out MACHINE and MODE")
-    return is_real
+def _kind(environment: Mapping[str, str]) -> str:
+    """Return the kind of nodes that NODES names; empty if it is no kind."""
+    nodes = environment.get("NODES", "")
+    described = {"real": "one DGX-1 V100", "claims": "two DGX-1 V100"}
+    if nodes in described and {"MACHINE", "MODE"} & environment.keys():
+        raise InputError(f"NODES={nodes} is {described[nodes]}: leave out MACHINE and MODE")
+    return nodes if nodes in described else ""
 
 
 def _status(process: Process) -> dict[str, object]:

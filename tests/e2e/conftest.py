@@ -19,6 +19,7 @@ from controlplane.binaries import (
     binaries,
     node_binaries,
 )
+from controlplane.claims_nodes import FENCED
 from controlplane.manifests import BASE, NAMESPACE, install, uninstall
 from controlplane.node.deployed import a_service_range, api_server_flags
 from controlplane.node.machine import unavailable
@@ -168,7 +169,7 @@ def plane(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
     """An empty control plane: no nodes, no Linkwise."""
-    with _new_plane(request, tmp_path_factory) as plane:
+    with _new_plane(request, tmp_path_factory, **FENCED) as plane:
         yield plane
 
 
@@ -211,7 +212,7 @@ def plane_of_real_nodes(
 ) -> Iterator[ControlPlane]:
     """Another, whose kwok leaves nodes alone that have a kubelet."""
     del programs_of_node  # Without them no control plane is needed.
-    with _new_plane(request, tmp_path_factory, kwok=_LEAVES_REAL_NODES) as plane:
+    with _new_plane(request, tmp_path_factory, kwok=_LEAVES_REAL_NODES, **FENCED) as plane:
         yield plane
 
 

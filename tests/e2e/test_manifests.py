@@ -97,7 +97,9 @@ def test_requests_of_the_scorer_match_its_flow_schemas(plane, scorer, path, quer
     wait_until(counted, f"{path} is asked by {flow}")
 
 
-@pytest.mark.parametrize("name", ["linkwise-placed", "linkwise-placed-nvidia", "linkwise-guard"])
+@pytest.mark.parametrize(
+    "name", ["linkwise-placed", "linkwise-placed-nvidia", "linkwise-guard", "linkwise-claims"]
+)
 def test_expressions_of_the_policies_are_of_the_types_that_the_api_server_knows(
     plane, shipped, name
 ):
@@ -128,7 +130,8 @@ def test_one_label_finds_all_that_stands_in_the_api_servers_way(plane, shipped):
         for kind in (*kinds, "validatingadmissionpolicybindings")
         for item in plane.api.get(f"{ADMISSION}/{kind}", **chosen)["items"]
     ]
-    policies = ["linkwise-fence", "linkwise-guard", "linkwise-placed", "linkwise-placed-nvidia"]
+    names = ("claims", "fence", "guard", "placed", "placed-nvidia")
+    policies = [f"linkwise-{name}" for name in names]
     assert found == ["linkwise", "linkwise", *policies, *policies]
 
 

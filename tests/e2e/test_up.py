@@ -184,6 +184,24 @@ def test_an_up_that_is_ended_halfway_leaves_nothing_running(plane, folder, numbe
     assert not folder.exists()
 
 
+def test_up_with_claims_nodes_places_a_gang_by_claims(plane, folder):  # noqa: ARG001
+    made = call("up", folder, NODES="claims")
+    assert (made.returncode, made.stderr) == (0, "")
+    export, claims, explained, inspected, rules = commands(made.stdout)
+
+    shown = {
+        command: pasted(f"{export}\n{command}") for command in (claims, explained, inspected, rules)
+    }
+
+    assert {command: one.stderr for command, one in shown.items() if one.returncode} == {}
+    rows = [row.split() for row in shown[claims].stdout.splitlines()[1:]]
+    assert {row[0] for row in rows} == {f"vgg16-{index}" for index in range(4)}
+    assert len({row[1] for row in rows}) == 1
+    assert "55.2 GB/s" in shown[explained].stdout
+    assert "gang default/mpijob-vgg16" in shown[inspected].stdout
+    assert len(shown[rules].stdout.splitlines()) == 3
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -192,6 +210,9 @@ def test_an_up_that_is_ended_halfway_leaves_nothing_running(plane, folder, numbe
         pytest.param({"MODE": "best"}, "mode: must be 'default'", id="mode"),
         pytest.param(
             {"NODES": "real", "MODE": "mps"}, "leave out MACHINE", id="mode of a real one"
+        ),
+        pytest.param(
+            {"NODES": "claims", "MACHINE": "dgx-h100"}, "two DGX-1 V100", id="machine of claims"
         ),
     ],
 )

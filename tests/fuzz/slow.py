@@ -16,7 +16,7 @@ from typing import Any
 
 from fuzz.mutate import Mutator
 from support.admission import review_response
-from support.builders import an_exact_node
+from support.builders import a_node, an_exact_node
 
 from cluster.nodes.capacity import capacity_of
 from policy.document import parse_policy
@@ -32,7 +32,13 @@ _MAX_VALUES = 60_000
 """Values of one pod; a larger description is no input."""
 _KEPT = 12
 """Slowest inputs from which a search goes on."""
-_CAPACITY = capacity_of([an_exact_node(f"n{i}") for i in range(1000)])
+_CAPACITY = capacity_of(
+    [
+        *(an_exact_node(f"n{i}") for i in range(1000)),
+        *(a_node(f"c{i}", machine=None, resources={}) for i in range(1000)),
+    ],
+    claims_gpus=8,
+)
 _POLICIES = tuple(
     PolicySnapshot(
         parse_policy(f"sharing: {{computeByMps: true}}\nvisibleDevices: {variables}\n"),

@@ -13,6 +13,7 @@ from zlib import crc32
 
 import jsonpatch
 import msgspec
+from fuzz.claims_node import devices
 from fuzz.files import cluster, kubeconfig
 from fuzz.slow import review_is_bounded
 from fuzz.watched_kinds import objects
@@ -284,6 +285,6 @@ TARGETS: dict[str, Target] = {
     for target in (
         *(review, policy, profile, plugin, manifest, matrix),
         *(nccl, published, record, extender, secret, watched),
-        *(cdi, node, objects, cluster, kubeconfig, slow),
+        *(cdi, node, objects, devices, cluster, kubeconfig, slow),
     )
 }

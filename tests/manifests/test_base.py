@@ -187,6 +187,7 @@ def test_match_condition_has_all_resources_and_keys_that_admission_reads():
         keys.ENV_IMEX_CHANNELS,
         keys.ENV_MIG_CONFIG,
         FOLDER_START,
+        keys.CLAIM_PREFIX,
     }
 
 
@@ -234,6 +235,7 @@ def test_guard_protects_our_keys_of_the_record():
     # gpushare's plugin writes these two.
     cards = {*keys.RECORD} - ALLOCATION - {keys.MEM_ASSIGNED, keys.MEM_ASSUME_TIME}
     named = {*ALLOCATION, *CDI_ANNOTATIONS, *devices, *requested, *cards, keys.GANG}
+    named.add(keys.CLAIMED_GPUS)
     _, for_others = by_account(rule)
     assert quoted(for_others) == named
     # Whenever the condition matches, one of the validations fails.
@@ -284,7 +286,7 @@ def test_fence_covers_for_the_scorer_what_the_guard_denies_others():
     changes, *_ = kept.partition(" || (has(request.subResource)")
     assert held.startswith(f"({changes}) && ")
     named = {*ALLOCATION, *CDI_ANNOTATIONS, *REQUESTED, keys.VISIBLE_DEVICES_OF}
-    assert quoted(held) - {""} == {*named, keys.GANG, "none"}
+    assert quoted(held) - {""} == {*named, keys.GANG, keys.CLAIMED_GPUS, "none"}
     (validation,) = fence["validations"]
     assert validation["expression"] == "false"
     assert keys.TERM in quoted(validation["messageExpression"])
@@ -302,13 +304,30 @@ def test_fence_reads_the_lease_of_the_scorer_and_allows_all_without_one():
     } <= granted("scorer")
 
 
+def test_claims_that_tolerate_our_taint_are_those_of_the_scorer():
+    spec = document("ValidatingAdmissionPolicy", "linkwise-claims")["spec"]
+    assert covered(spec) == {("resourceclaims", "CREATE"), ("resourceclaimtemplates", "CREATE")}
+    # API servers convert requests of older versions.
+    assert spec["matchConstraints"]["matchPolicy"] == "Equivalent"
+    assert [rule["apiVersions"] for rule in spec["matchConstraints"]["resourceRules"]] == [["v1"]]
+    assert spec["failurePolicy"] == "Fail"
+    (rule,) = spec["matchConditions"]
+    user, _, _ = " ".join(rule["expression"].split()).partition(" && ")
+    assert user == IS_SCORER.replace("==", "!=")
+    tolerated = {"", keys.PLACED, "NoSchedule", "resourceclaims"}
+    assert quoted(rule["expression"]) - quoted(IS_SCORER) == tolerated
+    assert [item["expression"] for item in spec["validations"]] == ["false"]
+    binding = document("ValidatingAdmissionPolicyBinding", "linkwise-claims")["spec"]
+    assert binding == {"policyName": "linkwise-claims", "validationActions": ["Deny"]}
+
+
 def test_placement_policy_requires_our_gate_or_scheduler_and_no_node_name():
     spec = document("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]
     (rule,) = spec["matchConditions"]
     nodes = {keys.NODE_USER_PREFIX, keys.NODES_GROUP}
     requested = {"aliyun.com/", keys.NVIDIA_GPU_SHARED, "0"}
     excludes = {keys.NODE_MODE, NodeMode.TIMESLICE.value, "In", "NotIn", "DoesNotExist"}
-    named = {*requested, *nodes, keys.GANG, keys.SCHEDULER, *excludes}
+    named = {*requested, *nodes, keys.GANG, keys.SCHEDULER, keys.CLAIM_PREFIX, *excludes}
     assert quoted(rule["expression"]) - {""} == named
     # Whenever the condition matches, one of the validations fails.
     many, named, unnamed = (item["expression"] for item in spec["validations"])
@@ -643,6 +662,8 @@ def test_rights_of_the_scorer():
         ("*", "tokenreviews", "create"),
         *(("*", resource, "get") for resource in OWNERS),
         *(("*", kind, verb) for kind in ("resourceclaims", "resourceslices") for verb in read),
+        *(("*", "resourceclaims", verb) for verb in ("get", "create", "delete")),
+        *(("*", "devicetaintrules", verb) for verb in (*read, "create", "update", "delete")),
         *((system, "configmaps", verb, keys.POLICY_NAME) for verb in read),
         *((system, "leases", verb, "linkwise-scorer") for verb in (*read, "get", "patch")),
         (system, "leases", "create"),

@@ -38,6 +38,9 @@ def shown(registry, **values):
         "partial": lambda: None,
         "reserved_gpus": lambda: None,
         "unaccounted": lambda: None,
+        "unfenced": lambda: None,
+        "incomplete": lambda: None,
+        "claim_problems": dict,
         "unplanned": lambda: None,
         "watch_ages": dict,
     }
@@ -77,6 +80,14 @@ def test_an_unknown_value_has_no_sample(registry):
 
 def test_nodes_with_unknown_free_gpus_are_counted(registry):
     assert "linkwise_unaccounted_nodes 3.0" in shown(registry, unaccounted=lambda: 3)
+
+
+def test_nodes_that_claims_of_others_may_use_are_counted(registry):
+    assert "linkwise_unfenced_nodes 2.0" in shown(registry, unfenced=lambda: 2)
+
+
+def test_nodes_without_all_slices_of_their_driver_are_counted(registry):
+    assert "linkwise_incomplete_nodes 2.0" in shown(registry, incomplete=lambda: 2)
 
 
 def test_pods_that_are_not_planned_are_counted(registry):

@@ -76,6 +76,34 @@ def a_pod(
     }
 
 
+def a_claimed_pod(
+    *gpus: int, annotations: Mapping[str, str] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """Return a pod that gets its GPUs by a claim of Linkwise, as admission leaves it.
+
+    Args:
+        gpus: GPUs of each app container; 0: it has none.
+        annotations: Beside that of the amounts.
+        **fields: As for `a_pod`.
+    """
+    amounts = {f"container-{i}": number for i, number in enumerate(gpus) if number}
+    name = f"{keys.CLAIM_PREFIX}{'0' * 32}"
+    pod = a_pod(
+        *({} for _ in gpus),
+        annotations={
+            keys.CLAIMED_GPUS: msgspec.json.encode(amounts).decode(),
+            **(annotations or {}),
+        },
+        resourceClaims=[{"name": keys.POD_CLAIM, "resourceClaimName": name}],
+        **fields,
+    )
+    for i, container in enumerate(pod["spec"]["containers"]):
+        if gpus[i]:
+            claims = [{"name": keys.POD_CLAIM, "request": f"container-{i}"}]
+            container["resources"] = {"claims": claims}
+    return pod
+
+
 def a_held_pod(
     gpus: int = 1,
     name: str = "worker-0",

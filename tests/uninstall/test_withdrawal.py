@@ -10,7 +10,7 @@ from support.servers.fake_cluster import FakeCluster
 
 from cluster import keys
 from runtime.kube.client import Kube
-from uninstall.withdrawal import OTHERS, REJECTING, Times, withdraw
+from uninstall.withdrawal import FENCE, OTHERS, REJECTING, Times, withdraw
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 OURS, OTHER = {"name": keys.GANG}, {"name": "example.com/other"}
@@ -44,7 +44,7 @@ def deleted(cluster):
     return [
         tuple(path.removeprefix(f"{ADMISSION}/").split("/"))
         for method, path, _ in cluster.writes
-        if method == "DELETE"
+        if method == "DELETE" and path.startswith(ADMISSION)
     ]
 
 
@@ -52,6 +52,19 @@ async def test_objects_that_reject_pods_are_deleted_before_the_webhook_configura
     await run(cluster)
 
     assert deleted(cluster) == [*REJECTING, *OTHERS]
+
+
+async def test_the_rules_of_the_scorer_are_deleted_once_it_may_write_none(cluster):
+    rules = "/apis/resource.k8s.io/v1/devicetaintrules"
+    cluster.put(FENCE, {"metadata": {}})
+    cluster.put(f"{rules}/ours", {"metadata": {"labels": {keys.MANAGED_BY: keys.SCORER}}})
+    cluster.put(f"{rules}/of-others", {"metadata": {}})
+    await run(cluster)
+
+    assert [rule["metadata"]["name"] for rule in cluster.all(rules)] == ["of-others"]
+    paths = [path for method, path, _ in cluster.writes if method == "DELETE"]
+    assert paths[0] == FENCE
+    assert paths.index(rules) > paths.index(f"{ADMISSION}/{OTHERS[0][0]}/{OTHERS[0][1]}")
 
 
 async def test_only_our_gate_is_removed_and_only_from_pods_that_have_it(cluster):
@@ -137,7 +150,8 @@ async def test_all_pages_of_pods_are_read_and_an_unreadable_one_is_read_again():
                 api.remove(request.path.rpartition("/")[2])
             return web.json_response({})
 
-        api.faults["call"].extend([release] * (len(REJECTING) + len(OTHERS) + 120))
+        # The binding and the rules of both API versions are deleted, too.
+        api.faults["call"].extend([release] * (len(REJECTING) + len(OTHERS) + 3 + 120))
         api.faults["list"].append(text(200, "no JSON"))
         async with Kube(api.url) as kube, asyncio.timeout(30):
             await withdraw(kube, QUICK)

@@ -24,6 +24,7 @@ POLICIES = [
     a_snapshot("", [DRIVER_PROFILE, {"name": "all", "effect": {"annotations": {"b": "c"}}}]),
     a_snapshot("placement: {mode: scheduler}\nsharing: {computeByMps: true}\nstrict: false"),
     a_snapshot(TIME_SLICING + "  rename: true\n"),
+    a_snapshot("placement: {claims: always, mode: scheduler}\nsharing: {rename: true}"),
     a_snapshot(
         "visibleDevices: deny\ngangs: {nonPreemptingClasses: {high: waits}}\nprofilesAll: true"
     ),
@@ -43,11 +44,15 @@ def asking(pod, limits):
 
 
 PLACED = ({keys.GPU_WHOLE: 1}, COMPUTE, {keys.NVIDIA_GPU_SHARED: 1})
+BY_CLAIM = (*PLACED, {keys.NVIDIA_GPU: 2})
 
 placed_pods = st.builds(asking, pods(), st.sampled_from(PLACED))
 
 
-@given(pod=placed_pods | pods(), policy=policies)
+claimed_pods = st.builds(asking, pods(), st.sampled_from(BY_CLAIM))
+
+
+@given(pod=claimed_pods | pods(), policy=policies)
 def test_patch_applies_to_any_pod_and_is_idempotent(pod, policy):
     outcome = outcome_of(pod, policy)
     assume(outcome.verdict is Verdict.ALLOWED)
@@ -69,7 +74,7 @@ def as_map(table):
     return table or {}
 
 
-@given(pod=placed_pods | pods(), policy=policies)
+@given(pod=claimed_pods | pods(), policy=policies)
 def test_fields_of_the_user_are_kept(pod, policy):
     outcome = outcome_of(pod, policy)
     after = patched(pod, outcome)

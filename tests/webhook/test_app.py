@@ -1,6 +1,7 @@
 import asyncio
 import base64
 import json
+import re
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -86,6 +87,20 @@ async def test_patched_pod_is_logged_and_counted(webhook):
         'linkwise_admission_reviews_total{dry_run="false",verdict="allowed"} 1.0',
         'linkwise_http_requests_total{code="200",path="/mutate"} 1.0',
     )
+
+
+async def test_each_pod_gets_a_claim_of_another_name(webhook):
+    pod = a_pod({keys.NVIDIA_GPU: 1}, labels={keys.CLAIMS: "true"})
+
+    async def claim():
+        steps = patch_of(await webhook.review(a_review(pod)))
+        ((reference,),) = (each["value"] for each in steps if each["path"].endswith("Claims"))
+        return reference["resourceClaimName"]
+
+    names = {await claim() for _ in range(5)}
+
+    assert len(names) == 5
+    assert all(re.fullmatch("lw-[0-9a-f]{32}", name) for name in names)
 
 
 async def test_denied_pod_has_its_findings_counted(webhook):

@@ -1,11 +1,13 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+from aiohttp import web
 from structlog.testing import capture_logs
 from support.servers.fake_api import status, text
 from support.waiting import until
 
 from cluster import keys
+from cluster.scorer_lease import LEASE
 from policy.active_config import PROFILES
 from runtime.kube import event_recorder
 from runtime.kube.client import Kube
@@ -46,6 +48,35 @@ async def test_failed_list_is_the_not_ready_reason(cluster):
         assert all(age() is None for age in informers.watch_ages().values())
         await until(lambda: "no (status 403)" in (informers.not_ready_reason() or ""))
         await until(lambda: informers.not_ready_reason() is None)
+
+
+def a_lease(gpus):
+    """Return an answer: the Lease of a scorer that knows claims nodes of so many GPUs."""
+
+    async def answer(_request):
+        annotations = {keys.CLAIMS_NODES: gpus}
+        return web.json_response({"metadata": {"annotations": annotations}, "spec": {}})
+
+    return answer
+
+
+async def test_claims_nodes_are_those_without_resources_while_the_scorer_knows_some(cluster):
+    cluster.node("claims", TOPOLOGY)
+    cluster.node("agent", TOPOLOGY, **{keys.GPU_WHOLE: 4})
+    answers = cluster.collections[LEASE].faults["list"]
+    async with watching(cluster) as informers:
+        await until(lambda: informers.capacity.nodes == 2)
+        assert informers.capacity.claims == ()
+        answers.append(a_lease("8"))
+        answers.extend([status(503)] * 10_000)
+        await until(lambda: informers.capacity.claims)
+        assert [(node.name, node.gpus) for node in informers.capacity.claims] == [("claims", 8)]
+
+        cluster.node("more", TOPOLOGY)
+        await until(lambda: len(informers.capacity.claims) == 2)
+        answers.clear()
+        answers.append(a_lease(""))
+        await until(lambda: informers.capacity.claims == ())
 
 
 async def test_capacity_follows_nodes_and_skips_invalid_ones(cluster):

@@ -52,6 +52,9 @@ def test_pod_without_gpus_may_have_any_number_of_parts():
     assert outcome_of(pod).verdict is Verdict.SKIPPED
 
 
+CLAIMING = [{"resources": {"claims": [{"name": "a"}] * 256}}] * 4
+
+
 def test_every_kind_of_part_counts():
     terms = [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"] * MAX_PARTS}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
@@ -62,6 +65,7 @@ def test_every_kind_of_part_counts():
         {"affinity": {"nodeAffinity": required}},
         {"nodeSelector": {f"a{i}": "" for i in range(MAX_PARTS)}},
         {"schedulingGates": [{"name": "g"}] * MAX_PARTS},
+        {"resourceClaims": [{"name": "a"}] * (MAX_PARTS // 2), "initContainers": CLAIMING},
     ):
         assert too_large({**a_pod(GPU), "spec": {**spec, **extra}}), extra.keys()
 

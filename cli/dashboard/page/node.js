@@ -12,7 +12,7 @@ export function node(/** @type {HTMLElement} */ place, /** @type {string[]} */ p
 
 function content(/** @type {any} */ view) {
   const report = view.report;
-  const facts = [report.model ?? "model unknown", `mode ${report.mode}`,
+  const facts = [report.model ?? "model unknown", `mode ${report.mode}${report.pool ? " by claims" : ""}`,
     `${report.gpus_free} of ${plural(report.devs.length, "GPU")} free`,
     report.kubelet.topology_manager && `topology manager ${report.kubelet.topology_manager.policy ?? ""}`,
     report.enforced.length ? `shares limited by ${report.enforced.join(", ")}` : null,
@@ -59,7 +59,8 @@ function worth(/** @type {any[]} */ list) {
 
 function devices(/** @type {any} */ report) {
   const rows = report.devs.map((/** @type {any} */ gpu) => {
-    const problems = [!gpu.healthy && "unhealthy", gpu.cordoned && "cordoned"].filter(Boolean).join(", ");
+    const problems = [!gpu.healthy && "unhealthy",
+      gpu.claimed ? !gpu.pods.length && "held by a claim" : gpu.cordoned && "cordoned"].filter(Boolean).join(", ");
     const pods = gpu.pods.map((/** @type {any} */ pod) => {
       const amount = pod.whole ? "" : pod.replicas ? plural(pod.replicas, "replica")
         : [pod.usedGPU && `${pod.usedGPU} GiB`, pod.core && `${pod.core} %`].filter(Boolean).join(", ");

@@ -28,7 +28,7 @@ function group(/** @type {any} */ one) {
   const title = [one.model ?? "model unknown", one.pool && `pool ${one.pool}`].filter(Boolean).join(" · ");
   const facts = [plural(one.nodes, "node"), `${one.free.toLocaleString("en")} GPUs free`,
     one.closed && `${plural(one.closed, "node")} closed`,
-    one.counted && "NVIDIA's plugin chooses the GPUs"].filter(Boolean).join(" · ");
+    one.counted && "NVIDIA's plugin chooses the GPUs", one.claims && "pods get them by claims"].filter(Boolean).join(" · ");
   return h("section.card.slots", {}, h("div.head", {}, h("h2", {}, shown(title)), h("span.quiet.small", {}, facts)),
     h("div.sizes", {}, one.sets.map(size)), fragments(one));
 }

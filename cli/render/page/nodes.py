@@ -138,7 +138,7 @@ def _table(view: SimulatedNode, machine: Machine) -> Markup:
 
 
 def _who(gpu: GPU) -> Markup:
-    problems = ", ".join(card_problems(gpu.card))
+    problems = ", ".join(card_problems(gpu.card, is_held=bool(gpu.parts)))
     warning = element("b", problems, class_="bad") if problems else None
     if not gpu.parts:
         return together(warning or element("span", _without_holder(gpu), class_="quiet"))

@@ -204,7 +204,7 @@ def _state(ledger: NodeLedger, card: Card, parts: tuple[Part, ...], capacity: in
         return State.PLACED if parts[0].unit else State.HELD
     if not card.healthy:
         return State.UNHEALTHY
-    if card.cordoned:
+    if card.is_closed:
         return State.CORDONED
     if ledger.unaccounted:
         return State.UNSURE

@@ -26,7 +26,7 @@ def state_words(gpu: GPU) -> str:
             words = ["unknown"]
         case _:
             words = [gpu.state.value]
-    return ", ".join(words + card_problems(gpu.card))
+    return ", ".join(words + card_problems(gpu.card, is_held=bool(gpu.parts)))
 
 
 def tile(gpu: GPU, spot: Spot, size: tuple[float, float]) -> Markup:

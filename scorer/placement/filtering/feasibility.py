@@ -150,7 +150,7 @@ def _facts(number: Callable[[Hashable], int], node: NodeLedger) -> Value:
     """Return a number for all facts that `filter_node` reads except name and labels."""
     facts = node.node
     closed = hidden_capacity(node), bool(node.unaccounted), facts.ready, facts.unschedulable
-    kind = facts.mode, facts.gpu_resource, facts.is_counted
+    kind = facts.mode, facts.gpu_resource, facts.is_counted, facts.is_claims
     return (number(("facts", *kind, facts.taints, *closed)),)
 
 
@@ -162,8 +162,8 @@ def _filter_code(member: Member, node: NodeLedger) -> Value:
 def _constraints(member: Member) -> tuple[object, ...]:
     """Return everything that `filter_node` reads of a pod."""
     request = member.request
-    asks = request.family, request.resource, bool(request.core), request.by_count
-    return *asks, member.node_constraints
+    asks = request.family, request.resource, bool(request.core)
+    return *asks, request.by_count, request.by_claim, member.node_constraints
 
 
 def _gpu_capacity(snapshot: Snapshot, request: Request, columns: NodeColumns) -> Ints:

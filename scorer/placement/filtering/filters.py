@@ -40,7 +40,12 @@ def _is_by_count(node: Node, request: Request) -> bool:
 
 
 def hidden_capacity(node: NodeLedger) -> Reason | None:
-    """Return why it is not known which GPUs of a node are free, or how they are linked, or None."""
+    """Return why it is not known which GPUs of a node there are, are free, or how they are linked.
+
+    None: all is known.
+    """
+    if node.node.pool and node.node.pool.missing:
+        return Reason.SLICES
     if node.node.machine_refused:
         return Reason.REFUSED
     if node.unaccounted:
@@ -53,7 +58,8 @@ def mode_serves(node: Node, request: Request) -> bool:
     mode = node.mode
     match request.family:
         case Family.WHOLE:
-            is_exact = mode is NodeMode.TOPOLOGY and node.gpu_resource == request.resource
+            is_offered = mode is NodeMode.TOPOLOGY and node.gpu_resource == request.resource
+            is_exact = is_offered and node.is_claims == request.by_claim
             return is_exact or _is_by_count(node, request)
         case Family.SHARE:
             return mode.shares_compute if request.core else mode.shares_memory

@@ -45,7 +45,7 @@ class Member:
         """Equal for members that fit the same nodes and take the same amounts there."""
         request = self.request
         amounts = request.family, request.resource, request.gpus, request.memory, request.core
-        return amounts, self.demand, self.node_constraints
+        return amounts, request.by_claim, self.demand, self.node_constraints
 
     @cached_property
     def node_constraints(self) -> bytes:

@@ -556,6 +556,33 @@ def test_a_label_for_cards_alone_is_a_finding(check):
     assert check(labelled, "--strict")[0] == 3
 
 
+def test_the_claim_that_would_be_made_is_shown(check, linkwise, write):
+    by_claim = POD.replace("name: train", 'name: train\n  labels: {linkwise.dev/claims: "true"}')
+    by_claim = by_claim.replace("LIMITS", "nvidia.com/gpu: 4")
+
+    _, (entry,) = check(by_claim)
+    _, (other,) = check(WHOLE)
+
+    assert "claim" not in other
+    (reference,) = entry["patched"]["spec"]["resourceClaims"]
+    toleration = {"key": "linkwise.dev/placed", "operator": "Exists", "effect": "NoSchedule"}
+    exactly = {
+        "deviceClassName": "gpu.nvidia.com",
+        "allocationMode": "ExactCount",
+        "count": 4,
+        "tolerations": [toleration],
+    }
+    assert entry["claim"] == {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": reference["resourceClaimName"], "namespace": "default"},
+        "spec": {"devices": {"requests": [{"name": "container-0", "exactly": exactly}]}},
+    }
+    write("job.yaml", by_claim)
+    text = linkwise("check", "job.yaml").out
+    assert "claim request container-0: 4 of class gpu.nvidia.com, by UUID once they are" in text
+
+
 def test_labels_of_a_workload_are_warnings(linkwise, write):
     write(
         "job.yaml",

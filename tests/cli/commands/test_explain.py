@@ -2,7 +2,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from support.builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
+from support.builders import a_claimed_pod, a_pod, dgx1_v100, node_object, placed_pod, topology_map
+from support.dra import a_claim, a_device, a_slice
 
 from cli.analysis.explain import explain_gang, explain_pod
 from cli.analysis.planner_view import PlannerView, planner_view
@@ -536,6 +537,42 @@ def test_unhealthy_gpus_of_a_gang_are_named_with_their_pods(explain, document):
     assert document(objects, "gang", "bert")[0]["unhealthy"] == unhealthy
     assert document([*dgx("a"), *objects[3:]], "gang", "bert")[0]["unhealthy"] is None
     assert f"note: It has {unhealthy}." in " ".join(explain(objects, "gang", "bert").out.split())
+
+
+def claims_objects(*held):
+    """Return a claims node, and a pod that was planned on GPUs 0 and 1 with its claim."""
+    gpus = [{"i": i, "uuid": f"GPU-{i}"} for i in range(2)]
+    record = {"v": 1, "node": "a", "gpus": gpus, "plan": "7-1"}
+    pod = a_claimed_pod(
+        2, annotations={keys.ALLOCATION: json.dumps(record)}, labels=mark("bert", 1), nodeName="a"
+    )
+    pod["metadata"]["uid"] = "uid"
+    (reference,) = pod["spec"]["resourceClaims"]
+    claim = a_claim(*held, node="a", name=reference["resourceClaimName"], owner="uid")
+    claim["metadata"]["namespace"] = "default"
+    node = node_object("a", {keys.NODE_MODE: "topology"}, cpu="96", pods="110")
+    return [node, a_slice(*map(a_device, range(8)), node="a"), claim, pod]
+
+
+@pytest.mark.parametrize(
+    ("held", "note"),
+    [
+        pytest.param(("gpu-0", "gpu-1"), None, id="planned"),
+        pytest.param(
+            ("gpu-0", "gpu-6"),
+            "it has other GPUs than planned: 0 6 of a instead of 0 1 (pod pod)",
+            id="others",
+        ),
+    ],
+)
+def test_gpus_that_a_claim_holds_instead_of_the_planned_ones_are_named(
+    explain, document, held, note
+):
+    objects = claims_objects(*held)
+    (unit,) = document(objects, "gang", "bert")
+    assert [text for text in unit["notes"] if "planned" in text] == ([note] if note else [])
+    text = " ".join(explain(objects, "gang", "bert").out.split())
+    assert ("note: It has other GPUs than planned" in text) is bool(note)
 
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "job", "controller": True}

@@ -1,11 +1,12 @@
 import json
 
 import pytest
+from support.dra import a_claim, a_device, a_rule, a_slice
 
 from cli.files.cluster_file import collect_objects
 from cli.files.source import read_objects
-from cluster.keys import REFUSED_MACHINES
-from cluster.nodes.node import NodeMode
+from cluster.keys import REFUSED_MACHINES, UNFENCED_NODES
+from cluster.nodes.node import MachineSource, NodeMode
 from cluster.objects.pod import Metadata
 from cluster.scorer_lease import ScorerLease
 from manifest.value import InputError
@@ -172,23 +173,64 @@ def test_the_same_node_twice_is_refused(read):
         read(a_node(), a_node())
 
 
-def test_machines_that_the_scorer_refuses_are_not_used(read):
-    why = "its agent published another machine 3 times in 10 minutes"
-    lease = {
+def a_lease(**annotations):
+    return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
         "metadata": {
             "name": "linkwise-scorer",
             "namespace": "linkwise-system",
-            "annotations": {REFUSED_MACHINES: json.dumps({"n": why})},
+            "annotations": annotations,
         },
     }
 
-    cluster = read(a_node(), lease)
+
+def test_machines_that_the_scorer_refuses_are_not_used(read):
+    why = "its agent published another machine 3 times in 10 minutes"
+    cluster = read(a_node(), a_lease(**{REFUSED_MACHINES: json.dumps({"n": why})}))
 
     assert cluster.ledger.nodes["n"].unaccounted == why
+
+
+def test_nodes_that_claims_of_others_may_use_are_warned_of(read):
+    cluster = read(a_node(), a_lease(**{UNFENCED_NODES: '{"n": "no rule", "gone": "no rule"}'}))
+
+    assert cluster.warnings == ("node n: claims of others may get its GPUs: no rule",)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"n": 1}'])
 def test_an_unreadable_list_of_refused_machines_refuses_none(text):
     assert ScorerLease(Metadata(annotations={REFUSED_MACHINES: text})).refused_machines == {}
+
+
+def test_gpus_in_slices_make_a_claims_node(read):
+    node = a_node()
+    node["status"] = {}
+    rule = a_rule("fault", "", "NoExecute", device="gpu-1")
+    rule |= {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule"}
+    objects = [a_slice(*map(a_device, range(8)), node="n"), a_claim("gpu-2", node="n"), rule]
+
+    for order in (objects, objects[::-1]):
+        (built,) = read(*order, node).nodes
+        assert built.is_claims
+        assert built.machine_source is MachineSource.CATALOGUE
+        assert [i for i, card in enumerate(built.cards) if card.claimed] == [2]
+        assert [i for i, card in enumerate(built.cards) if not card.healthy] == [1]
+
+
+def test_a_gpu_that_several_claims_hold_leaves_the_node_unaccounted(read):
+    node = a_node()
+    node["status"] = {}
+    claims = [a_claim("gpu-2", node="n", name=name) for name in ("a", "b")]
+    cluster = read(a_slice(*map(a_device, range(8)), node="n"), *claims, node)
+    assert cluster.ledger.nodes["n"].unaccounted == "several resource claims hold device gpu-2"
+
+
+def test_devices_of_other_drivers_and_claims_without_gpus_are_left_out(read):
+    node = a_node()
+    others = [
+        a_slice(a_device(0), node="n", driver="other.example"),
+        a_claim("gpu-0", node="n", driver="other.example"),
+        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "c"}},
+    ]
+    assert read(node, *others).nodes == read(node).nodes

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from support.builders import node_object
 from support.certificates import a_ca, a_leaf
+from support.dra import a_claim, a_device, a_rule, a_slice
 
 from cluster import keys
 from cluster.gang import GangKey
@@ -453,3 +454,26 @@ def test_recorded_plan_is_read_from_the_gang_object(cluster, linkwise):
     plan["members"][0]["uid"] = "other"
     [other] = json.loads(linkwise("explain", "gang", "team/g", "-o", "json").out)["items"]
     assert other["bandwidth"] is None
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2"])
+def test_claims_nodes_are_read_and_kept_in_a_snapshot(cluster, linkwise, version):
+    group = "/apis/resource.k8s.io"
+    labels = {keys.NODE_MODE: "topology"}
+    cluster.objects["/api/v1/nodes"] = [{"metadata": {"name": "claims", "labels": labels}}]
+    cluster.objects[f"{group}/v1/resourceslices"] = [
+        a_slice(*map(a_device, range(8)), node="claims")
+    ]
+    cluster.objects[f"{group}/v1/resourceclaims"] = [a_claim("gpu-3", node="claims")]
+    cluster.objects[f"{group}/{version}/devicetaintrules"] = [
+        a_rule("fault", "", "NoExecute", pool="claims", device="gpu-5")
+    ]
+
+    live = json.loads(linkwise("inspect", "-o", "json").out)
+    linkwise("snapshot", "--to", "cluster.json")
+    file = json.loads(linkwise("inspect", "--cluster", "cluster.json", "-o", "json").out)
+
+    assert file == live
+    [node] = live["nodes"]
+    assert (node["machine_source"], node["unhealthy"]) == ("catalogue", [5])
+    assert [device["id"] for device in node["devs"] if device["cordoned"]] == [3]

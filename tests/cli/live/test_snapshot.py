@@ -4,6 +4,16 @@ import msgspec
 import pytest
 from hypothesis import given
 from support.builders import a_pod, dgx1_v100, topology_map
+from support.dra import (
+    DRIVER,
+    a_claim,
+    a_device,
+    a_rule,
+    a_slice,
+    read_claim,
+    read_rule,
+    read_slice,
+)
 from support.strategies import pods
 
 from cli.live.snapshot import reduced, snapshot_text
@@ -204,3 +214,25 @@ def test_snapshot_text_does_not_depend_on_object_order():
     assert [kind for kind, _ in read] == [kind for kind in order for _ in range(4)]
     # One object a line, so that two snapshots can be compared line by line.
     assert len(text.splitlines()) == len(objects) + 2
+
+
+def test_slices_and_claims_keep_what_is_read_of_gpus():
+    raw = a_slice(
+        a_device(0, taints=[("fault", "", "NoExecute")], counters=("set",), brand="Nvidia"),
+        a_device(1, shared=True, partition2=1),
+    )
+    kept = reduced("ResourceSlice", raw)
+    claim = {**a_claim("gpu-0"), "spec": {"secret": SECRET}}
+    rule = a_rule("fault", "", "NoSchedule", driver=DRIVER, device="gpu-0")
+
+    assert read_slice(kept) == read_slice(raw)
+    assert "brand" not in json.dumps(kept)
+    assert read_claim(reduced("ResourceClaim", claim)) == read_claim(claim)
+    assert SECRET not in json.dumps(reduced("ResourceClaim", claim))
+    assert read_rule(reduced("DeviceTaintRule", rule)) == read_rule(rule)
+
+
+def test_slices_and_claims_of_other_devices_are_left_out():
+    assert reduced("ResourceSlice", a_slice(a_device(0), driver="other.example")) is None
+    assert reduced("ResourceClaim", a_claim("gpu-0", driver="other.example")) is None
+    assert reduced("DeviceTaintRule", a_rule("a", "", "NoSchedule", driver="other.example")) is None

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 from support.builders import node_object
+from support.dra import a_claim, a_device, a_rule, a_slice
 from support.servers.fake_api import FakeAPI
 from support.servers.fake_api import status as fault
 from support.servers.fake_cluster import FakeCluster
@@ -19,6 +20,7 @@ from runtime.kube.client import ApiError, Ignored
 NODE = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/team/pods"
 POLICY = f"/api/v1/namespaces/{keys.POLICY_NAMESPACE}/configmaps/{keys.POLICY_NAME}"
+DRA = "/apis/resource.k8s.io"
 JOB = "/apis/batch/v1/namespaces/team/jobs"
 
 
@@ -50,6 +52,10 @@ class Shown:
     @property
     def nodes(self):
         return set(self.states[-1].cluster.ledger.nodes) if self.states else set()
+
+    def free(self, node):
+        ledgers = self.states[-1].cluster.ledger.nodes if self.states else {}
+        return ledgers[node].gpus_free if node in ledgers else None
 
     @property
     def pods(self):
@@ -101,6 +107,22 @@ async def test_nodes_and_pods_are_followed(api, watching):
         api.remove(f"{PODS}/a")
         await shows(lambda: shown.nodes == {"more"} and shown.pods == set())
         assert shown.problem == ""
+
+
+@pytest.mark.parametrize("version", ["v1", "v1beta2"])
+async def test_devices_of_claims_nodes_are_followed(api, watching, version):
+    api.serves_claims, api.taint_rules = True, version
+    api.put(f"{NODE}/gpu", node_object("gpu", {keys.NODE_MODE: "topology"}))
+    api.put(f"{DRA}/v1/resourceslices/gpu", a_slice(*map(a_device, range(4)), node="gpu"))
+    async with watching() as shown:
+        await shows(lambda: shown.free("gpu") == 4)
+
+        api.put(f"{DRA}/v1/namespaces/team/resourceclaims/held", a_claim("gpu-1", node="gpu"))
+        await shows(lambda: shown.free("gpu") == 3)
+
+        rule = a_rule("broken", "", "NoSchedule", pool="gpu", device="gpu-2")
+        api.put(f"{DRA}/{version}/devicetaintrules/rule", rule)
+        await shows(lambda: shown.free("gpu") == 2)
 
 
 async def test_owners_of_waiting_gangs_are_read(api, watching):

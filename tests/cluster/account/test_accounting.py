@@ -1,13 +1,24 @@
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.builders import a_container, a_counted_node, a_machine, a_node, a_pod, an_exact_node
+from msgspec import structs
+from support.builders import (
+    a_claimed_pod,
+    a_container,
+    a_counted_node,
+    a_machine,
+    a_node,
+    a_pod,
+    an_exact_node,
+)
 
 from cluster.account.accounting import ledger_of
 from cluster.account.ledger import Conflict, Ledger
+from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import Exact, GPUShare
 from cluster.allocations.record import Allocation, Isolation, format_record
 from cluster.keys import (
@@ -23,7 +34,9 @@ from cluster.keys import (
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
-from cluster.nodes.node import Node
+from cluster.nodes.device_claims import Device, HeldClaim
+from cluster.nodes.node import DevicePool, Node, NodeMode
+from cluster.nodes.node_devices import ClaimedGPUs, without_claimed
 from cluster.objects.pod import Pod
 from cluster.requests.request import read_request
 
@@ -383,3 +396,91 @@ def test_a_pod_that_is_there_for_as_long_as_its_node_keeps_its_gpus(owner, stays
     ledger = ledger_of([a_node(mode="default")], [msgspec.convert(raw, Pod)]).nodes["node-0"]
 
     assert (ledger.without_gpu_pods is ledger) is stays
+
+
+def a_claims_node(*uuids: str, missing: str | None = None) -> Node:
+    devices = tuple(f"gpu-{i}" for i in range(len(uuids)))
+    node = a_node("c", machine=a_machine(len(uuids)), pool=DevicePool("c", devices, 0, missing))
+    return replace(
+        node, cards=tuple(replace(c, uuid=u) for c, u in zip(node.cards, uuids, strict=True))
+    )
+
+
+def by_claim(*gpus: tuple[int, str], bound: str = "c") -> Pod:
+    raw = a_claimed_pod(len(gpus), annotations={}, nodeName=bound)
+    raw["metadata"]["annotations"] |= format_record(
+        Allocation("c", Exact(tuple(GPUShare(i, uuid) for i, uuid in gpus))),
+        request=read_request(msgspec.convert(raw, Pod))[0],
+        term=1,
+        isolation=Isolation.NONE,
+        now_ns=0,
+        node_card_memory=None,
+    )
+    return msgspec.convert(raw, Pod)
+
+
+def test_gpus_of_a_claims_node_are_those_of_the_recorded_uuids():
+    # A GPU before them has gone since the pod was placed, so that their indices are others.
+    ledger = ledger_of([a_claims_node("GPU-b", "GPU-c")], [by_claim((1, "GPU-b"))])
+    assert ledger.nodes["c"].free_mask == 0b10
+
+
+def test_gpus_of_a_claims_node_are_those_that_the_claim_of_the_pod_holds():
+    name = f"lw-{'0' * 32}"
+    own = HeldClaim("default", name, "u", "default/pod", frozenset({Device("c", "c", "gpu-1")}))
+    claims_of_others = [
+        structs.replace(own, owner="default/other"),
+        structs.replace(own, namespace="other"),
+        structs.replace(own, name="lw-1"),
+    ]
+    node, pod = a_claims_node("GPU-a", "GPU-b", "GPU-c"), by_claim((0, "GPU-a"))
+
+    assert ledger_of([node], [pod], claims=[own]).nodes["c"].free_mask == 0b101
+    for claim in claims_of_others:
+        assert ledger_of([node], [pod], claims=[claim]).nodes["c"].free_mask == 0b110
+
+
+@pytest.mark.parametrize("is_claims", [True, False], ids=["claims node", "exact node"])
+def test_a_mismatch_is_a_report_of_the_agent_where_there_is_one(is_claims: bool):
+    node = a_claims_node("GPU-a") if is_claims else a_node("c")
+    node = replace(node, mismatch="they differ")
+    reason = ledger_of([node], []).nodes["c"].unaccounted
+    assert reason == ("they differ" if is_claims else "its agent reports: they differ")
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        a_claims_node("GPU-a", missing="the driver's slices are missing"),
+        Node("c", mode=NodeMode.TOPOLOGY),
+    ],
+    ids=["some of its last GPUs are known", "the scorer has started without slices"],
+)
+@pytest.mark.parametrize("bound", ["c", ""], ids=["bound", "not bound yet"])
+def test_gpus_that_missing_slices_lack_are_not_gone(node: Node, bound: str):
+    ledger = ledger_of([node], [by_claim((1, "GPU-b"), bound=bound)])
+
+    assert ledger.conflicts == ()
+    assert "GPU-b" in (ledger.nodes["c"].unaccounted or "") or not node.cards
+    assert ledger.nodes["c"].unaccounted
+    assert set(ledger.nodes["c"].holdings) == {"default/pod"}
+
+
+def test_a_pod_that_is_not_bound_gives_way_if_complete_slices_lack_its_gpu():
+    ledger = ledger_of([a_claims_node("GPU-a")], [by_claim((1, "GPU-b"), bound="")])
+    assert len(ledger.conflicts) == 1
+    assert ledger.nodes["c"].unaccounted is None
+
+
+def test_no_gpu_is_free_while_slices_are_missing():
+    missing = NodeLedger.empty(a_claims_node("GPU-a", missing="the driver's slices are missing"))
+    assert (missing.gpus_free, NodeLedger.empty(a_claims_node("GPU-a")).gpus_free) == (0, 1)
+
+
+def test_gpus_of_claims_are_held_like_those_of_pods():
+    node = a_claims_node("GPU-a", "GPU-b")
+    closed = without_claimed(node, ClaimedGPUs(frozenset({"GPU-a"})))
+    ledger = ledger_of([closed], [by_claim((1, "GPU-b"))]).nodes["c"]
+
+    assert (ledger.free_mask, ledger.ignoring_unhealthy.free_mask) == (0, 0)
+    assert (ledger.without_gpu_pods.free_mask, ledger.without_pods().free_mask) == (0b11, 0b11)

@@ -10,7 +10,7 @@ from cluster import keys
 from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.account.slots import FreeSets, PartlyFreeNode, free_slots
 from cluster.allocations.gpus import Counted, Exact, GPUShare
-from cluster.nodes.node import MachineSource
+from cluster.nodes.node import DevicePool, MachineSource
 from topology.machine import mask_of
 from topology.table import table_of
 
@@ -174,6 +174,21 @@ def test_nodes_are_grouped_by_pool_model_and_machine():
         ("b", "", 1),
         ("b", "NVIDIA-A100", 1),
     ]
+
+
+def test_claims_nodes_are_groups_of_their_own_and_closed_without_slices():
+    devices = tuple(f"gpu-{i}" for i in range(8))
+    pools = {
+        "a0": None,
+        "a1": DevicePool("a1", devices),
+        "a2": DevicePool("a2", devices, missing="the driver's slices are missing"),
+    }
+    nodes = [a_node(name, SWITCHED, pool=pool) for name, pool in pools.items()]
+
+    exact, claims = free_slots(map(ledger_with, nodes))
+
+    assert (exact.claims, exact.nodes, exact.closed, exact.free) == (False, 1, 0, 8)
+    assert (claims.claims, claims.nodes, claims.closed, claims.free) == (True, 2, 1, 8)
 
 
 def test_sixteen_gpus_are_a_whole_node_and_two_sets_of_eight():

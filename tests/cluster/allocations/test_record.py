@@ -2,6 +2,7 @@ import json
 from collections import Counter
 from contextlib import suppress
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -160,6 +161,13 @@ def test_whole_gpus_are_written_for_people_and_arena():
         ARENA_GPU_GROUP: "3,0",
         ARENA_GPU_VISIBLE: "3,0",
     }
+
+
+def test_pod_with_a_claim_has_no_annotations_for_its_containers():
+    request = msgspec.structs.replace(whole(2), by_claim=True)
+    annotations = written(request, GPUShare(3, "GPU-d"), GPUShare(0, "GPU-a"))
+
+    assert annotations.keys() == {ALLOCATION, TERM, ISOLATION}
 
 
 def test_a_share_of_one_card_is_written_for_gpushare_and_ack():

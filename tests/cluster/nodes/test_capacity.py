@@ -5,7 +5,7 @@ import pytest
 from controlplane.pods import requirement, terms
 from support.builders import a_machine, a_node, a_pod, an_exact_node
 
-from cluster.keys import NODE_NAME_FIELD, NVIDIA_GPU, NVIDIA_GPU_SHARED
+from cluster.keys import NODE_MODE, NODE_NAME_FIELD, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.nodes.capacity import Capacity, Excess, capacity_of
 from cluster.objects.pod import Pod
 from cluster.requests.request import Family, Request, read_request
@@ -23,7 +23,7 @@ CLUSTER = [
 
 
 def test_the_most_of_each_kind_is_found():
-    assert replace(capacity_of(CLUSTER), by_nvidias_names=()) == Capacity(
+    assert replace(capacity_of(CLUSTER), by_nvidias_names=(), counted=()) == Capacity(
         nodes=8,
         memory_cards=(24, 16, 16, 16),
         compute_cards=(16, 16, 16, 16),
@@ -80,6 +80,17 @@ def test_only_nodes_with_the_label_for_nvidia_gpus_are_exact():
     assert [node.name for node in capacity.exact] == [exact.name]
     assert capacity_of(CLUSTER).exact == ()
     assert capacity_of([exact]).whole == 0
+
+
+@pytest.mark.parametrize(("exact", "expected"), [(0, True), (499, True), (500, False)])
+def test_claims_are_compared_with_a_bounded_number_of_nodes(exact, expected):
+    pod = msgspec.convert(a_pod({NVIDIA_GPU: 1}, **SOME), Pod)
+    label = {NODE_MODE: "topology", "zone": "b0"}
+    claims = [a_node(f"c{i}", labels=label, resources={}, machine=None) for i in range(1)]
+    others = [an_exact_node(labels={"zone": "x"})] * exact
+    capacity = capacity_of([*claims, *others], claims_gpus=8)
+
+    assert capacity.needs_claim(pod.spec, 1) is expected
 
 
 def test_cards_of_unknown_memory_offer_none():
@@ -184,6 +195,12 @@ def test_requirements_are_compared_with_a_bounded_number_of_nodes():
             [a_node("s", machine=a_machine(2), mode="share", card_memory=(24, 15))],
             "ask for aliyun.com/gpu-mem, which nodes offer",
             id="whole GPUs, and shares",
+        ),
+        pytest.param(
+            {NVIDIA_GPU: 1},
+            [a_node("t", machine=None, resources={})],
+            'label the pod linkwise.dev/claims: "true" if NVIDIA\'s DRA driver is to give it GPUs',
+            id="nodes that offer nothing yet",
         ),
         pytest.param({"aliyun.com/gpu": 9}, [a_node("t")], None, id="too many"),
     ],

@@ -53,7 +53,7 @@ class Chain:
     pods: Pods
     node: RealNode
     gpus: StandInGPUs
-    agent: Agent
+    agent: Agent | None
     scorer: Scorer
 
     def create(self, name: str, *containers: Object, **given: object) -> Object:

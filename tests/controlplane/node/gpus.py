@@ -40,8 +40,7 @@ class StandInGPUs:
         shutil.copyfile(self.nvml.library, root / _LIBRARIES / self.nvml.library.name)
         for name in ("nvidiactl", "nvidia-uvm", *(f"nvidia{card.minor}" for card in self.cards)):
             os.mknod(root / "dev" / name, stat.S_IFCHR | 0o666, _NULL)
-        for card in self.cards:
-            (root / "gpus" / str(card.minor)).write_text(f"{card.uuid}\n")
+        self._write_uuids()
         self.write_spec()
 
     @property
@@ -58,6 +57,19 @@ class StandInGPUs:
     def spec_file(self) -> Path:
         """NVIDIA's CDI specification."""
         return self.root / "etc/cdi/nvidia.yaml"
+
+    def renumber(self) -> None:
+        """Give the minors to the GPUs in reverse order, as a reboot may."""
+        minors = [card.minor for card in reversed(self.cards)]
+        for card, minor in zip(self.cards, minors, strict=True):
+            card.minor = minor
+        self.nvml.write()
+        self._write_uuids()
+        self.write_spec()
+
+    def _write_uuids(self) -> None:
+        for card in self.cards:
+            (self.root / "gpus" / str(card.minor)).write_text(f"{card.uuid}\n")
 
     def write_spec(self) -> None:
         """Write the specification."""
@@ -83,32 +95,38 @@ class StandInGPUs:
 
     def _spec(self) -> str:
         """Return the specification as `nvidia-ctk` writes it for the driver's version."""
-        driver = self.root / _LIBRARIES / f"libcuda.so.{self.nvml.driver}"
-        driver.touch()
         devices = [(str(i), [card]) for i, card in enumerate(self.cards)]
         devices += [(card.uuid, [card]) for card in self.cards]
+        spec = {
+            "cdiVersion": "0.5.0",
+            "kind": "nvidia.com/gpu",
+            "devices": [
+                {"name": name, "containerEdits": self.edits(cards)}
+                for name, cards in [*devices, ("all", self.cards)]
+            ],
+            "containerEdits": self.common_edits,
+        }
+        # JSON is YAML.
+        return json.dumps(spec)
+
+    @property
+    def common_edits(self) -> dict[str, object]:
+        """What any container with a GPU gets, for the driver's version."""
+        driver = self.root / _LIBRARIES / f"libcuda.so.{self.nvml.driver}"
+        driver.touch()
         library = {
             "hostPath": str(driver),
             "containerPath": f"/{_LIBRARIES / driver.name}",
             "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"],
         }
-        spec = {
-            "cdiVersion": "0.5.0",
-            "kind": "nvidia.com/gpu",
-            "devices": [
-                {"name": name, "containerEdits": self._edits(cards)}
-                for name, cards in [*devices, ("all", self.cards)]
-            ],
-            "containerEdits": {
-                "deviceNodes": [self._device("nvidiactl"), self._device("nvidia-uvm")],
-                "env": ["NVIDIA_VISIBLE_DEVICES=void"],
-                "mounts": [library],
-            },
+        return {
+            "deviceNodes": [self._device("nvidiactl"), self._device("nvidia-uvm")],
+            "env": ["NVIDIA_VISIBLE_DEVICES=void"],
+            "mounts": [library],
         }
-        # JSON is YAML.
-        return json.dumps(spec)
 
-    def _edits(self, cards: list) -> dict[str, object]:
+    def edits(self, cards: list) -> dict[str, object]:
+        """Return what a container with these GPUs gets."""
         mounts = [
             {
                 "hostPath": str(self.root / "gpus" / str(card.minor)),

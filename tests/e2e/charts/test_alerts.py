@@ -125,6 +125,12 @@ SITUATIONS = {
         ),
     ],
     "LinkwiseNodeUnaccounted": [({"linkwise_unaccounted_nodes": steady(1)}, {})],
+    "LinkwiseNodeUnfenced": [({"linkwise_unfenced_nodes": steady(1)}, {})],
+    "LinkwiseSlicesMissing": [({"linkwise_incomplete_nodes": steady(1)}, {})],
+    "LinkwiseClaimConflict": [({"linkwise_claim_conflicts_total": growing(1)}, {})],
+    "LinkwiseClaimDiffers": [
+        ({'linkwise_claim_problems{reason="ClaimDiffers"}': steady(1)}, {"reason": "ClaimDiffers"})
+    ],
     "LinkwiseGangHalfBound": [({'linkwise_gangs{phase="Committing"}': steady(1)}, {})],
     "LinkwiseGangPartial": [({"linkwise_partial_gangs": steady(1)}, {})],
     "LinkwiseContainersRefused": [

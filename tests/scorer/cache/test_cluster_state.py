@@ -235,3 +235,19 @@ def test_numbers_of_labels_that_nodes_had_are_not_kept(monkeypatch):
         plan(state.snapshot(), [member])
 
     assert len(state.snapshot().cache._numbers) <= 110
+
+
+def test_other_gpus_of_an_unbound_pod_stay_assumed_until_the_watch_shows_them():
+    state, key = ClusterState(), ("default", "x")
+    state.update_node("a", a_node("a"))
+    before = pod_info(recorded("x", "u", gpus=(0,)))
+    state.update_pod(key, before)
+
+    state.assume(before, allocation("a", 3))
+    state.update_pod(key, pod_info(recorded("x", "u", gpus=(0,))))
+    assert state.ledger("a").holdings["u"].gpus.indices == (3,)
+    assert state.is_assumed(before)
+
+    state.update_pod(key, pod_info(recorded("x", "u", gpus=(3,))))
+    assert state.ledger("a").holdings["u"].gpus.indices == (3,)
+    assert not state.is_assumed(before)

@@ -1,5 +1,6 @@
 import json
 from copy import deepcopy
+from dataclasses import replace
 
 import jsonpatch
 import msgspec
@@ -214,6 +215,22 @@ def test_a_record_of_a_counted_node_has_a_bandwidth_only_of_the_whole_node(gpus,
 
     assert record.gpus == Counted(NVIDIA_GPU, gpus)
     assert (record.bandwidth is not None) is known
+
+
+@pytest.mark.parametrize("by_claim", [False, True], ids=["by record", "by claim"])
+def test_only_one_of_claim_and_cdi_annotations_gives_a_pod_its_gpus(by_claim):
+    member = a_gated_member(2)
+    member = replace(member, request=msgspec.structs.replace(member.request, by_claim=by_claim))
+    placement = Placement(member, "gpu-1", Exact(WHOLE))
+    record = allocation_annotations(
+        placement,
+        Allocation("gpu-1", Exact(WHOLE), plan="7-1"),
+        NODE,
+        Containers(gpuInjection="nri"),
+        term=7,
+        now_ns=NOW_NS,
+    )
+    assert any(key.startswith(keys.NVIDIA_CDI_CONTAINER) for key in record) is not by_claim
 
 
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}

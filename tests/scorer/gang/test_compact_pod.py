@@ -61,12 +61,29 @@ AFFINITIES = st.none() | st.fixed_dictionaries(
 AMOUNTS = st.dictionaries(
     st.sampled_from(["cpu", "memory", "storage", *keys.RESOURCES]), st.sampled_from(["1", 2, "5"])
 )
+REFERENCES = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from([keys.POD_CLAIM, "other"])},
+        optional={"request": st.sampled_from(["container-0", "container-1"])},
+    ),
+    max_size=2,
+)
+CLAIMS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "name": st.sampled_from([keys.POD_CLAIM, "other"]),
+            "resourceClaimName": st.sampled_from([f"{keys.CLAIM_PREFIX}{'0' * 32}", "mine"]),
+        }
+    ),
+    max_size=2,
+)
+TEXTS_OF_CLAIMS = st.sampled_from(['{"container-0":1}', '{"container-0":2,"container-1":1}', "x"])
 CONTAINERS = st.lists(
     st.fixed_dictionaries(
         {"name": st.just("c")},
         optional={
             "resources": st.fixed_dictionaries(
-                {}, optional={"limits": AMOUNTS, "requests": AMOUNTS}
+                {}, optional={"limits": AMOUNTS, "requests": AMOUNTS, "claims": REFERENCES}
             ),
             "env": st.lists(
                 st.fixed_dictionaries(
@@ -110,13 +127,17 @@ SPECS = st.fixed_dictionaries(
         "overhead": AMOUNTS,
         "hostNetwork": st.booleans(),
         "priority": st.integers(0, 1),
+        "resourceClaims": CLAIMS,
     },
 )
 
 
 @st.composite
 def pods(draw):
-    metadata = {"labels": draw(TEXTS | st.none()), "annotations": draw(TEXTS | st.none())}
+    annotations = draw(TEXTS | st.none())
+    if draw(st.booleans()):
+        annotations = {**(annotations or {}), keys.CLAIMED_GPUS: draw(TEXTS_OF_CLAIMS)}
+    metadata = {"labels": draw(TEXTS | st.none()), "annotations": annotations}
     owner = {"kind": draw(st.sampled_from(["DaemonSet", "Job"])), "uid": "u"}
     raw = a_held_pod(1, owner=owner)
     return msgspec.convert(

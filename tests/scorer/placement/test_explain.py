@@ -90,11 +90,22 @@ def test_what_only_kube_scheduler_judges_is_named(spec, note):
     )
 
 
-def test_links_inferred_from_labels_are_named():
-    inferred = [a_node(n, machine_source=MachineSource.FEATURE_DISCOVERY) for n in "ab"]
+@pytest.mark.parametrize(
+    ("source", "origin"),
+    [
+        (MachineSource.FEATURE_DISCOVERY, "inferred from labels of GPU feature discovery"),
+        (MachineSource.CATALOGUE, "inferred from the product in ResourceSlices"),
+        (
+            MachineSource.RESOURCE_SLICES,
+            "those of PCIe and NUMA in ResourceSlices: NVLinks are unknown",
+        ),
+    ],
+)
+def test_inferred_links_are_named(source, origin):
+    inferred = [a_node(n, machine_source=source) for n in "ab"]
 
     assert explained(a_snapshot(*inferred), workers(2, 8)).notes == (
-        "the GPU links of a, b are inferred from labels of GPU feature discovery",
+        f"the GPU links of a, b are {origin}",
         "the slowest link is PCIe out of a, which has 8 of the job's GPUs",
         "the bandwidth of the nodes' NICs is unknown, so it is not counted",
     )

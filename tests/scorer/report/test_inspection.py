@@ -1,4 +1,7 @@
+from dataclasses import replace
+
 import msgspec
+import pytest
 from support.builders import a_counted_node, a_node, a_snapshot, workers
 
 from cluster.account.ledger import Ledger
@@ -6,6 +9,8 @@ from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.allocations.gpus import Counted, Exact, GPUShare
 from cluster.gang import GangKey, Link
 from cluster.keys import NVIDIA_GPU
+from cluster.nodes.device_pool import NO_SLICES
+from cluster.nodes.node import DevicePool
 from scorer.gang.crd import Gang, GangMetadata, GangPlan, GangSpec, GangStatus, Phase, PlannedPod
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Unit
@@ -64,6 +69,17 @@ def test_pods_whose_gpus_nvidias_plugin_chooses_are_counted():
 
     assert found["gpus_free"] == 6
     assert found["counted"] == [{"pod": "team/a", "gpus": 2}]
+
+
+@pytest.mark.parametrize("missing", [None, NO_SLICES])
+def test_a_claims_node_has_the_name_of_its_pool_and_what_is_missing(missing):
+    pool = DevicePool("pool-0", tuple(f"gpu-{i}" for i in range(8)), missing=missing)
+    node = replace(a_node("gpu-0"), pool=pool)
+
+    claims, exact = shown(view_nodes(a_snapshot(node, a_node("gpu-1")), 1))["nodes"]
+
+    assert (claims["pool"], claims["missing"]) == ("pool-0", missing)
+    assert (exact["pool"], exact["missing"]) == (None, None)
 
 
 def test_nodes_with_gpus_are_shown_or_one_node_by_name():

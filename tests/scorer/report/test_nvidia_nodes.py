@@ -1,15 +1,17 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+import msgspec
+import pytest
 import pytest_asyncio
 from support.builders import EXACT_LABELS
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
 from cluster import keys
-from cluster.scorer_lease import LEASE
+from cluster.scorer_lease import LEASE, ScorerLease
 from runtime.kube.client import Kube
-from scorer.report.lease_annotations import report_nvidia_nodes
+from scorer.report.lease_annotations import report_claims_nodes, report_nvidia_nodes
 
 
 @pytest_asyncio.fixture
@@ -34,8 +36,8 @@ async def reporting(cluster):
         task.cancel()
 
 
-def annotation(cluster):
-    return cluster.get(LEASE)["metadata"]["annotations"].get(keys.NVIDIA_NODES)
+def annotation(cluster, key=keys.NVIDIA_NODES):
+    return cluster.get(LEASE)["metadata"]["annotations"].get(key)
 
 
 def exact_node(cluster):
@@ -49,6 +51,44 @@ async def test_the_lease_says_whether_linkwise_chooses_nvidia_gpus_anywhere(clus
         await until(lambda: annotation(cluster) == "true")
         cluster.remove("/api/v1/nodes/exact-0")
         await until(lambda: annotation(cluster) == "")
+
+
+async def test_the_lease_says_how_large_claims_nodes_are(cluster):
+    known = [None]
+    async with Kube(cluster.url) as kube:
+        task = asyncio.create_task(report_claims_nodes(lambda: known[-1], kube, 42, 0.01))
+        for size, text in ((4, "4"), (8, "8")):
+            known.append(size)
+            await until(lambda text=text: annotation(cluster, keys.CLAIMS_NODES) == text)
+        task.cancel()
+
+
+async def test_the_size_of_claims_nodes_falls_with_a_new_leader_only(cluster):
+    sizes = iter((8, 0, 4, None, 0))
+    seen = []
+
+    def next_size():
+        seen.append(annotation(cluster, keys.CLAIMS_NODES))
+        return next(sizes, 0)
+
+    async with Kube(cluster.url) as kube:
+        task = asyncio.create_task(report_claims_nodes(next_size, kube, 42, 0.01))
+        await until(lambda: len(seen) > 6)
+        task.cancel()
+        assert set(seen[1:]) == {"8"}
+
+        task = asyncio.create_task(report_claims_nodes(lambda: 0, kube, 42, 0.01))
+        await until(lambda: annotation(cluster, keys.CLAIMS_NODES) == "")
+        task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"), [(None, 0), ("", 0), ("8", 8), ("many", 0), ("-1", 0), ("9" * 20, 0)]
+)
+def test_an_unreadable_size_is_none(text, gpus):
+    annotations = {} if text is None else {keys.CLAIMS_NODES: text}
+    lease = msgspec.convert({"metadata": {"annotations": annotations}}, ScorerLease)
+    assert lease.claims_gpus == gpus
 
 
 async def test_a_new_leader_corrects_the_lease(cluster):

@@ -111,7 +111,7 @@ async def test_a_node_whose_machine_changes_often_has_a_reason_wherever_people_l
         await until_true(is_seen)
     await until(lambda: events(cluster, "NodeMachineRefused"))
 
-    why = "its agent published another machine 3 times in 10 minutes"
+    why = "its agent or driver published another machine 3 times in 10 minutes"
     assert why in (await view())["unaccounted"]
     assert why in events(cluster, "NodeMachineRefused")[0]["message"]
     annotation = keys.REFUSED_MACHINES

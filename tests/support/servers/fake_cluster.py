@@ -46,6 +46,10 @@ class FakeCluster:
         """The path of each dry run, and its refusal or None."""
         self.serves_claims = False
         """Whether the API of resource claims is there."""
+        self.taint_rules = None
+        """The version of that API that has DeviceTaintRules; None: none."""
+        self.apis = {}
+        """By path of a version of an API, such as `/apis/batch/v1`: the names of its resources."""
         self.users = {}
         """The status of a TokenReview, by token."""
         self.version = 0
@@ -127,8 +131,7 @@ class FakeCluster:
     async def _answer(self, request):
         place = _PATH.fullmatch(request.path)
         if place is None:
-            # A group of APIs, such as that of claims for devices.
-            return web.json_response({}) if self.serves_claims else status(404, "not served")
+            return self._discover(request.path)
         if request.method == "GET":
             return await self._read(request, place)
         body = json.loads(await request.read() or b"null")
@@ -142,6 +145,15 @@ class FakeCluster:
         if refusal := self.refuse(request.method, request.path, body):
             return status(*refusal)
         return getattr(self, f"_{request.method.lower()}")(request, place, body)
+
+    def _discover(self, path):
+        """Answer which resources a version of an API has, such as that of claims for devices."""
+        if path not in self.apis and not self.serves_claims:
+            return status(404, "not served")
+        names = list(self.apis.get(path, ()))
+        if self.taint_rules and path.endswith(f"/{self.taint_rules}"):
+            names.append("devicetaintrules")
+        return web.json_response({"resources": [{"name": name} for name in names]})
 
     async def _read(self, request, place):
         if place["name"]:
@@ -231,10 +243,33 @@ class FakeCluster:
             new = {**old, "spec": {**old["spec"], **body["spec"]}}
         return web.json_response(self._store(place, new, old))
 
-    def _delete(self, request, _place, _body):
-        if self.get(request.path) is None:
+    def _put(self, request, place, body):
+        old = self.get(request.path)
+        if old is None:
             return status(404, "it is not there")
+        if body["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]:
+            return status(409, "it has changed")
+        return web.json_response(self._store(place, body, old))
+
+    def _delete(self, request, place, body):
+        if not place["name"]:
+            return self._delete_selected(request, place)
+        found = self.get(request.path)
+        if found is None:
+            return status(404, "it is not there")
+        wanted = (body or {}).get("preconditions", {})
+        if any(found["metadata"][field] != value for field, value in wanted.items()):
+            return status(409, "it is another object, or has changed")
         self.remove(request.path)
+        return web.json_response({})
+
+    def _delete_selected(self, request, place):
+        collection = self.objects[_collection(place)]
+        label, _, value = request.query["labelSelector"].partition("=")
+        for (namespace, name), found in list(collection.items()):
+            if (found["metadata"].get("labels") or {}).get(label) == value:
+                assert not namespace
+                self.remove(f"{request.path}/{name}")
         return web.json_response({})
 
 

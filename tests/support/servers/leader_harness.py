@@ -28,12 +28,14 @@ SHORT = Timings(
     retry_limit=PATIENCE,
     owner_retry=0.01,
     commit_retry=0.01,
+    claim_repair=0.01,
     outcome_read=0.01,
     bind_timeout=PATIENCE,
     report_delay=0.01,
     report_interval=0.01,
     node_check_interval=0.01,
     usage_interval=0.01,
+    claim_check_interval=0.01,
 )
 PODS = "/api/v1/pods"
 EVENTS = "/api/v1/events"

@@ -2,12 +2,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 from support.builders import a_machine, a_member, a_node, a_snapshot, an_exact_node
 
 from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import GPUShare
 from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE, NODE_MODE, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from cluster.nodes.node import Taint
+from cluster.nodes.node import DevicePool, Taint
 from scorer.placement.filtering.filters import filter_node, gpu_capacity, mode_serves
 from scorer.placement.filtering.reasons import Reason
 
@@ -84,6 +85,23 @@ def test_whole_gpus_are_served_under_the_name_by_which_a_node_offers_them():
     assert filter_node(exact, a_member(2)) is Reason.MODE
     assert filter_node(exact, a_member(0, limits={NVIDIA_GPU: 2})) is Reason.MODE
     assert gpu_capacity(exact, nvidia.request) == 4
+
+
+def test_whole_gpus_by_claim_are_served_by_claims_nodes_alone():
+    plain = a_member(0, limits={NVIDIA_GPU: 2}, nodeSelector={NODE_MODE: "topology"})
+    by_claim = replace(plain, request=structs.replace(plain.request, by_claim=True))
+    labels = {NODE_MODE: "topology"}
+    pool = DevicePool("node-0", ("gpu-0", "gpu-1"))
+    claims = a_ledger(machine=a_machine(2), pool=pool, labels=labels)
+    gone = a_ledger(machine=a_machine(2), pool=replace(pool, missing="gone"), labels=labels)
+    never = a_ledger(machine=None, pool=DevicePool("node-0", (), missing="gone"), labels=labels)
+
+    assert filter_node(claims, by_claim) is None
+    assert gpu_capacity(claims, by_claim.request) == 1
+    assert filter_node(gone, by_claim) is Reason.SLICES
+    assert filter_node(never, by_claim) is Reason.SLICES
+    assert filter_node(claims, plain) is Reason.MODE
+    assert filter_node(NodeLedger.empty(an_exact_node()), by_claim) is Reason.MODE
 
 
 def test_replicas_and_counted_gpus_run_out():

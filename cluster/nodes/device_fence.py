@@ -1,0 +1,138 @@
+"""The DeviceTaintRules that keep the GPUs of claims nodes for claims of Linkwise.
+
+kube-scheduler allocates a tainted device only to claims that tolerate its taint. Running pods are
+not affected.
+
+Source: kubernetes v1.37, `staging/src/k8s.io/api/resource/v1/types.go`; v1.36 serves the same
+object as v1beta2, behind the feature gate DRADeviceTaintRules.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TypeAlias
+
+from cluster.keys import DRA_GPU_DRIVER, MANAGED_BY, PLACED, SCORER
+from cluster.mode import NodeMode
+from cluster.nodes.node import Node
+from cluster.nodes.taint_rules import NO_SCHEDULE, RuleObject, Selector
+
+OURS = {MANAGED_BY: SCORER}
+"""The label of the rules that the scorer creates and deletes."""
+_STEM_MAX = 200
+"""With the digest, the name of a rule is shorter than the 253 characters of a valid one."""
+
+_EFFECT_AFTER = 10.0
+"""Time from the creation of a rule until kube-scheduler surely observes it; its clock and that of
+the API server may differ [s]."""
+_NO_EFFECT = (
+    "kube-scheduler gave GPUs to a claim that does not tolerate the taint: it ignores "
+    "DeviceTaintRules, so enable its feature gate DRADeviceTaintRules"
+)
+
+Body: TypeAlias = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRule:
+    """A rule that should exist."""
+
+    selector: Selector
+
+    @property
+    def name(self) -> str:
+        """A valid object name, which begins with the pool; NVIDIA's driver names it by the node."""
+        pool, device = self.selector.pool or "", self.selector.device or ""
+        digest = sha256(f"{pool}/{device}".encode()).hexdigest()[:16]
+        stem = f"linkwise-{pool[:_STEM_MAX]}".rstrip(".-")
+        return f"{stem}-{digest}"
+
+    def body(self, api_version: str, resource_version: str | None = None) -> Body:
+        """Return the object.
+
+        Args:
+            api_version: That of the collection, such as `resource.k8s.io/v1`.
+            resource_version: Of the rule that it replaces; None: there is none.
+        """
+        metadata: Body = {"name": self.name, "labels": OURS}
+        if resource_version is not None:
+            metadata["resourceVersion"] = resource_version
+        return {
+            "apiVersion": api_version,
+            "kind": "DeviceTaintRule",
+            "metadata": metadata,
+            "spec": {
+                "deviceSelector": self.selector,
+                "taint": {"key": PLACED, "effect": NO_SCHEDULE},
+            },
+        }
+
+
+def fence_of(node: Node) -> Iterator[FenceRule]:
+    """Yield the rules of a node: none unless it is a claims node.
+
+    One rule has all devices of its pool. If some of them are not placed by Linkwise, such as MIG
+    devices, each GPU has a rule of its own.
+    """
+    pool = node.pool
+    if pool is None:
+        return
+    devices: Iterable[str | None] = pool.devices if pool.others else (None,)
+    for device in devices:
+        yield FenceRule(Selector(DRA_GPU_DRIVER, pool.name, device))
+
+
+def keeps_fence(node: Node) -> bool:
+    """Return whether the rules of a node stay although it is no claims node now.
+
+    While its driver is away, the devices of a node are not known. It is one of another kind once
+    its mode is another one, or a device plugin offers its GPUs.
+    """
+    offered = node.resources.get(node.gpu_resource, 0)
+    return node.pool is None and node.mode is NodeMode.TOPOLOGY and not offered
+
+
+def wanted_rules(nodes: Iterable[Node], stored: Iterable[RuleObject]) -> dict[str, FenceRule]:
+    """Return all rules that should exist, by name.
+
+    Args:
+        nodes: All nodes.
+        stored: The rules that exist, so that those are kept which `keeps_fence` names.
+    """
+    wanted: dict[str, FenceRule] = {}
+    kept: set[str] = set()
+    for node in nodes:
+        wanted |= {rule.name: rule for rule in fence_of(node)}
+        if keeps_fence(node):
+            kept.add(node.name)
+    for rule in stored:
+        selector = rule.fenced
+        if selector and selector.pool in kept:
+            same = FenceRule(selector)
+            if same.name == rule.metadata.name:
+                wanted[same.name] = same
+    return wanted
+
+
+def unfenced_reason(
+    node: Node, stored: Mapping[str, RuleObject], errors: Mapping[str, str], bypassed: float | None
+) -> str | None:
+    """Return why claims of others may get the GPUs of a claims node; None: they may not.
+
+    Args:
+        node: The node.
+        stored: The rules that exist, by name.
+        errors: The last error of each rule that could not be written, by name.
+        bypassed: When a device of its pool was last allocated to a claim that does not tolerate
+            the taint [s since 1970]; None: none was.
+    """
+    latest = 0.0
+    for rule in fence_of(node):
+        found = stored.get(rule.name)
+        if found is None or found.fenced != rule.selector:
+            error = errors.get(rule.name)
+            return f"its DeviceTaintRule is not written{f': {error}' if error else ' yet'}"
+        latest = max(latest, found.created)
+    if bypassed is not None and bypassed > latest + _EFFECT_AFTER:
+        return _NO_EFFECT
+    return None

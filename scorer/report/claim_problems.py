@@ -1,0 +1,108 @@
+"""Report problems of the claims of pods by Events.
+
+A claim holds other GPUs than planned, another pod uses it, or its node does not prepare its pod.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from cluster.allocations.gpus import Exact, GPUs
+from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from runtime.process.clock import Clock
+from scorer.cache.informers import Informers
+from scorer.gang.pod_info import PodInfo
+from scorer.metrics import Stage
+from scorer.queue.fault_isolation import FaultIsolation
+from scorer.report.events import EventMessage, claim_differs, claim_shared, claim_unprepared
+from scorer.report.status_reporter import StatusReporter
+from scorer.report.status_update import about_gang
+
+_YIELD_AFTER = 500
+"""Pods after which other tasks run."""
+
+
+class ClaimProblems:
+    """The problems of the claims of pods, for one term of the Lease."""
+
+    def __init__(
+        self,
+        informers: Informers,
+        recorder: EventRecorder,
+        status_reporter: StatusReporter,
+        faults: FaultIsolation,
+        clock: Clock,
+    ) -> None:
+        """Report nothing yet."""
+        self._informers, self._recorder = informers, recorder
+        self._status_reporter = status_reporter
+        self._faults, self._clock = faults, clock
+        self._reported: frozenset[tuple[str, EventMessage]] = frozenset()
+        """Uid of the pod, and what was reported about it."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The number of pods by the reason of their Event."""
+        return Counter(message.reason.value for _, message in self._reported)
+
+    async def run(self, interval: float) -> None:
+        """Report each problem once, until cancelled.
+
+        Args:
+            interval: Between two passes over all pods with claims [s].
+        """
+        while True:
+            await asyncio.sleep(interval)
+            with self._faults.isolate(Stage.REPORT, ""):
+                await self._pass()
+
+    async def _pass(self) -> None:
+        found: set[tuple[str, EventMessage]] = set()
+        for number, key in enumerate(self._informers.claim_holders.all_pods()):
+            if number % _YIELD_AFTER == _YIELD_AFTER - 1:
+                await asyncio.sleep(0)
+            pod = self._informers.state.pod(key)
+            if pod is None:
+                continue
+            for message in self._problems(pod):
+                problem = pod.uid, message
+                if problem in self._reported or self._report(pod, message):
+                    found.add(problem)
+        self._reported = frozenset(found)
+
+    def _problems(self, pod: PodInfo) -> Iterator[EventMessage]:
+        usage = pod.usage
+        if usage is None or usage.allocation is None or usage.claim is None:
+            return
+        node = self._informers.state.node(usage.target)
+        held, planned = usage.claimed_gpus(node) if node else None, usage.allocation.gpus
+        if isinstance(held, Exact) and _uuids(held) != _uuids(planned):
+            yield claim_differs(usage.target, held.indices, planned.indices)
+        claim = self._informers.claims.claims.items.get((pod.namespace, usage.claim))
+        if claim and claim.owner == pod.uid and set(claim.users) - {pod.uid}:
+            yield claim_shared(usage.claim)
+        if pod.is_unprepared(self._clock()):
+            yield claim_unprepared(usage.node)
+
+    def _report(self, pod: PodInfo, message: EventMessage) -> bool:
+        """Create the Events of a problem, and correct the status of the Gang.
+
+        Returns whether the recorder takes all Events.
+        """
+        events = [_event(pod, message)]
+        gang = self._informers.gang(self._informers.owners.key(pod)) if pod.gang else None
+        if gang is not None:
+            text = f"Pod {pod.name}: {message.text}"
+            events.append(Event(about_gang(gang), message.reason, text, change=text))
+            # No change of a pod precedes a problem that is one by its duration.
+            self._status_reporter.reconcile(gang.key)
+        return all(self._recorder.record(event) for event in events)
+
+
+def _uuids(gpus: GPUs) -> set[str | None]:
+    return {share.uuid for share in gpus.shares}
+
+
+def _event(pod: PodInfo, message: EventMessage) -> Event:
+    about = ObjectReference("v1", "Pod", pod.name, pod.uid, pod.namespace)
+    return Event(about, message.reason, message.text, change=message.text)

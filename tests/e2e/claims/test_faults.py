@@ -1,0 +1,209 @@
+"""Faults on claims nodes: a leader that is killed amid its writes, slices that vanish or change."""
+
+import os
+import subprocess
+from itertools import count
+from pathlib import Path
+from signal import SIGKILL
+
+import pytest
+from controlplane.claims_nodes import RULES, are_announced, recorded
+from controlplane.dra import claiming, claims_of, make_claim
+from controlplane.gangs import gang_labels, wait_for_event, wait_for_phase
+from controlplane.killer import AFTER, BEFORE, Killer
+from controlplane.manifests import ROOT
+from controlplane.process import wait_until
+from controlplane.scorer import holder, start_scorer
+from controlplane.soak import RUNS, often
+
+from cluster import keys
+
+PATIENCE = 120
+SIZE = often(8, 15)
+KILLS = (
+    [(at, cut) for at in range(1, 2 * SIZE + 1) for cut in (BEFORE, AFTER)]
+    if RUNS
+    else [(3, AFTER), (SIZE + 1, BEFORE), (SIZE + 5, AFTER)]
+)
+"""Writes at which the leader is killed: the claims of a gang are first, then its pods."""
+
+pytestmark = pytest.mark.versions
+
+
+def make_gang(pods, name, size, each=1):
+    for index in range(size):
+        labels = gang_labels(name, size)
+        pods.create({keys.NVIDIA_GPU: each}, name=f"{name}-{index}", labels=labels)
+
+
+def wait_until_allocated(pods, claims, size):
+    """Wait until so many pods have a record, and all are bound with the GPUs of their records."""
+
+    def agreed():
+        records = recorded(pods)
+        agree = claims.allocated(pods.namespace) == records and len(records) == size
+        return agree and records.keys() <= pods.bound()
+
+    wait_until(agreed, f"{size} pods have the GPUs of their records", PATIENCE)
+    return recorded(pods)
+
+
+# ---- Slices.
+
+
+def node_of(placing, name):
+    return next(node for node in placing.look("/v1/nodes")["nodes"] if node["name"] == name)
+
+
+def test_while_slices_are_missing_nothing_is_lost_and_nothing_new_is_planned(
+    pods, claims, machines, placing
+):
+    (node,) = machines(1)
+    make_gang(pods, "ring", 4)
+    before = wait_until_allocated(pods, claims, 4)
+
+    claims.withdraw(node)
+    pods.create({keys.NVIDIA_GPU: 4}, name="late")
+
+    wait_for_event(pods, "WaitingForGPUs", "missing in the driver's slices")
+    seen = node_of(placing, node)
+    holders = [one["pod"] for gpu in seen["gpus"] for one in gpu["holders"]]
+    assert sorted(holders) == sorted(f"{pods.namespace}/{name}" for name in before)
+    assert len(seen["gpus"]) == 8
+    assert "missing" in seen["missing"]
+
+    claims.publish(node)
+    after = wait_until_allocated(pods, claims, 5)
+    assert {name: after[name] for name in before} == before
+    assert not after["late"] & frozenset().union(*before.values())
+
+
+def test_gpus_of_renumbered_minors_are_held_by_what_the_slices_say(pods, claims, machines, placing):
+    (node,) = machines(1)
+    make_gang(pods, "pair", 2)
+    before = wait_until_allocated(pods, claims, 2)
+
+    claims.renumber(node)
+
+    now = claims.allocated(pods.namespace)
+    assert now.keys() == before.keys()
+    assert now != before
+
+    def held():
+        gpus = node_of(placing, node)["gpus"]
+        return {gpu["uuid"] for gpu in gpus if gpu["holders"]}
+
+    wait_until(lambda: held() == frozenset().union(*now.values()), "the slices count", PATIENCE)
+    pods.create({keys.NVIDIA_GPU: 6}, name="others")
+    wait_until(lambda: "others" in claims.allocated(pods.namespace), "it is placed", PATIENCE)
+    taken = [uuid for uuids in claims.allocated(pods.namespace).values() for uuid in uuids]
+    assert len(taken) == len(set(taken)) == 8
+
+
+# ---- A leader that is killed.
+
+
+class BetweenWrites(Killer):
+    """Kills the client at one of its writes of claims and pods."""
+
+    at = 0
+    cut = BEFORE
+    _writes = count(1)
+
+    def _cut(self, method: str, write: str) -> str:
+        is_claim = method == "POST" and "/resourceclaims/" in write
+        is_pod = method == "PATCH" and "/pods/" in write
+        is_cut = self.armed and (is_claim or is_pod) and next(self._writes) == self.at
+        self.killed += [write] if is_cut else []
+        return self.cut if is_cut else ""
+
+
+_LEASE = {
+    "LINKWISE_LEASE_SECONDS": "600",
+    "LINKWISE_RENEW_SECONDS": "500",
+    "LINKWISE_ADDRESS": "127.0.0.1",
+}
+"""No test waits for the duration of such a Lease."""
+
+
+@pytest.fixture
+def two_replicas(plane, claims, placing, tmp_path):
+    """Starts two replicas in place of the module's, the first by a proxy that kills it.
+
+    Nodes are added after that: admission learns of them from the leader.
+    """
+    del claims  # What it removes at the end is removed after the module's replica is back.
+    plane.processes.stop(placing.process)
+    started = []
+
+    def kill():
+        started[0].process.signal(SIGKILL)
+
+    def start(at, cut):
+        killer.at, killer.cut, killer._writes = at, cut, count(1)
+        for name, server in (("first", killer.server), ("second", "")):
+            log = f"{name}.log"
+            started.append(start_scorer(plane, tmp_path, log, server=server, **_LEASE))
+        wait_until(lambda: holder(plane) == "first", "the first replica leads", PATIENCE)
+        wait_until(lambda: not are_announced(plane.api), "it announces no claims node", PATIENCE)
+        killer.armed = True
+        return killer
+
+    with BetweenWrites(plane.server, str(plane.ca_file), kill) as killer:
+        yield start
+        for scorer in started:
+            plane.processes.stop(scorer.process)
+    plane.processes.start(placing.process)
+    placing.process.wait_ready(lambda: placing.leads)
+
+
+@pytest.mark.parametrize("moment", KILLS)
+def test_a_gang_is_whole_after_a_leader_was_killed_between_claims_and_patches(
+    plane, pods, claims, machines, two_replicas, moment
+):
+    killer = two_replicas(*moment)
+    machines(2)
+    make_gang(pods, "bert", SIZE)
+
+    held = wait_until_allocated(pods, claims, SIZE)
+
+    wait_for_phase(pods, "bert", "Placed", members=f"{SIZE}/{SIZE}")
+    assert len(killer.killed) == 1
+    assert holder(plane) == "second"
+    assert len(frozenset().union(*held.values())) == SIZE
+    made = pods.api.get(claims_of(pods.namespace))["items"]
+    owners = [one["metadata"]["ownerReferences"][0]["uid"] for one in made]
+    assert sorted(owners) == sorted(pod["metadata"]["uid"] for pod in pods.all().values())
+
+
+# ---- Emergency stop: last, since it withdraws Linkwise.
+
+
+def test_emergency_stop_lets_claims_of_others_in_and_changes_no_running_pod(
+    plane, pods, claims, machines, placing
+):
+    (node,) = machines(1)
+    make_gang(pods, "ring", 2)
+    before = wait_until_allocated(pods, claims, 2)
+    wait_until(lambda: pods.api.get(RULES)["items"], f"{node} is fenced")
+    make_claim(plane.api, pods.namespace, "notebook", 2)
+    pods.create(name="notebook", spec=claiming("notebook"))
+
+    # As `kubectl scale` of the script would, where the scorer is a Deployment.
+    plane.processes.stop(placing.process)
+    path = f"{Path(plane.site.binaries['kubectl']).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig), "PATH": path}
+    script = ROOT / "manifests/emergency-stop"
+    stopped = subprocess.run(
+        [script], env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+
+    # Of Kubernetes 1.36, kubectl warns that the version of DeviceTaintRules is a beta.
+    errors = [line for line in stopped.stderr.splitlines() if not line.startswith("Warning: ")]
+    assert (stopped.returncode, errors) == (0, [])
+    assert pods.api.get(RULES)["items"] == []
+    wait_until(lambda: "notebook" in pods.bound(), "a claim of others is allocated", PATIENCE)
+    now = claims.allocated(pods.namespace)
+    assert {name: now[name] for name in before} == before
+    assert not now["notebook"] & frozenset().union(*before.values())
+    plane.processes.start(placing.process)  # The fixture ends it.

@@ -1,0 +1,154 @@
+"""A claims node with a real kubelet and containers, and a driver in place of NVIDIA's; no agent."""
+
+from dataclasses import dataclass
+from signal import SIGKILL
+
+import pytest
+from controlplane.claims_nodes import CLASSES, device_class, gets_claim
+from controlplane.node.chain import PATIENCE, Chain, container
+from controlplane.node.dra_driver import driver_of, is_published
+from controlplane.node.gpus import StandInGPUs
+from controlplane.node.machine import real_node
+from controlplane.pods import Pods
+from controlplane.process import Process, wait_until
+from nvml.standin import compiler
+
+from cluster import keys
+
+NODE = "real"
+
+
+@dataclass
+class ClaimsChain(Chain):
+    """Everything that runs, with the driver in place of the agent."""
+
+    driver: Process
+
+    @property
+    def held(self):
+        """The GPUs that pods hold, as the scorer sees the node."""
+        [node] = self.scorer.look(f"/v1/nodes?name={NODE}")["nodes"]
+        return {gpu["i"] for gpu in node["gpus"] if gpu["holders"]}
+
+    def start_driver(self):
+        """Start the driver, with the minors as they are now."""
+        self.driver = driver_of(self.node, self.gpus)
+        self.node.plane.processes.start(self.driver)
+
+    def stop_driver(self):
+        """End the driver."""
+        if self.driver in self.node.plane.processes.running:
+            self.node.plane.processes.stop(self.driver)
+
+
+@pytest.fixture(scope="module")
+def running(placing, plane, programs_of_node, labels, machine):
+    """Webhook, scorer, kubelet, containerd and the driver."""
+    if compiler() is None:
+        pytest.skip("needs gcc")
+    plane.api.create(CLASSES, device_class())
+    try:
+        with real_node(plane, programs_of_node, NODE, labels) as node:
+            cards = StandInGPUs(node.root, machine)
+            driver = driver_of(node, cards)
+            chain = ClaimsChain(Pods(plane.api, "default"), node, cards, None, placing, driver)
+            plane.processes.start(driver)
+            try:
+                wait_until(lambda: gets_claim(chain.pods), "admission knows the node")
+                yield chain
+            finally:
+                chain.stop_driver()
+    finally:
+        plane.api.delete(f"{CLASSES}/{keys.DRA_GPU_DRIVER}")
+
+
+def gpus(count):
+    return {keys.NVIDIA_GPU: count}
+
+
+def test_containers_of_a_gang_see_exactly_the_planned_gpus(chain):
+    labels = {keys.POD_GROUP_NAME: "ring", keys.POD_GROUP_MIN_AVAILABLE: "4"}
+    names = [f"ring-{index}" for index in range(4)]
+    for name in names:
+        chain.create(name, container(gpus(2)), labels=labels)
+
+    seen = {name: chain.has(name) for name in names}
+
+    assert seen == {name: chain.recorded(name) for name in names}
+    assert set().union(*seen.values()) == set(range(8))
+    assert chain.seen("ring-0").variables["NVIDIA_VISIBLE_DEVICES"] == "void"
+
+
+def test_each_container_of_a_pod_sees_its_own_gpus_and_an_init_container_those_of_one(chain):
+    early = container(gpus(1), "early", then="exit 0")
+    containers = (container(gpus(1), "one"), container(gpus(2), "two"), container({}, "none"))
+    chain.create("pod", *containers, spec={"initContainers": [early]})
+
+    one, two = chain.has("pod", "one"), chain.has("pod", "two")
+
+    assert (len(one), len(two)) == (1, 2)
+    assert one | two == chain.recorded("pod")
+    assert chain.has("pod", "none") == set()
+    assert len(chain.has("pod", "early")) >= 1
+    assert chain.has("pod", "early") <= one | two
+
+
+def test_containers_keep_their_gpus_when_they_or_the_driver_are_restarted(chain):
+    chain.create("pod", container(gpus(2)))
+    before = chain.has("pod")
+    chain.driver.signal(SIGKILL)
+    chain.stop_driver()
+    chain.start_driver()
+    wait_until(lambda: "main" in running_containers(chain, "pod"), "its status says so")
+    chain.node.kill_container(chain.pods.all()["pod"], "main")
+
+    assert chain.has("pod", restart=1) == before == chain.recorded("pod")
+
+
+def running_containers(chain, pod):
+    statuses = chain.pods.all()[pod]["status"].get("containerStatuses", ())
+    return {one["name"] for one in statuses if "running" in one["state"]}
+
+
+def test_pods_run_on_while_a_kubelet_starts_and_new_ones_wait_for_the_slices(chain):
+    chain.create("before", container(gpus(3)))
+    before = chain.has("before")
+    chain.node.kill_kubelet()
+    chain.node.start_kubelet()
+    wait_until(lambda: not is_published(chain.node), "the kubelet has deleted the slices")
+
+    chain.create("during", container(gpus(5)))
+
+    wait_until(lambda: chain.events("WaitingForGPUs", "during"), "an Event has the reason")
+    assert "slices" in chain.events("WaitingForGPUs", "during")[0]
+    assert chain.held == before
+    during = chain.has("during")
+    assert during == chain.recorded("during") == set(range(8)) - before
+    [status] = chain.pods.all()["before"]["status"]["containerStatuses"]
+    assert status["restartCount"] == 0
+
+
+def test_a_gpu_of_a_pod_that_was_deleted_at_once_is_given_when_the_driver_has_freed_it(chain):
+    chain.create("first", container(gpus(8)))
+    chain.has("first")
+    chain.pods.api.delete(f"{chain.pods.path}/first", gracePeriodSeconds="0")
+
+    chain.create("second", container(gpus(8)))
+
+    assert chain.has("second") == set(range(8)) == chain.recorded("second")
+
+
+def test_after_a_reboot_with_other_minors_the_account_is_what_containers_see(chain):
+    chain.create("pod", container(gpus(3)))
+    before = chain.has("pod")
+    chain.stop_driver()
+    chain.gpus.renumber()
+    chain.node.reboot()
+    chain.start_driver()
+
+    after = chain.has("pod", restart=1)
+
+    assert after == {7 - gpu for gpu in before}
+    wait_until(lambda: chain.held == after, "the slices count", PATIENCE)
+    chain.create("others", container(gpus(5)))
+    assert chain.has("others") == set(range(8)) - after
