@@ -13,6 +13,7 @@ from runtime.kube.event_recorder import EventRecorder
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
 from scorer.commit.handle import Handle
+from scorer.commit.left_over_claims import LeftOverClaims
 from scorer.device_fence import DeviceFence
 from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter
@@ -96,13 +97,21 @@ class Leader:
         status_reporter = StatusReporter(
             self._writing, informers, recorder, faults, clock, timings=timings
         )
-        handle = Handle(
-            self._writing, informers, status_reporter, self._metrics, faults, term, clock, timings
-        )
-        binder = Binder(self._writing, informers, faults, term=term, clock=clock, timings=timings)
         fence = DeviceFence(
             self._reading, self._writing, informers.state, faults, informers.claims.bypasses
         )
+        handle = Handle(
+            self._writing,
+            informers,
+            status_reporter,
+            self._metrics,
+            faults,
+            term,
+            clock,
+            timings,
+            fence.unfenced,
+        )
+        binder = Binder(self._writing, informers, faults, term=term, clock=clock, timings=timings)
         self.context = LeaderContext(
             term,
             informers,
@@ -135,6 +144,7 @@ class Leader:
                 report_unaccounted(state, recorder, handle.faults, interval=interval),
                 context.device_fence.run(interval),
                 context.claim_problems.run(self._timings.claim_check_interval),
+                LeftOverClaims(handle).run(self._timings.claim_check_interval),
             )
             reporting = [group.create_task(report) for report in reports]
             requester = ScaleUpRequester(

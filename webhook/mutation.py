@@ -85,6 +85,12 @@ def _add(
     return add_keys(f"/metadata/{table}", present, wanted)
 
 
+def is_annotated(parsed: ParsedPod, annotations: Mapping[str, str]) -> bool:
+    """Return whether a pod has the amounts of the claim of its template already."""
+    template = parsed.request.template
+    return template is not None and annotations.get(CLAIMED_GPUS) == template.annotation
+
+
 def add_annotations(parsed: ParsedPod, annotations: Mapping[str, str] | None) -> list[Operation]:
     """Return the operations that mark a member of a gang by its owner, and have GPUs of a claim.
 
@@ -97,6 +103,8 @@ def add_annotations(parsed: ParsedPod, annotations: Mapping[str, str] | None) ->
         wanted = {key: (text, "mark gang") for key, text in parsed.owned.annotations.items()}
     if claims.lacks_claim(parsed.pod, parsed.request):
         wanted[CLAIMED_GPUS] = claims.claim_amounts(parsed.request), claims.RULE
+    elif (template := parsed.request.template) and not is_annotated(parsed, annotations or {}):
+        wanted[CLAIMED_GPUS] = template.annotation, claims.RULE
     return add_keys("/metadata/annotations", annotations, wanted)
 
 
