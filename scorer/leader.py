@@ -23,6 +23,7 @@ from scorer.metrics import Metrics, Stage
 from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.claim_problems import ClaimProblems
+from scorer.report.left_claims import LeftClaims
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
 from scorer.scale_up.pod_conditions import PodConditions
@@ -145,6 +146,9 @@ class Leader:
                 context.device_fence.run(interval),
                 context.claim_problems.run(self._timings.claim_check_interval),
                 LeftOverClaims(handle).run(self._timings.claim_check_interval),
+                LeftClaims(context.informers, recorder, handle.faults).run(
+                    self._timings.claim_check_interval
+                ),
             )
             reporting = [group.create_task(report) for report in reports]
             requester = ScaleUpRequester(

@@ -4,7 +4,14 @@ from collections.abc import Iterable, Mapping
 
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Link, link_alone
-from cluster.keys import CLAIMED_GPUS, DEFAULT_SCHEDULER, GANG, RECORD, VISIBLE_DEVICES_OF
+from cluster.keys import (
+    CLAIMED_GPUS,
+    DEFAULT_SCHEDULER,
+    GANG,
+    LEFT_TO_SCHEDULER,
+    RECORD,
+    VISIBLE_DEVICES_OF,
+)
 from cluster.objects.pod import NewPod, NewPodSpec
 from cluster.pointer import escape
 from policy.profile import ProfileResult
@@ -92,7 +99,7 @@ def is_annotated(parsed: ParsedPod, annotations: Mapping[str, str]) -> bool:
 
 
 def add_annotations(parsed: ParsedPod, annotations: Mapping[str, str] | None) -> list[Operation]:
-    """Return the operations that mark a member of a gang by its owner, and have GPUs of a claim.
+    """Return the operations that add the mark of a gang by its owner, and what claims ask for.
 
     Args:
         parsed: The pod.
@@ -105,6 +112,8 @@ def add_annotations(parsed: ParsedPod, annotations: Mapping[str, str] | None) ->
         wanted[CLAIMED_GPUS] = claims.claim_amounts(parsed.request), claims.RULE
     elif (template := parsed.request.template) and not is_annotated(parsed, annotations or {}):
         wanted[CLAIMED_GPUS] = template.annotation, claims.RULE
+    elif parsed.left and (annotations or {}).get(LEFT_TO_SCHEDULER) != parsed.left:
+        wanted[LEFT_TO_SCHEDULER] = parsed.left, "left to kube-scheduler"
     return add_keys("/metadata/annotations", annotations, wanted)
 
 

@@ -13,12 +13,10 @@ from itertools import islice
 
 from cluster.allocations.device_claim import Body, ClaimError, ClaimOwner, StoredClaim
 from cluster.allocations.record import Allocation
-from cluster.keys import DRA_GPU_DRIVER, NODE_NAME_FIELD, TERM
+from cluster.keys import CLAIM_PROTECTION, DRA_GPU_DRIVER, NODE_NAME_FIELD, TERM
 from cluster.objects.pod import Metadata
 from cluster.requests.template_claim import Amounts, DeviceClass, LeftToScheduler, asked_of
 
-FINALIZER = "resource.kubernetes.io/delete-protection"
-"""With it, kube-controller-manager removes the allocation when the pod has ended."""
 _VERSION = "resource.k8s.io/v1"
 
 
@@ -117,12 +115,12 @@ class ClaimAllocation:
             term: Of this leader.
         """
         finalizers = stored.metadata.finalizers or []
-        if FINALIZER in finalizers and stored.term == term:
+        if CLAIM_PROTECTION in finalizers and stored.term == term:
             return None
         return {
             "metadata": {
                 **_only(stored),
-                "finalizers": list(dict.fromkeys((*finalizers, FINALIZER))),
+                "finalizers": list(dict.fromkeys((*finalizers, CLAIM_PROTECTION))),
                 "annotations": {TERM: str(term)},
             }
         }

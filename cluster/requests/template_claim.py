@@ -113,6 +113,21 @@ class DeviceClass(KubeObject, frozen=True):
         return [one.cel.expression if one.cel else "" for one in self.spec.selectors or ()]
 
 
+WHOLE_GPUS = DeviceClass(
+    spec=_ClassSpec(
+        selectors=[
+            _Selector(
+                cel=_CEL(
+                    expression=f"device.driver == '{DRA_GPU_DRIVER}' && "
+                    f"device.attributes['{DRA_GPU_DRIVER}'].type == 'gpu'"
+                )
+            )
+        ]
+    )
+)
+"""The class of whole GPUs as NVIDIA's driver installs it."""
+
+
 class _Strict(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """A field that Linkwise does not know may change what a claim means."""
 

@@ -21,7 +21,6 @@ from support.servers.templates_cluster import (
 from support.waiting import PATIENCE, until
 
 from cluster import keys
-from cluster.allocations.template_allocation import FINALIZER
 
 
 @pytest_asyncio.fixture
@@ -73,7 +72,7 @@ async def test_the_claims_of_a_gang_hold_the_gpus_of_its_records(cluster):
             assert devices(cluster, name) == planned(cluster, name)
             claim = cluster.get(claim_path(name))
             assert claim["status"]["reservedFor"] == reserved(name)
-            assert claim["metadata"]["finalizers"] == [FINALIZER]
+            assert claim["metadata"]["finalizers"] == [keys.CLAIM_PROTECTION]
             assert claim["metadata"]["annotations"][keys.TERM] == "7"
             assert not cluster[name]["spec"].get("schedulingGates")
     both = [*devices(cluster, "bert-0"), *devices(cluster, "bert-1")]
@@ -244,6 +243,18 @@ async def test_a_shared_claim_counts_for_its_pod_and_stays_held_after_it(cluster
         cluster.delete("solo")
         # Another pod of the namespace names the claim, which therefore stays.
         await until(lambda: closed(leader) == held)
+
+
+async def test_a_pod_that_is_left_to_the_scheduler_has_one_event_with_the_reason(cluster):
+    why = "template x: request 'gpu' has adminAccess\n\x07"
+    cluster.pod("left", 0, gates=(), annotations={keys.LEFT_TO_SCHEDULER: why + "x" * 5000})
+    async with leading(cluster):
+        await until(lambda: cluster.events("ClaimLeftToScheduler"))
+        (event,) = cluster.events("ClaimLeftToScheduler")
+
+    assert event["involvedObject"]["name"] == "left"
+    assert "has adminAccess??xxx" in event["message"]
+    assert len(event["message"]) < 500
 
 
 async def test_on_a_node_without_a_fence_nothing_is_allocated(cluster):

@@ -105,6 +105,11 @@ def test_what_is_left_to_the_scheduler_is_a_finding(templates, mark, text):
 
     assert [finding.code for finding in result.findings] == ["LW125"]
     assert text in result.findings[0].message
+    after = patched(a_templated_pod("two-gpus", annotations=mark), result)
+    left = after["metadata"].get("annotations", {}).get(keys.LEFT_TO_SCHEDULER)
+    what = templates["two-gpus"]
+    assert left == (f"template two-gpus: {what.reason}" if what else None)
+    assert not outcome(after, templates).patch
     assert not any(one.path.startswith("/spec/schedulingGates") for one in result.patch)
 
 

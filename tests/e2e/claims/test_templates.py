@@ -238,6 +238,7 @@ def test_what_is_not_evaluated_is_not_gated(pods):
 
     assert gates(pods.all()["left"]) == []
     assert keys.CLAIMED_GPUS not in pods.all()["left"]["metadata"].get("annotations", {})
+    wait_for_event(pods, "ClaimLeftToScheduler", "has a selector", of="Pod")
 
 
 def test_members_have_the_gpus_of_the_template_of_their_time(claims, pods):
