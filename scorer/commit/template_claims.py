@@ -78,7 +78,7 @@ class ClaimAllocator:
 
     def __init__(self, handle: Handle) -> None:
         """Start without writes."""
-        self._kube, self._term, self._metrics = handle.kube, handle.term, handle.metrics
+        self._kube, self._term = handle.kube, handle.term
         self._faults, self._pause = handle.faults, handle.timings.outcome_read
         self._unfenced = handle.unfenced
 
@@ -146,7 +146,7 @@ class ClaimAllocator:
             return "does not exist: kube-controller-manager makes it from its template"
         known = await classes.read(stored)
         if problem := wanted.problem(stored, known, self._term):
-            self._metrics.claim_conflict()
+            _log.warning("Could not allocate claim", path=claim.path, err=problem)
             return problem
         if wanted.is_written(stored):
             return None
