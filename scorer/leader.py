@@ -110,7 +110,7 @@ class Leader:
             term,
             clock,
             timings,
-            fence.unfenced,
+            lambda: fence.unsettled(clock()),
         )
         binder = Binder(self._writing, informers, faults, term=term, clock=clock, timings=timings)
         self.context = LeaderContext(

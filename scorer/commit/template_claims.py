@@ -94,7 +94,7 @@ class ClaimAllocator:
         for one in allocations:
             if reason := unfenced.get(one.node):
                 return _refused(
-                    one, f"is not allocated on node {one.node}, which is unfenced: {reason}"
+                    one, f"is not allocated while node {one.node} has no fence: {reason}"
                 )
         results = await asyncio.gather(*(self._isolated(one, classes) for one in allocations))
         refused = next(filter(None, results), None)

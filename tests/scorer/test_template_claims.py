@@ -1,11 +1,12 @@
 """A leader allocates the claims that were made from templates of users."""
 
 from contextlib import asynccontextmanager
+from datetime import datetime
 
 import pytest
 import pytest_asyncio
 from support.servers.claims_cluster import claims_node
-from support.servers.leader_harness import Cluster, leading
+from support.servers.leader_harness import Clock, Cluster, leading
 from support.servers.templates_cluster import (
     CLASS,
     GPU,
@@ -34,8 +35,10 @@ async def cluster():
 
 @asynccontextmanager
 async def fenced(cluster, **timings):
-    """Lead, and wait until claims of others cannot get GPUs of the node."""
-    async with leading(cluster, **timings) as leader:
+    """Lead, and wait until the node has a fence that was written long ago."""
+    clock = Clock()
+    clock.now += 10 * 24 * 3600
+    async with leading(cluster, clock=clock, **timings) as leader:
         await until(lambda: leader.unfenced == {})
         yield leader
 
@@ -257,12 +260,18 @@ async def test_a_pod_that_is_left_to_the_scheduler_has_one_event_with_the_reason
     assert len(event["message"]) < 500
 
 
-async def test_on_a_node_without_a_fence_nothing_is_allocated(cluster):
-    cluster.taint_rules = None
-    async with leading(cluster):
+@pytest.mark.parametrize(
+    ("rules", "why"), [(None, "DeviceTaintRules"), ("v1", "is younger than 10 s")]
+)
+async def test_on_a_node_without_a_fence_nothing_is_allocated(cluster, rules, why):
+    cluster.taint_rules, clock = rules, Clock()
+    async with leading(cluster, clock=clock) as leader:
+        await until(lambda: (leader.unfenced == {}) == bool(rules))
+        clock.now = datetime.fromisoformat("2026-01-02T03:04:10Z").timestamp()
         pod(cluster, "solo", 1)
         make_claim(cluster, "solo")
-        await waits(cluster, "is not allocated on node gpu-0, which is unfenced: ")
+        await waits(cluster, "is not allocated while node gpu-0 has no fence: ")
+        await waits(cluster, why)
 
     assert devices(cluster, "solo") is None
     assert not cluster.patches("solo")
