@@ -255,6 +255,12 @@ CLAIMS = "linkwise.dev/claims"
 CLAIMED_GPUS = "linkwise.dev/claimed-gpus"
 """An annotation on a pod that gets its GPUs by a ResourceClaim: JSON of the number of GPUs, by
 request of the claim. Admission moves these numbers here from `nvidia.com/gpu`."""
+CLAIM_PROTECTION = "resource.kubernetes.io/delete-protection"
+"""A finalizer on an allocated ResourceClaim: with it, kube-controller-manager removes the
+allocation when the pod has ended."""
+LEFT_TO_SCHEDULER = "linkwise.dev/left-to-scheduler"
+"""An annotation on a pod with ResourceClaimTemplates for GPUs: why kube-scheduler allocates its
+claims. Admission writes it, and nothing depends on it."""
 CLAIM_PREFIX = "lw-"
 """Begins the names of ResourceClaims that Linkwise makes."""
 POD_CLAIM = "linkwise"

@@ -13,6 +13,7 @@ import structlog
 from cluster.nodes.device_fence import (
     OURS,
     FenceRule,
+    settling_reason,
     unfenced_reason,
     wanted_rules,
 )
@@ -103,6 +104,16 @@ class DeviceFence:
             for node in nodes
         )
         return {name: reason for name, reason in reasons if reason}
+
+    def unsettled(self, now: float) -> dict[str, str]:
+        """Return, by claims node, why kube-scheduler may be about to give its GPUs to others.
+
+        Args:
+            now: The time [s since 1970].
+        """
+        nodes = [ledger.node for ledger in self._state.snapshot().nodes if ledger.node.is_claims]
+        settling = ((node.name, settling_reason(node, self._stored, now)) for node in nodes)
+        return {name: reason for name, reason in settling if reason} | self.unfenced()
 
     async def run(self, interval: float) -> None:
         """Keep the rules until cancelled.

@@ -13,6 +13,7 @@ from runtime.kube.event_recorder import EventRecorder
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
 from scorer.commit.handle import Handle
+from scorer.commit.left_over_claims import LeftOverClaims
 from scorer.device_fence import DeviceFence
 from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter
@@ -22,6 +23,7 @@ from scorer.metrics import Metrics, Stage
 from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.claim_problems import ClaimProblems
+from scorer.report.left_claims import LeftClaims
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
 from scorer.report.usage_meter import measure_usage
@@ -97,13 +99,21 @@ class Leader:
         status_reporter = StatusReporter(
             self._writing, informers, recorder, faults, clock, timings=timings
         )
-        handle = Handle(
-            self._writing, informers, status_reporter, self._metrics, faults, term, clock, timings
-        )
-        binder = Binder(self._writing, informers, faults, term=term, clock=clock, timings=timings)
         fence = DeviceFence(
             self._reading, self._writing, informers.state, faults, informers.claims.bypasses
         )
+        handle = Handle(
+            self._writing,
+            informers,
+            status_reporter,
+            self._metrics,
+            faults,
+            term,
+            clock,
+            timings,
+            lambda: fence.unsettled(clock()),
+        )
+        binder = Binder(self._writing, informers, faults, term=term, clock=clock, timings=timings)
         self.context = LeaderContext(
             term,
             informers,
@@ -143,6 +153,10 @@ class Leader:
                 ),
                 context.device_fence.run(interval),
                 context.claim_problems.run(self._timings.claim_check_interval),
+                LeftOverClaims(handle).run(self._timings.claim_check_interval),
+                LeftClaims(context.informers, recorder, handle.faults).run(
+                    self._timings.claim_check_interval
+                ),
             )
             reporting = [group.create_task(report) for report in reports]
             requester = ScaleUpRequester(

@@ -29,6 +29,8 @@ ALLOWED = {
     ("policy/lint_policy.py", "devices"): "a key of the file of NVIDIA's device plugin",
     ("cluster/allocations/device_claim.py", "devices"): "a field of ResourceClaims",
     ("cluster/allocations/device_claim.py", "selectors"): "a field of ResourceClaims",
+    ("cluster/allocations/template_allocation.py", "devices"): "a field of ResourceClaims",
+    ("cluster/requests/template_claim.py", "devices"): "a field of ResourceClaims",
     ("cli/render/check_text.py", "devices"): "a field of ResourceClaims",
     ("cluster/mode.py", "cgpu"): "the mode of a node, which is that label's name by chance",
     ("cluster/allocations/record.py", "cgpu"): "an isolation, which is that label's name by chance",

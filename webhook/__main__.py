@@ -30,6 +30,7 @@ from webhook.informers import Informers
 from webhook.metrics import Metrics, register_state
 from webhook.scorer_client import SCORER_TIMEOUT, ScorerClient
 from webhook.settings import Settings, read_settings
+from webhook.template_reader import TemplateReader
 
 _DRY_RUN_LIMITS = Limits(
     body_bytes=256 << 10,
@@ -86,7 +87,7 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
         ]
         async with (
             serve(
-                Admission(informers, Metrics(registry), child).routes(),
+                Admission(informers, Metrics(registry), child, TemplateReader(kube)).routes(),
                 host=settings.host,
                 port=settings.port,
                 context=certificate.context,

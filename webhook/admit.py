@@ -15,6 +15,7 @@ from cluster.objects.pod import NewContainer, NewPod
 from cluster.requests.claimed import claim_name, reference_findings
 from cluster.requests.container_request import all_containers
 from cluster.requests.misspelled import misspelled_names
+from cluster.requests.template_claim import Asked
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.affinity import add_requirements
@@ -26,11 +27,12 @@ from webhook.mutation import (
     add_profiles,
     add_scheduling_gate,
     drop_record,
+    is_annotated,
     set_variables,
     without_record,
 )
 from webhook.outcome import Outcome, Verdict
-from webhook.parsed_pod import parse_pod
+from webhook.parsed_pod import parse_pod, template_claim
 from webhook.patch import Operation, join_rules
 from webhook.requirement import node_requirements
 from webhook.unrequested_devices import chooses_gpus
@@ -39,6 +41,7 @@ from webhook.work_limits import patch_finding, size_finding
 from workloads.gang_owner import GangOwner
 
 _RESOURCES = frozenset(RESOURCES)
+_NO_TEMPLATES: Mapping[str, Asked] = {}
 _FIELD_MARK = " - at `$.request.object."
 """Separates the reason from the field in messages of the decoder."""
 
@@ -52,6 +55,7 @@ def admit(  # noqa: PLR0913 - the pod, and each thing that decides about it.
     capacity: Capacity,
     workload: GangOwner | None = None,
     new_claim: str = NO_CLAIM,
+    templates: Mapping[str, Asked] = _NO_TEMPLATES,
 ) -> Outcome:
     """Return the admission outcome for a pod that is being created.
 
@@ -64,18 +68,22 @@ def admit(  # noqa: PLR0913 - the pod, and each thing that decides about it.
         workload: The object that creates the pod; None where it is not known.
         new_claim: Name for the claim of this pod, if it gets its GPUs by one; random where the pod
             is created.
+        templates: What the ResourceClaimTemplates of the pod ask for, by name.
 
     Cost: about 25 µs for a member of a gang, a quarter of it for the request.
     """
     labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
-    if not _is_in_scope(pod, policy):
+    asks_by_template = any(asked is not None for asked in templates.values())
+    if not (asks_by_template or _is_in_scope(pod, policy)):
         return Outcome(Verdict.SKIPPED, labels=labels, annotations=annotations)
     if too_large := size_finding(pod.spec):
         return _denied(too_large)
     profiles = policy.profiles.apply(labels, annotations, namespace_labels)
     added = profiles.added_labels or profiles.added_annotations
-    parsed = parse_pod(_with_profiles(pod, profiles) if added else pod, policy, capacity)
-    has_claim = claim_name(pod.spec) is not None
+    profiled = _with_profiles(pod, profiles) if added else pod
+    template = template_claim(profiled, templates, policy, capacity)
+    parsed = parse_pod(profiled, policy, capacity, template)
+    has_claim = claim_name(pod.spec) is not None or is_annotated(parsed, annotations)
     removal, removal_warnings = drop_record(annotations, has_claim=has_claim)
     variables = set_variables(parsed, policy)
     if too_large := patch_finding(len(removal) + len(variables.operations)):

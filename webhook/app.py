@@ -1,13 +1,15 @@
 """HTTP handlers of admission and of the dry-run API."""
 
 import re
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from secrets import token_hex
 
 import structlog
 
 from cluster.finding import printable
 from cluster.keys import CLAIM_PREFIX, DRY_RUN_AUDIENCE
+from cluster.objects.pod import NewPod
+from cluster.requests.template_claim import Asked, template_names
 from cluster.whatif_api import FitResult
 from manifest.value import InputError
 from runtime.http.authentication import UserInfo, authenticate
@@ -44,21 +46,28 @@ from webhook.review import (
     parse_pod_review,
 )
 from webhook.scorer_client import NoPlacementError, ScorerClient
+from webhook.template_reader import TemplateReader
 
 NAMESPACE_TIMEOUT = 0.5
 """Maximum time for which a review waits for a new namespace to appear in the informer [s]."""
 _JSON_ONLY = frozenset({JSON})
 _YAML = "application/yaml"
+_NO_TEMPLATES: Mapping[str, Asked] = {}
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 _log = structlog.get_logger()
 
 
 class Admission:
-    """Handles the reviews of API servers from the state of the informers, without calls."""
+    """Handles the reviews of API servers from the state of the informers.
 
-    def __init__(self, informers: Informers, metrics: Metrics, worker: Worker) -> None:
-        self._informers = informers
+    Only for a pod that names ResourceClaimTemplates it calls the API server.
+    """
+
+    def __init__(
+        self, informers: Informers, metrics: Metrics, worker: Worker, templates: TemplateReader
+    ) -> None:
+        self._informers, self._templates = informers, templates
         self._metrics = metrics
         self._worker = worker
 
@@ -70,7 +79,7 @@ class Admission:
         ]
 
     def mutate(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
-        """Answer the review of a pod; wait for its namespace where it is not known yet."""
+        """Answer the review of a pod; wait for its namespace and templates that are not known."""
         try:
             review = parse_pod_review(request.body)
         except ProtocolError as error:
@@ -83,9 +92,10 @@ class Admission:
             )
         if reason := self._informers.not_ready_reason():
             return retry_later(reason)
-        if self._is_known(review.namespace):
+        names = self._templates_of(review.pod)
+        if not names and self._is_known(review.namespace):
             return self._admit(review)
-        return self._admit_later(review)
+        return self._admit_later(review, names)
 
     def validate(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         """Answer the review of a ConfigMap; a child process checks its text.
@@ -117,14 +127,26 @@ class Admission:
             selector.namespace for selector in selectors
         )
 
-    async def _admit_later(self, review: PodReview) -> HttpResponse:
-        came = await self._informers.wait_for_namespace(review.namespace, within=NAMESPACE_TIMEOUT)
-        self._metrics.count_wait(came=came)
-        if not came:
-            return retry_later(f"namespace {review.namespace} is not known yet")
-        return self._admit(review)
+    def _templates_of(self, pod: NewPod) -> frozenset[str]:
+        """Return the templates of a pod that are to be read."""
+        placement = self._informers.config.snapshot.policy.placement
+        if placement.templates == "off" or not self._informers.capacity.claims:
+            return frozenset()
+        return template_names(pod.spec)
 
-    def _admit(self, review: PodReview) -> HttpResponse:
+    async def _admit_later(self, review: PodReview, names: Collection[str]) -> HttpResponse:
+        if not self._is_known(review.namespace):
+            came = await self._informers.wait_for_namespace(
+                review.namespace, within=NAMESPACE_TIMEOUT
+            )
+            self._metrics.count_wait(came=came)
+            if not came:
+                return retry_later(f"namespace {review.namespace} is not known yet")
+        return self._admit(review, await self._templates.read(review.namespace, names))
+
+    def _admit(
+        self, review: PodReview, templates: Mapping[str, Asked] = _NO_TEMPLATES
+    ) -> HttpResponse:
         assert review.pod is not None  # noqa: S101 - `mutate` has answered all others.
         policy = self._informers.config.snapshot
         outcome = admit(
@@ -134,6 +156,7 @@ class Admission:
             policy=policy,
             capacity=self._informers.capacity,
             new_claim=CLAIM_PREFIX + token_hex(16),
+            templates=templates,
         )
         return self._respond(review, outcome)
 

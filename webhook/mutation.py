@@ -4,7 +4,14 @@ from collections.abc import Iterable, Mapping
 
 from cluster.finding import Code, Finding, Severity
 from cluster.gang import Link, link_alone
-from cluster.keys import CLAIMED_GPUS, DEFAULT_SCHEDULER, GANG, RECORD, VISIBLE_DEVICES_OF
+from cluster.keys import (
+    CLAIMED_GPUS,
+    DEFAULT_SCHEDULER,
+    GANG,
+    LEFT_TO_SCHEDULER,
+    RECORD,
+    VISIBLE_DEVICES_OF,
+)
 from cluster.objects.pod import NewPod, NewPodSpec
 from cluster.pointer import escape
 from policy.profile import ProfileResult
@@ -85,8 +92,14 @@ def _add(
     return add_keys(f"/metadata/{table}", present, wanted)
 
 
+def is_annotated(parsed: ParsedPod, annotations: Mapping[str, str]) -> bool:
+    """Return whether a pod has the amounts of the claim of its template already."""
+    template = parsed.request.template
+    return template is not None and annotations.get(CLAIMED_GPUS) == template.annotation
+
+
 def add_annotations(parsed: ParsedPod, annotations: Mapping[str, str] | None) -> list[Operation]:
-    """Return the operations that mark a member of a gang by its owner, and have GPUs of a claim.
+    """Return the operations that add the mark of a gang by its owner, and what claims ask for.
 
     Args:
         parsed: The pod.
@@ -97,6 +110,10 @@ def add_annotations(parsed: ParsedPod, annotations: Mapping[str, str] | None) ->
         wanted = {key: (text, "mark gang") for key, text in parsed.owned.annotations.items()}
     if claims.lacks_claim(parsed.pod, parsed.request):
         wanted[CLAIMED_GPUS] = claims.claim_amounts(parsed.request), claims.RULE
+    elif (template := parsed.request.template) and not is_annotated(parsed, annotations or {}):
+        wanted[CLAIMED_GPUS] = template.annotation, claims.RULE
+    elif parsed.left and (annotations or {}).get(LEFT_TO_SCHEDULER) != parsed.left:
+        wanted[LEFT_TO_SCHEDULER] = parsed.left, "left to kube-scheduler"
     return add_keys("/metadata/annotations", annotations, wanted)
 
 

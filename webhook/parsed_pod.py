@@ -1,5 +1,7 @@
 """Parse a pod: its GPU request by the resource names of its nodes, and its gang."""
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec import Struct
 
@@ -11,8 +13,14 @@ from cluster.nodes.capacity import Capacity
 from cluster.objects.pod import NewPod, NewPodSpec
 from cluster.objects.selector import is_tied, names_label
 from cluster.requests.container_request import all_containers
-from cluster.requests.request import Request, mode_of, read_request
+from cluster.requests.request import Request, mode_of, read_request, template_request
 from cluster.requests.request_findings import node_name_finding
+from cluster.requests.template_claim import (
+    Asked,
+    LeftToScheduler,
+    TemplateClaim,
+    claim_from_templates,
+)
 from policy.snapshot import PolicySnapshot
 from webhook.claims import claim_findings, label_choice
 from webhook.patch import Operation
@@ -40,19 +48,54 @@ class ParsedPod(Struct, frozen=True, gc=False):
     shared: NodeSharing = ()
     """Sharing of the requested resource on the nodes that the pod may be bound to."""
     renaming: tuple[Operation, ...] = ()
+    left: str | None = None
+    """Why kube-scheduler allocates the claims of its templates; None: no reason is known."""
     owned: OwnedGang | None = None
     """Its gang by its owner, if it has no mark of its own; admission writes the mark."""
 
 
-def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> ParsedPod:
+def template_claim(
+    pod: NewPod, asked: Mapping[str, Asked], policy: PolicySnapshot, capacity: Capacity
+) -> TemplateClaim | LeftToScheduler | None:
+    """Return the claim of a template by which Linkwise gives a pod its GPUs; None: by none.
+
+    Args:
+        pod: The pod after profiles.
+        asked: What its templates ask for, by name.
+        policy: Whether Linkwise allocates such claims.
+        capacity: Which claims nodes there are.
+    """
+    placement, spec = policy.policy.placement, pod.spec
+    if not asked or placement.templates == "off" or placement.nvidia == "off":
+        return None
+    found = claim_from_templates(spec, asked)
+    if not isinstance(found, TemplateClaim):
+        return found
+    if label_choice(pod) is False or _bypasses(pod, policy):
+        return None
+    if names_label(spec, NODE_MODE) and not is_tied(spec, NODE_MODE, NodeMode.TOPOLOGY):
+        return None
+    return found if capacity.has_claims_node(spec, found.gpus) else None
+
+
+def parse_pod(
+    pod: NewPod,
+    policy: PolicySnapshot,
+    capacity: Capacity,
+    template: TemplateClaim | LeftToScheduler | None = None,
+) -> ParsedPod:
     """Return a pod with its GPU request and its gang.
 
     Args:
         pod: The pod after profiles.
         policy: Its `sharing` and `placement.nvidia` apply to resources under NVIDIA's names.
         capacity: Maximum capacity of the nodes.
+        template: The claim of a template by which it gets GPUs.
     """
     request, findings = read_request(pod)
+    if isinstance(template, TemplateClaim):
+        request = template_request(template)
+    left = template.reason if isinstance(template, LeftToScheduler) else None
     mark, sizes = gang_mark(pod)
     owned = None
     if mark is None and request.family is not None:
@@ -84,9 +127,10 @@ def parse_pod(pod: NewPod, policy: PolicySnapshot, capacity: Capacity) -> Parsed
         # Sizes of gangs that Linkwise does not place are not checked.
         findings = (*findings, *sizes)
     if renaming is None:
-        return ParsedPod(pod, request, mark, member, findings, shared, (), owned)
+        return ParsedPod(pod, request, mark, member, findings, shared, (), left, owned)
     findings = tuple(renaming.as_written(finding) for finding in findings)
-    return ParsedPod(pod, request, mark, member, findings, shared, renaming.operations, owned)
+    operations = renaming.operations
+    return ParsedPod(pod, request, mark, member, findings, shared, operations, left, owned)
 
 
 def _mark_by_owner(pod: NewPod, owned: OwnedGang) -> tuple[Mark | None, tuple[Finding, ...]]:

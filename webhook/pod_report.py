@@ -48,10 +48,11 @@ def pod_report(
 
 def _claim(template: PodTemplate, outcome: Outcome) -> dict[str, object]:
     """Return the claim by which the pod would get its GPUs; nothing where it gets none so."""
-    if not outcome.request.by_claim or outcome.verdict is not Verdict.ALLOWED:
+    request = outcome.request
+    if not request.by_claim or request.template or outcome.verdict is not Verdict.ALLOWED:
         return {}
     owner = ClaimOwner(template.namespace, template.workload.name, uid="")
-    claim = claim_of(owner, NO_CLAIM, outcome.request, shares=None)
+    claim = claim_of(owner, NO_CLAIM, request, shares=None)
     metadata = {"name": claim.name, "namespace": owner.namespace}
     return {"claim": {**claim.body(), "metadata": metadata}}
 

@@ -51,19 +51,20 @@ def validate_pod(
         findings += _scheduler_findings(parsed, rules.placement.scheduler_name)
     if parsed.member and parsed.mark:
         findings += gang_findings(parsed.pod, parsed.mark, workload)
-    if (places or parsed.mark) and _has_other_claims(parsed.pod):
+    if (places or parsed.mark or parsed.left) and _has_other_claims(parsed):
         findings.append(_claims_finding(parsed, places=places))
     if parsed.mark and request.family is Family.NVIDIA:
         findings += _unplanned_gang(parsed.pod, parsed.mark, request, rules)
     return findings
 
 
-def _has_other_claims(pod: NewPod) -> bool:
-    """Return whether a pod names claims that Linkwise does not make."""
-    ours = claim_name(pod.spec)
+def _has_other_claims(parsed: ParsedPod) -> bool:
+    """Return whether a pod names claims that Linkwise neither makes nor allocates."""
+    spec, template = parsed.pod.spec, parsed.request.template
+    ours = claim_name(spec)
     return any(
-        ours is None or claim.resource_claim_name != ours
-        for claim in pod.spec.resource_claims or ()
+        claim.name != template.reference if template else ours != (claim.resource_claim_name or "")
+        for claim in spec.resource_claims or ()
     )
 
 
@@ -76,13 +77,15 @@ def _claims_finding(parsed: ParsedPod, *, places: bool) -> Finding:
         )
         resource = parsed.request.resource
         fix = f"claim no GPUs beside {resource}, and only devices that every suitable node has"
-    else:
-        gang = parsed.mark.name if parsed.mark else ""
+    elif parsed.mark:
         message = (
-            f"Linkwise does not place gang {gang} as a whole: the pod gets its devices by resource"
-            " claims (DRA)"
+            f"Linkwise does not place gang {parsed.mark.name} as a whole: the pod gets its devices "
+            f"by resource claims (DRA){f'; {parsed.left}' if parsed.left else ''}"
         )
         fix = f"ask for {NVIDIA_GPU} instead of the claims, or remove the mark"
+    else:
+        message = f"Linkwise leaves the claims of the pod to kube-scheduler: {parsed.left}"
+        fix = f"ask for {NVIDIA_GPU} instead, since nodes of Linkwise have no GPU for such claims"
     return Finding(Code.CLAIMS, Severity.WARNING, "spec.resourceClaims", None, message, fix)
 
 

@@ -75,9 +75,12 @@ def placed(sets: Sequence[PodSet]) -> list[PodSet]:
     """Return the sets whose pods ask for GPUs that Linkwise chooses.
 
     Late pods are left out unless they ask for the same as others: their GPUs are reserved before
-    they exist.
+    they exist. Where no set asks for GPUs by resources, those count that get devices by a
+    ResourceClaimTemplate: what it asks for is not known here.
     """
     requests = [(pods, request) for pods in sets if pods.count and (request := pods.request)]
+    if not requests:
+        return [pods for pods in sets if pods.count and pods.uses_template and not pods.is_late]
     early = [request for pods, request in requests if not pods.is_late]
     return [
         pods

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Pod, PodSpec
 from cluster.requests.request import Request, read_request
+from cluster.requests.template_claim import uses_template
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indices from an object to a field."""
@@ -81,6 +82,11 @@ class PodSet:
         # Only admission decides about resources under NVIDIA's names.
         request, _ = read_request(Pod(spec=self.spec))
         return request if request.family is not None else None
+
+    @property
+    def uses_template(self) -> bool:
+        """A container of each pod gets devices by a ResourceClaimTemplate."""
+        return uses_template(self.spec)
 
 
 class Template(KubeObject, frozen=True):

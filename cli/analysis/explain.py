@@ -13,8 +13,9 @@ from cli.analysis.unit_explanation import (
     UnitState,
     pod_placement,
 )
+from cluster.finding import printable
 from cluster.gang import GangKey, Link, rank_order
-from cluster.keys import ALLOCATION, GANG, GANG_KIND
+from cluster.keys import ALLOCATION, GANG, GANG_KIND, LEFT_TO_SCHEDULER
 from cluster.requests.other_systems import gpus_of_others
 from cluster.requests.request import Family
 from scorer.gang.crd import Gang, GangStatus, Phase, name_of
@@ -141,7 +142,9 @@ def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
     if usage is None:
         state, reason = UnitState.ENDED, _ENDED
     elif others:
-        state, reason = UnitState.ALONE, f"it asks for {others}: Linkwise does not place it"
+        left = view.pods[pod.key].annotations.get(LEFT_TO_SCHEDULER)
+        why = f" ({printable(left)})" if left else ""
+        state, reason = UnitState.ALONE, f"it asks for {others}: Linkwise does not place it{why}"
     else:
         state, reason = UnitState.ALONE, _reason_unplaced(view, pod)
         if usage.family is not None and not usage.node:

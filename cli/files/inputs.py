@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cli.files.claim_templates import read_claim_templates
 from cli.files.objects import AnyObject
 from cli.files.policies import policy_snapshot, read_policies, stored_policies
 from cli.files.source import DEFAULT_NAMESPACE, read_readable, stream_objects
 from cluster.keys import NAMESPACE_NAME
 from cluster.nodes.capacity import Capacity, capacity_of
 from cluster.objects.pod import Pod
+from cluster.requests.template_claim import Asked, template_names
 from manifest.lines import without_nulls
 from manifest.template import PodTemplate
 from manifest.typed import read_as
@@ -58,6 +60,8 @@ class Inputs:
     cluster: "Cluster | None"
     namespaces: Mapping[str, Mapping[str, str]]
     """Labels of the namespaces whose labels are known."""
+    claim_templates: Mapping[tuple[str, str], Asked]
+    """What ResourceClaimTemplates ask for, by namespace and name."""
     capacity: Capacity
     warnings: tuple[str, ...]
     """Omissions and guesses, for people."""
@@ -108,6 +112,11 @@ def inputs_of(
         policy=policy,
         cluster=cluster,
         namespaces=_namespace_labels([*stored, *objects]),
+        claim_templates=(
+            {}
+            if policy.policy.placement.templates == "off"
+            else read_claim_templates([*stored, *objects], manifests.namespace)
+        ),
         capacity=capacity_of(cluster.nodes) if cluster else Capacity(),
         warnings=(
             *workloads.warnings,
@@ -127,6 +136,11 @@ def admit_pod(inputs: Inputs, template: PodTemplate, pod: Pod) -> Outcome:
         policy=inputs.policy,
         capacity=inputs.capacity,
         workload=template.workload,
+        templates={
+            name: inputs.claim_templates[template.namespace, name]
+            for name in template_names(pod.spec)
+            if (template.namespace, name) in inputs.claim_templates
+        },
     )
 
 

@@ -60,7 +60,8 @@ class PodUsage:
     foreign: Exact | Unreadable = NO_GPUS
     """Record of another scheduler, of a pod without ours."""
     claim: str | None = None
-    """Name of the claim by which it gets its GPUs from Linkwise; None: by none."""
+    """Name of the claim by which it gets its GPUs from Linkwise; None: by none, or it is not made
+    yet from its template."""
     devices: frozenset[Device] | None = None
     """What that claim holds; None: nothing yet, or it is not known."""
     unreadable: Unreadable | None = None
@@ -186,8 +187,17 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
         stays=any(one.kind in _STAY for one in metadata.owner_references or () if one.controller),
         record=record,
         foreign=foreign,
-        claim=claim_name(pod.spec) if request.by_claim else None,
+        claim=_claim_of(pod, request) if request.by_claim else None,
     )
+
+
+def _claim_of(pod: Pod, request: Request) -> str | None:
+    """Return the name of the claim by which a pod gets its GPUs; None: it is not made yet."""
+    template = request.template
+    if template is None:
+        return claim_name(pod.spec)
+    made = pod.status.resource_claim_statuses or ()
+    return next((one.resource_claim_name for one in made if one.name == template.reference), None)
 
 
 def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T | Unreadable:

@@ -131,6 +131,15 @@ class Capacity:
             others, spec, gpus, is_matched=is_matched
         )
 
+    def has_claims_node(self, spec: NewPodSpec, gpus: int) -> bool:
+        """Return whether a pod may be bound to a claims node with as many GPUs.
+
+        Args:
+            spec: Spec of the pod.
+            gpus: Number of GPUs that the pod asks for.
+        """
+        return _fits_any(self.claims, spec, gpus, is_matched=_is_bounded(spec, len(self.claims)))
+
     def suggested_change(self, request: Request) -> str | None:
         """Return which node label or resource to change; None where neither would help.
 

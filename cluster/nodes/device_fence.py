@@ -136,3 +136,17 @@ def unfenced_reason(
     if bypassed is not None and bypassed > latest + _EFFECT_AFTER:
         return _NO_EFFECT
     return None
+
+
+def settling_reason(node: Node, stored: Mapping[str, RuleObject], now: float) -> str | None:
+    """Return why kube-scheduler may not observe the rules of a node yet; None: it does.
+
+    Args:
+        node: The node.
+        stored: The rules that exist, by name.
+        now: The time [s since 1970].
+    """
+    found = (stored.get(rule.name) for rule in fence_of(node))
+    if any(rule is not None and now - rule.created < _EFFECT_AFTER for rule in found):
+        return f"its DeviceTaintRule is younger than {_EFFECT_AFTER:g} s"
+    return None

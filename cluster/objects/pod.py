@@ -135,6 +135,8 @@ class ResourceClaim(KubeObject, frozen=True):
     """Of the reference: a container names one of its pod's."""
     resource_claim_name: _Name | None = None
     """Name of the claim, in the reference of a pod; None: it is made from a template."""
+    resource_claim_template_name: _Name | None = None
+    """Name of this template."""
     request: _Name | None = None
     """The request of the claim, in the reference of a container; None: all of them."""
 
@@ -285,11 +287,21 @@ class PodCondition(KubeObject, frozen=True):
     last_transition_time: str | None = None
 
 
+class MadeClaim(KubeObject, frozen=True):
+    """The claim that kube-controller-manager has made from a template for a pod."""
+
+    name: str = ""
+    """Of the pod's reference to the template."""
+    resource_claim_name: str | None = None
+    """Of the claim; None: the pod needs none."""
+
+
 class PodStatus(KubeObject, frozen=True):
     """A pod's status."""
 
     phase: str = ""
     conditions: list[PodCondition] | None = None
+    resource_claim_statuses: list[MadeClaim] | None = None
 
     @property
     def was_tried(self) -> bool:

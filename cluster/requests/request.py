@@ -9,6 +9,7 @@ from msgspec import Struct
 from cluster.finding import Code, Finding, Severity
 from cluster.keys import (
     ALLOCATION,
+    CLAIMED_GPUS,
     GPU_CORE,
     GPU_COUNT,
     GPU_MEM,
@@ -38,6 +39,7 @@ from cluster.requests.request_findings import (
     node_name_finding,
     unused_label_finding,
 )
+from cluster.requests.template_claim import TemplateClaim, read_template_claim
 
 
 class Family(StrEnum):
@@ -102,6 +104,8 @@ class Request(Struct, frozen=True, gc=False):
     """Whole GPUs that Linkwise plans, also on nodes where NVIDIA's plugin chooses which."""
     by_claim: bool = False
     """Whole GPUs that the pod gets by a ResourceClaim, only on claims nodes."""
+    template: TemplateClaim | None = None
+    """These, if the claim is made from a template of the pod; None: Linkwise creates it."""
 
     @property
     def places(self) -> bool:
@@ -191,6 +195,8 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
         return _read_limits(pod, containers)
     if not containers and claim_name(pod.spec) is not None:
         return _read_claimed(pod)
+    if not containers and CLAIMED_GPUS in pod.annotations:
+        return _read_templated(pod)
     request, findings = _read_limits(pod, containers)
     return request, (*reference_findings(pod.spec, beside=containers), *findings)
 
@@ -254,6 +260,26 @@ def _read_claimed(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     if pod.spec.node_name:
         findings.append(node_name_finding(pod.spec.node_name))
     return msgspec.structs.replace(request, by_claim=True), tuple(findings)
+
+
+def template_request(template: TemplateClaim) -> Request:
+    """Return the request of a pod that gets its GPUs by the claim of a template."""
+    return Request(Family.WHOLE, template.gpus, by_claim=True, template=template)
+
+
+def _read_templated(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
+    """Return the request of a pod that gets its GPUs by the claim of a template, and all findings.
+
+    Admission gates such pods, and the record follows when the gate goes. A pod without both is left
+    to kube-scheduler, whatever its annotation says.
+    """
+    template, problems = read_template_claim(pod)
+    if not (pod.spec.is_gated or ALLOCATION in pod.annotations):
+        return Request(), (*reference_findings(pod.spec), *_label_alone(pod))
+    request = Request(Family.WHOLE, by_claim=True) if problems else Request()
+    if template is not None:
+        request = template_request(template)
+    return request, (*reference_findings(pod.spec), *problems, *_label_alone(pod))
 
 
 def _label_alone(pod: NewPod) -> tuple[Finding, ...]:

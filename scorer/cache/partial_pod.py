@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from cluster.account.pod_usage import PodUsage, pod_usage
 from cluster.allocations.gpus import Unreadable
-from cluster.keys import ALLOCATION, GANG
+from cluster.keys import ALLOCATION, CLAIMED_GPUS, GANG
 from cluster.objects.pod import (
     Container,
     Metadata,
@@ -30,6 +30,8 @@ from runtime.kube.decode import decode
 from scorer.gang.pod_info import PodInfo, pod_info, unplanned
 from scorer.placement.pods.member import new_member
 
+_KEPT = (ALLOCATION, CLAIMED_GPUS)
+"""Annotations that say which GPUs a pod has."""
 _ERROR_MAX = 200
 """Length of an error's text [characters]."""
 
@@ -103,7 +105,7 @@ def _readable(whole: object) -> tuple[Pod, bool]:
     apps, inits = (list(filter(None, containers)) for containers in (all_apps, all_inits))
     gates = _part(spec, "schedulingGates")
     gated = isinstance(gates, list) and any(_part(gate, "name") == GANG for gate in gates)
-    record = _part(whole, "metadata", "annotations", ALLOCATION)
+    kept = {key: _part(whole, "metadata", "annotations", key) for key in _KEPT}
     pod = Pod(
         metadata=Metadata(
             name=name,
@@ -111,7 +113,7 @@ def _readable(whole: object) -> tuple[Pod, bool]:
             uid=uid,
             resource_version=version,
             creation_timestamp=created,
-            annotations={ALLOCATION: record} if isinstance(record, str) else {},
+            annotations={key: text for key, text in kept.items() if isinstance(text, str)},
         ),
         spec=PodSpec(
             containers=apps,

@@ -24,6 +24,7 @@ from scorer.commit.lost_gpus import awaits_claim, lost_claim_gpus, other_gpus
 from scorer.commit.patches import allocation_annotations, allocation_of, reallocation_patch
 from scorer.commit.pending_binding import PendingBinding
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
+from scorer.commit.template_claims import ClaimAllocator, planned_allocation, pod_claim
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
@@ -46,7 +47,7 @@ class ClaimRepair:
         self._kube, self._term, self._clock = handle.kube, handle.term, handle.clock
         self._informers, self._faults = handle.informers, handle.faults
         self._outcome_read = handle.timings.outcome_read
-        self._claims = ClaimWriter(handle)
+        self._claims, self._allocator = ClaimWriter(handle), ClaimAllocator(handle)
         self._backoff = Backoff(
             handle.timings.claim_repair, _RETRY_MAX, handle.informers.changed.set
         )
@@ -97,6 +98,9 @@ class ClaimRepair:
             return
         gang = f"{pod.namespace}/{pod.gang}" if pod.gang else None
         member, allocation = new_member(stored, pod.namespace, gang), pod.allocation
+        if member.request.template is not None:
+            await self._allocate(pod, member, allocation, siblings)
+            return
         claim = planned_claim(member, pod.namespace, allocation)
         found = await self._kube.find(claim.path, StoredClaim)
         if found is not None and found.is_used:
@@ -108,6 +112,32 @@ class ClaimRepair:
             return
         result = await self._claims.create([claim])
         if not isinstance(result, RefusedClaim):
+            _log.info("Repaired claim", pod="/".join(pod.key), gpus=allocation.gpus.indices)
+
+    async def _allocate(
+        self, pod: PodInfo, member: Member, allocation: Allocation, siblings: Sequence[PodInfo]
+    ) -> None:
+        """Allocate the claim of a template again, from which others have taken the devices.
+
+        kube-scheduler does so for a pod that it could not bind.
+
+        Raises:
+            ClaimError: The claim cannot have these GPUs.
+            KubeError: A read failed.
+            LeadershipLost: Another process leads.
+        """
+        claim, node = pod_claim(pod), self._informers.state.node(allocation.node)
+        if claim is None or node is None:
+            return
+        found = await self._kube.find(claim.path, StoredClaim)
+        if found is None or found.is_used:
+            return
+        if placement := self._other_gpus(pod, member, siblings):
+            allocation = await self._move(pod, placement)
+        refused = await self._allocator.allocate(
+            [planned_allocation(pod, member, allocation, node)]
+        )
+        if refused is None:
             _log.info("Repaired claim", pod="/".join(pod.key), gpus=allocation.gpus.indices)
 
     def _other_gpus(

@@ -47,12 +47,13 @@ class CreatedClaim:
 
 @dataclass(frozen=True, slots=True)
 class RefusedClaim:
-    """Why a claim cannot be created."""
+    """Why a claim cannot be created, or allocated."""
 
     reason: str
     """For people."""
     is_invalid: bool = False
     """No retry succeeds before the pod changes."""
+    summary: str = "its resource claims cannot be created"
 
 
 def planned_claim(member: Member, namespace: str, allocation: Allocation) -> DeviceClaim:

@@ -1,4 +1,4 @@
-"""Commit of one plan: all its claims are created, then all its pods are patched concurrently.
+"""Commit of one plan: all its claims are written, then all its pods are patched concurrently.
 
 Each patch applies only to the pod that was planned. If it is refused, the pod's GPUs are released;
 if it has no answer, they stay assumed until a read shows the outcome. If a partial gang is likely
@@ -8,11 +8,13 @@ or could not be repaired, a dry run of all patches precedes the writes.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import structlog
 
 from cluster.allocations.device_claim import ClaimError
 from cluster.allocations.record import Allocation
+from cluster.allocations.template_allocation import ClaimAllocation
 from cluster.keys import ALLOCATION
 from cluster.nodes.node import Node
 from runtime.kube.client import ApiError, KubeError
@@ -21,6 +23,7 @@ from scorer.commit.claims import ClaimWriter, CreatedClaim, RefusedClaim, planne
 from scorer.commit.handle import Handle
 from scorer.commit.patches import Step, allocation_annotations, allocation_patch
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
+from scorer.commit.template_claims import ClaimAllocator, planned_allocation
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
@@ -30,7 +33,6 @@ from scorer.queue.fault_isolation import FAULT
 _DRY_RUN = {**WRITE_TIMEOUT, "dryRun": "All"}
 _NO_DRY_RUN = 400
 """Status if the cluster has a webhook that does not support dry runs."""
-_NO_CLAIMS = "its resource claims cannot be created"
 _TEMPLATE_SPREAD = 1024
 """Annotations of pods of one template differ by no more than this in size [characters]."""
 _MAX_ERROR = 300
@@ -62,6 +64,14 @@ class Refused:
     summary: str = "the API server refused to update its pods"
 
 
+class _WrittenClaims(NamedTuple):
+    """The claims of a plan."""
+
+    created: Sequence[CreatedClaim]
+    allocated: Sequence[ClaimAllocation]
+    """Those that were made from templates."""
+
+
 class Committer:
     """Writes pods, for one term of the Lease."""
 
@@ -70,13 +80,13 @@ class Committer:
         self._kube, self._term, self._clock = handle.kube, handle.term, handle.clock
         self._informers = handle.informers
         self._faults, self._outcome_read = handle.faults, handle.timings.outcome_read
-        self._claims = ClaimWriter(handle)
+        self._claims, self._allocator = ClaimWriter(handle), ClaimAllocator(handle)
         self._fence_checked = False
 
     async def commit(self, allocations: Sequence[PodAllocation], *, dry_run: bool) -> list[Refused]:
-        """Create all claims, then patch all pods concurrently; return those that were refused.
+        """Write all claims, then patch all pods concurrently; return those that were refused.
 
-        If a claim is refused, no pod is patched, and no claim is left.
+        If a claim is refused, no pod is patched, and no claim is left, or allocated.
 
         Args:
             allocations: At least one.
@@ -90,31 +100,45 @@ class Committer:
                 self._fence_checked = await self._check_fence(allocations[0])
         if dry_run and (refused := await self._patch_all(allocations, dry_run=True)):
             return [replace(refused[0], pod=allocation.pod) for allocation in allocations]
-        claims = await self._create_claims(allocations)
+        claims = await self._write_claims(allocations)
         if isinstance(claims, RefusedClaim):
-            reason, is_invalid = claims.reason, claims.is_invalid
+            reason, is_invalid, summary = claims.reason, claims.is_invalid, claims.summary
             return [
-                Refused(allocation.pod, reason, is_invalid=is_invalid, summary=_NO_CLAIMS)
+                Refused(allocation.pod, reason, is_invalid=is_invalid, summary=summary)
                 for allocation in allocations
             ]
         refused = await self._patch_all(allocations, dry_run=False)
         unused = {refusal.pod.uid for refusal in refused}
-        await self._claims.delete(claim for claim in claims if claim.claim.owner.uid in unused)
+        await self._claims.delete(
+            claim for claim in claims.created if claim.claim.owner.uid in unused
+        )
+        await self._allocator.release(
+            one.claim for one in claims.allocated if one.claim.owner.uid in unused
+        )
         return refused
 
-    async def _create_claims(
+    async def _write_claims(
         self, allocations: Sequence[PodAllocation]
-    ) -> list[CreatedClaim] | RefusedClaim:
-        """Create the claims of all pods that get their GPUs by one."""
-        claims = []
+    ) -> _WrittenClaims | RefusedClaim:
+        """Create or allocate the claims of all pods that get their GPUs by one."""
+        claims, templated = [], []
         for allocation in allocations:
-            member, pod = allocation.placement.member, allocation.pod
-            if member.request.by_claim:
-                try:
-                    claims.append(planned_claim(member, pod.namespace, allocation.record))
-                except ClaimError as error:
-                    return RefusedClaim(f"claim of pod {pod.name}: {error}")
-        return await self._claims.create(claims)
+            member, pod, record = allocation.placement.member, allocation.pod, allocation.record
+            try:
+                if member.request.template:
+                    node = allocation.node
+                    templated.append(planned_allocation(pod, member, record, node))
+                elif member.request.by_claim:
+                    claims.append(planned_claim(member, pod.namespace, record))
+            except ClaimError as error:
+                return RefusedClaim(f"claim of pod {pod.name}: {error}")
+        created = await self._claims.create(claims)
+        if isinstance(created, RefusedClaim):
+            return created
+        if refused := await self._allocator.allocate(templated):
+            await self._claims.delete(created)
+            return refused
+        return _WrittenClaims(created, templated)
 
     async def _check_fence(self, allocation: PodAllocation) -> bool:
         """Log an error if the API server accepts writes of the last term; return if that is known.

@@ -1,5 +1,6 @@
 """Shared dependencies of the components of one leader."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from runtime.kube.client import Kube
@@ -28,3 +29,5 @@ class Handle:
     clock: Clock
     """The wall clock [s since 1970]."""
     timings: Timings
+    unfenced: Callable[[], Mapping[str, str]] = dict
+    """Returns, by claims node, why kube-scheduler may give its GPUs to claims of others."""

@@ -7,6 +7,7 @@ from functools import lru_cache
 from cluster.account.pod_usage import PodUsage, pod_usage
 from cluster.allocations.record import Allocation
 from cluster.gang import gang_mark, is_leader, is_member
+from cluster.keys import LEFT_TO_SCHEDULER
 from cluster.objects.kube_object import pod_path
 from cluster.objects.pod import Metadata, Owner, Pod, PodSpec
 from cluster.requests.demand import Demand
@@ -14,6 +15,8 @@ from cluster.requests.request import read_request
 from scorer.gang.compact_pod import compact, oversize_reason, weight
 from scorer.placement.pods.member import Member, first_error, new_member
 
+_LEFT_MAX = 300
+"""A reason that admission writes is shorter [characters]."""
 _MAX_LENGTH = 320
 """Longest text of an ownerReference; no name or type of an object is longer [characters]."""
 _PREPARATION = 60.0
@@ -54,6 +57,8 @@ class PodInfo:
     """Its mark has the size of its gang."""
     is_group_leader: bool = False
     """It may own the object that makes the other members of its gang."""
+    left: str = ""
+    """Why kube-scheduler allocates its claims for GPUs, while it has no node."""
     weight: int = 0
     """Memory for the pod while it waits [bytes, about]."""
     annotations: int = 0
@@ -146,6 +151,7 @@ def pod_info(pod: Pod) -> PodInfo:
         lacks_capacity=pod.status.lacks_capacity,
         states_size=mark is not None and (mark.min_available or mark.total) is not None,
         is_group_leader=is_leader(pod),
+        left="" if pod.spec.node_name else pod.annotations.get(LEFT_TO_SCHEDULER, "")[:_LEFT_MAX],
     )
     if usage is None or not usage.places or is_placed or is_terminating:
         return info

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
+from cluster.finding import quoted
 from cluster.gang import (
     GangKey,
     Link,
@@ -223,7 +224,11 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
         needed=needed,
         link=link_of(members, is_gang=True),
         owner=owner,
-        blocked=_unplannable(waiting) or _violation(members) or missing or _foreign_gate(members),
+        blocked=_unplannable(waiting)
+        or _violation(members)
+        or missing
+        or _foreign_gate(members)
+        or _claimless(waiting),
     )
 
 
@@ -260,7 +265,10 @@ def _single(pod: PodInfo, member: Member, owners: Owners) -> Unit:
         needed=1,
         link=link_of(members, is_gang=False),
         owner=owners.top(pod.controller),
-        blocked=pod.unplannable or _violation(members) or _foreign_gate(members),
+        blocked=pod.unplannable
+        or _violation(members)
+        or _foreign_gate(members)
+        or _claimless((pod,)),
     )
 
 
@@ -331,4 +339,17 @@ def _foreign_gate(members: Iterable[Member]) -> str | None:
             if gate.name != GANG:
                 name = member.pod.metadata.name
                 return f"pod {name} waits for the scheduling gate {gate.name} of another system"
+    return None
+
+
+def _claimless(waiting: Iterable[PodInfo]) -> str | None:
+    """Name a member whose claim is not made yet from its template."""
+    for pod in waiting:
+        template = pod.member.request.template if pod.member else None
+        if template and pod.usage and pod.usage.claim is None:
+            return (
+                f"kube-controller-manager has not made claim {quoted(template.reference)} of pod "
+                f"{pod.name} from its ResourceClaimTemplate yet: Events of the pod say why if it "
+                "cannot"
+            )
     return None

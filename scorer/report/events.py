@@ -4,12 +4,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cluster.keys import PLACED
 from scorer.gang.crd import GangPlan
 from scorer.gang.plan_record import recorded_bandwidths
 from scorer.placement.bandwidth import Bandwidth
 
 _NODES_SHOWN = 3
 _GANG_SHOWN = 63
+_REASON_SHOWN = 300
 
 
 class EventReason(StrEnum):
@@ -26,6 +28,7 @@ class EventReason(StrEnum):
     CLAIM_DIFFERS = "ClaimDiffers"
     CLAIM_SHARED = "ClaimShared"
     CLAIM_UNPREPARED = "ClaimNotPrepared"
+    CLAIM_LEFT = "ClaimLeftToScheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,18 @@ def claim_unprepared(node: str) -> EventMessage:
     return EventMessage(EventReason.CLAIM_UNPREPARED, text)
 
 
+def claim_left(why: str) -> EventMessage:
+    """Report that kube-scheduler allocates the claims of a pod, not Linkwise.
+
+    Users can write the reason.
+    """
+    text = (
+        f"Linkwise leaves its claims to kube-scheduler: {_printable(why, _REASON_SHOWN)}; GPUs of "
+        f"nodes with the taint {PLACED} are not for such claims"
+    )
+    return EventMessage(EventReason.CLAIM_LEFT, text)
+
+
 def _bandwidth(plan: GangPlan) -> str:
     planned, best, order = recorded_bandwidths(plan)
     if planned.sets_unknown:
@@ -177,9 +192,9 @@ def _members(gang: str, count: int, singular: str, plural: str) -> str:
     return f"All {count} members of gang {_printable(gang)} {plural}"
 
 
-def _printable(gang: str) -> str:
-    """Return a gang's name, which may be any text, without control characters, truncated."""
-    return "".join(char if char.isprintable() else "?" for char in gang[:_GANG_SHOWN])
+def _printable(text: str, length: int = _GANG_SHOWN) -> str:
+    """Return any text, such as a gang's name, without control characters, truncated."""
+    return "".join(char if char.isprintable() else "?" for char in text[:length])
 
 
 def _nodes(nodes: tuple[str, ...]) -> str:

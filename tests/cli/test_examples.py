@@ -167,3 +167,56 @@ def test_nothing_is_placed_on_an_incomplete_pool(linkwise, write, claims_cluster
     out = linkwise("simulate", "pod.json", "--cluster", "cluster.yaml").out
 
     assert "GPUs missing in the driver's slices for now" in out
+
+
+TEMPLATED = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: two-gpus}
+spec:
+  spec:
+    devices:
+      requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com, count: 2}}]
+---
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: bert}
+spec:
+  pytorchReplicaSpecs:
+    Master: &role
+      replicas: 1
+      template:
+        spec:
+          resourceClaims: [{name: gpus, resourceClaimTemplateName: two-gpus}]
+          containers: [{name: pytorch, image: i, resources: {claims: [{name: gpus}]}}]
+    Worker: {<<: *role, replicas: 2}
+"""
+TEMPLATES_AUTO = "placement: {templates: auto}\ngangs: {kinds: [PyTorchJob]}\n"
+
+
+def test_a_gang_with_templates_is_placed_as_a_whole(linkwise, write, claims_cluster):
+    claims_cluster()
+    write("job.yaml", TEMPLATED)
+    write("policy.yaml", TEMPLATES_AUTO)
+    options = ("job.yaml", "--cluster", "cluster.yaml", "--policy", "policy.yaml")
+
+    ran = linkwise("simulate", *options)
+    checked = json.loads(linkwise("check", *options, "-o", "json").out)["items"]
+
+    assert ran.code == 0, ran.out
+    assert "bert" in ran.out
+    assert [one["request"]["gpus"] for one in checked] == [2, 2]
+    assert not any("claim" in one or one["findings"] for one in checked)
+    annotations = checked[0]["patched"]["metadata"]["annotations"]
+    assert annotations["linkwise.dev/claimed-gpus"] == '{"gpus/gpu":2}'
+
+
+def test_what_is_left_to_the_scheduler_is_said_with_the_reason(linkwise, write, claims_cluster):
+    claims_cluster()
+    write("job.yaml", TEMPLATED.replace("count: 2", "allocationMode: All"))
+    write("policy.yaml", TEMPLATES_AUTO)
+
+    out = linkwise("check", "job.yaml", "--cluster", "cluster.yaml", "--policy", "policy.yaml").out
+
+    assert "LW125" in out
+    assert "template two-gpus: request 'gpu' has allocationMode 'All'" in " ".join(out.split())

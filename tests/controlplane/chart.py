@@ -22,6 +22,7 @@ ALL = (
     "--set=monitoring.podMonitor=true,monitoring.alerts=true",
     "--set=certs.mode=cert-manager",
     "--set=policy.autoscaling.request=podCondition",
+    "--set=policy.placement.templates=auto",
 )
 """Options that render each template of a manifest."""
 PLAIN = ("--set=agent.enabled=false",)

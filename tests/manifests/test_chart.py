@@ -11,6 +11,7 @@ WRITTEN_BY_HAND = {
     "agent/kustomization.yaml",
     "autoscaling/kustomization.yaml",
     "cert-manager/kustomization.yaml",
+    "claim-templates/kustomization.yaml",
     "profiles-all/kustomization.yaml",
     "provided-certificates/kustomization.yaml",
     "scheduler/kustomization.yaml",

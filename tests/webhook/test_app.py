@@ -15,6 +15,7 @@ from runtime.process.worker import Worker
 from webhook import app
 from webhook.informers import Informers
 from webhook.metrics import Metrics
+from webhook.template_reader import TemplateReader
 
 BY_TEAM = {
     "name": "team",
@@ -157,7 +158,9 @@ async def test_review_waits_for_a_new_namespace(cluster, monkeypatch):
         informers = Informers(kube, instance="replica-0")
         following = group.create_task(informers.run())
         await until(lambda: informers.config.snapshot.profiles.selectors)
-        admission = app.Admission(informers, Metrics(registry), Worker((), memory=0, seconds=0))
+        admission = app.Admission(
+            informers, Metrics(registry), Worker((), memory=0, seconds=0), TemplateReader(kube)
+        )
         body = json.dumps(review).encode()
 
         pending = group.create_task(admission.mutate(HttpRequest("/mutate", "", {}, body)))

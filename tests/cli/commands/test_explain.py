@@ -435,6 +435,17 @@ def pod_of(state, **spec):
             "it asks for devices by a claim (DRA",
         ),
         (
+            a_pod(
+                {"cpu": 1},
+                name="p",
+                resourceClaims=[{"name": "gpu"}],
+                annotations={keys.LEFT_TO_SCHEDULER: "template x: it has adminAccess"},
+            ),
+            "not placed by Linkwise",
+            "it asks for devices by a claim (DRA, spec.resourceClaims): Linkwise does not place it "
+            "(template x: it has adminAccess)",
+        ),
+        (
             a_pod({keys.NVIDIA_GPU: 1, "nvidia.com/gpumem": 3000}, name="p"),
             "not placed by Linkwise",
             "it asks for shares of GPUs from HAMi",
@@ -453,6 +464,7 @@ def pod_of(state, **spec):
         "counted",
         "mig",
         "claim",
+        "claim with a reason",
         "hami",
         "unaccounted",
         "not gated",

@@ -240,7 +240,7 @@ class FakeCluster:
                 old["metadata"]["resourceVersion"],
             }:
                 return status(409, "it has changed")
-            new = {**old, "spec": {**old["spec"], **body["spec"]}}
+            new = _merged(old, body)
         return web.json_response(self._store(place, new, old))
 
     def _put(self, request, place, body):
@@ -271,6 +271,19 @@ class FakeCluster:
                 assert not namespace
                 self.remove(f"{request.path}/{name}")
         return web.json_response({})
+
+
+def _merged(old, new):
+    """Return the result of a merge patch (RFC 7386)."""
+    if not isinstance(new, dict):
+        return new
+    merged = dict(old) if isinstance(old, dict) else {}
+    for key, value in new.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _merged(merged.get(key), value)
+    return merged
 
 
 def _with_conditions(old, new):

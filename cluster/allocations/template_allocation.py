@@ -1,0 +1,235 @@
+"""The devices that Linkwise allocates to the claim of a pod, made from a template of the user.
+
+kube-scheduler takes such a claim as it is: it binds the pod to the node of the allocation. So what
+is written is what kube-scheduler itself would write for these devices.
+
+Source: kubernetes v1.36, `staging/src/k8s.io/dynamic-resource-allocation/structured` and
+`pkg/controller/resourceclaim/controller.go`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from cluster.allocations.device_claim import Body, ClaimError, ClaimOwner, StoredClaim
+from cluster.allocations.record import Allocation
+from cluster.keys import CLAIM_PROTECTION, DRA_GPU_DRIVER, NODE_NAME_FIELD, TERM
+from cluster.objects.pod import Metadata
+from cluster.requests.template_claim import Amounts, DeviceClass, LeftToScheduler, asked_of
+
+_VERSION = "resource.k8s.io/v1"
+
+
+class ClaimMetadata(Metadata, frozen=True):
+    """ObjectMeta of a claim."""
+
+    finalizers: list[str] | None = None
+
+
+class TemplatedClaim(StoredClaim, frozen=True):
+    """A stored claim with what is needed to allocate it."""
+
+    metadata: ClaimMetadata = ClaimMetadata()
+
+    def is_reserved_by_others(self, uid: str) -> bool:
+        """Return whether another pod than the one with this uid may use it."""
+        return any(user.uid != uid for user in self.status.reserved_for or ())
+
+
+@dataclass(frozen=True, slots=True)
+class PodClaim:
+    """The claim that was made for a pod."""
+
+    owner: ClaimOwner
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Its path at the API server."""
+        return f"/apis/{_VERSION}/namespaces/{self.owner.namespace}/resourceclaims/{self.name}"
+
+    @property
+    def status_path(self) -> str:
+        """The path of its status."""
+        return f"{self.path}/status"
+
+    def may_be_released(self, stored: TemplatedClaim) -> bool:
+        """Return whether it is allocated to its pod alone."""
+        uid = self.owner.uid
+        is_of_pod = stored.controller == uid and not stored.is_reserved_by_others(uid)
+        return is_of_pod and stored.is_used
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAllocation:
+    """The devices that the claim of a pod is to have."""
+
+    claim: PodClaim
+    amounts: Amounts
+    """What the pod was planned for."""
+    node: str
+    pool: str
+    devices: tuple[str, ...]
+    """Their names, in the order of the requests."""
+
+    def problem(
+        self, stored: TemplatedClaim, classes: Mapping[str, DeviceClass], term: int
+    ) -> str | None:
+        """Return why the claim cannot have these devices; None: it can.
+
+        Args:
+            stored: The claim as it is.
+            classes: The DeviceClasses that it names.
+            term: Of this leader.
+        """
+        uid = self.claim.owner.uid
+        if stored.controller != uid or stored.is_reserved_by_others(uid):
+            return "belongs to another pod, too: delete this pod, so that it is created again"
+        if stored.metadata.deletion_timestamp:
+            return "is being deleted: delete its pod, so that both are created again"
+        if stored.term > term:
+            return "was written by a later leader"
+        asked = asked_of(stored.spec, classes)
+        if isinstance(asked, LeftToScheduler):
+            return f"is not evaluated by Linkwise: {asked.reason}"
+        if asked is None or sorted(asked) != sorted(self.amounts):
+            return (
+                "asks for other devices than its template did when the pod was created: delete the "
+                "pod, so that it is created again"
+            )
+        return None
+
+    def is_written(self, stored: TemplatedClaim) -> bool:
+        """Return whether the claim has these devices, for its pod."""
+        return (
+            bool(stored.status.reserved_for)
+            and stored.status.allocation is not None
+            and (_devices_of(stored.status.allocation) == self._devices(stored.spec))
+        )
+
+    def metadata_patch(self, stored: TemplatedClaim, term: int) -> Body | None:
+        """Return the merge patch that prepares the claim for its allocation; None: it is prepared.
+
+        Args:
+            stored: The claim; another version of it is not changed.
+            term: Of this leader.
+        """
+        finalizers = stored.metadata.finalizers or []
+        if CLAIM_PROTECTION in finalizers and stored.term == term:
+            return None
+        return {
+            "metadata": {
+                **_only(stored),
+                "finalizers": list(dict.fromkeys((*finalizers, CLAIM_PROTECTION))),
+                "annotations": {TERM: str(term)},
+            }
+        }
+
+    def status_patch(self, stored: TemplatedClaim, classes: Mapping[str, DeviceClass]) -> Body:
+        """Return the merge patch that allocates the devices, and reserves them for the pod.
+
+        Args:
+            stored: The claim without an allocation; another version of it is not changed.
+            classes: The DeviceClasses that it names.
+        """
+        owner = self.claim.owner
+        selected = {"key": NODE_NAME_FIELD, "operator": "In", "values": [self.node]}
+        allocation = {
+            "devices": {
+                "results": list(self._results(stored.spec)),
+                "config": list(_configs(stored.spec, classes)),
+            },
+            "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [selected]}]},
+        }
+        user = {"resource": "pods", "name": owner.name, "uid": owner.uid}
+        status = {"allocation": allocation, "reservedFor": [user]}
+        return {"metadata": _only(stored), "status": status}
+
+    def _devices(self, spec: Body) -> list[tuple[object, object, object]]:
+        names = iter(self.devices)
+        return [
+            (request["name"], self.pool, name)
+            for request in _requests(spec)
+            for name in islice(names, dict(self.amounts)[str(request["name"])])
+        ]
+
+    def _results(self, spec: Body) -> Iterator[Body]:
+        tolerations = {
+            request["name"]: exactly.get("tolerations")
+            for request in _requests(spec)
+            if isinstance(exactly := request.get("exactly"), dict)
+        }
+        for request, pool, device in self._devices(spec):
+            result: Body = {
+                "request": request,
+                "driver": DRA_GPU_DRIVER,
+                "pool": pool,
+                "device": device,
+            }
+            if tolerated := tolerations.get(request):
+                result["tolerations"] = tolerated
+            yield result
+
+
+def release_patch(stored: TemplatedClaim) -> Body:
+    """Return the merge patch that takes the devices from a claim again."""
+    status = {"allocation": None, "reservedFor": None, "devices": None}
+    return {"metadata": _only(stored), "status": status}
+
+
+def allocation_to(
+    claim: PodClaim, amounts: Amounts, allocation: Allocation, pool: str, devices: Mapping[str, str]
+) -> ClaimAllocation:
+    """Return the allocation of planned GPUs to the claim of a pod.
+
+    Args:
+        claim: The claim.
+        amounts: GPUs of each of its requests.
+        allocation: The planned GPUs.
+        pool: The pool of their node.
+        devices: By UUID of a GPU: its device in the pool.
+
+    Raises:
+        ClaimError: The pool does not have these GPUs.
+    """
+    shares = allocation.gpus.shares
+    names = [devices[share.uuid] for share in shares if share.uuid and share.uuid in devices]
+    if len(names) != len(shares):
+        raise ClaimError(f"the slices of node {allocation.node} do not have its planned GPUs")
+    if len(names) != sum(count for _, count in amounts):
+        raise ClaimError(f"it asks for other than the {len(names)} planned GPUs")
+    return ClaimAllocation(claim, amounts, allocation.node, pool, tuple(names))
+
+
+def _requests(spec: Body) -> list[Body]:
+    devices = spec.get("devices")
+    requests = devices.get("requests") if isinstance(devices, dict) else None
+    return requests if isinstance(requests, list) else []
+
+
+def _configs(spec: Body, classes: Mapping[str, DeviceClass]) -> Iterator[Body]:
+    """Yield the configurations of classes, then those of the claim, as kube-scheduler does."""
+    for request in _requests(spec):
+        exactly = request.get("exactly")
+        name = exactly.get("deviceClassName") if isinstance(exactly, dict) else None
+        for config in classes[str(name)].spec.config or () if str(name) in classes else ():
+            yield {**config, "source": "FromClass", "requests": [request["name"]]}
+    devices = spec.get("devices")
+    for config in (devices.get("config") if isinstance(devices, dict) else None) or ():
+        yield {**config, "source": "FromClaim"}
+
+
+def _devices_of(allocation: Mapping[str, object]) -> list[tuple[object, object, object]]:
+    devices = allocation.get("devices")
+    results = devices.get("results") if isinstance(devices, dict) else None
+    return [
+        (result.get("request"), result.get("pool"), result.get("device"))
+        for result in results or ()
+        if isinstance(result, dict)
+    ]
+
+
+def _only(stored: TemplatedClaim) -> Body:
+    """Return the metadata by which a patch applies to one version of an object."""
+    metadata = stored.metadata
+    return {"uid": metadata.uid, "resourceVersion": metadata.resource_version}

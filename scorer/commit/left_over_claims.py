@@ -1,0 +1,70 @@
+"""Release claims of pods that still wait behind our gate.
+
+A leader that ends between the allocation of a claim and the patch of its pod leaves devices that
+nobody uses, and so does a release that failed. Until then they count as claimed by others.
+"""
+
+import asyncio
+from itertools import islice
+
+from runtime.kube.objects import Key
+from scorer.cache.informers import Informers
+from scorer.commit.handle import Handle
+from scorer.commit.template_claims import ClaimAllocator, pod_claim
+from scorer.gang.pod_info import PodInfo
+from scorer.metrics import Stage
+
+_YIELD_AFTER = 500
+"""Pods after which other tasks run."""
+_AT_A_TIME = 32
+"""Claims that are released in one pass."""
+
+
+class LeftOverClaims:
+    """Looks for such claims, for one term of the Lease."""
+
+    def __init__(self, handle: Handle) -> None:
+        """Start without a pass."""
+        self._informers, self._faults = handle.informers, handle.faults
+        self._allocator = ClaimAllocator(handle)
+
+    async def run(self, interval: float) -> None:
+        """Release claims until cancelled.
+
+        Args:
+            interval: Between two passes [s].
+        """
+        while True:
+            with self._faults.isolate(Stage.COMMIT, ""):
+                await self._pass()
+            await asyncio.sleep(interval)
+
+    async def _pass(self) -> None:
+        keys: list[Key] = []
+        for number, key in enumerate(list(self._informers.pods.reflector.items)):
+            if number % _YIELD_AFTER == _YIELD_AFTER - 1:
+                await asyncio.sleep(0)
+            if (pod := self._informers.state.pod(key)) and _is_left(pod, self._informers):
+                keys.append(key)
+        await asyncio.gather(*map(self._release, islice(keys, _AT_A_TIME)))
+
+    async def _release(self, key: Key) -> None:
+        pod = self._informers.state.pod(key)
+        claim = pod_claim(pod) if pod else None
+        if pod is not None and claim is not None:
+            await self._allocator.release([claim], lambda: self._still_waits(key, pod.uid))
+
+    def _still_waits(self, key: Key, uid: str) -> bool:
+        pod = self._informers.state.pod(key)
+        return pod is not None and pod.uid == uid and pod.member is not None
+
+
+def _is_left(pod: PodInfo, informers: Informers) -> bool:
+    """Return whether a pod waits while its claim has devices; one that is being written does not.
+
+    Its GPUs are assumed then, so that it is not seen as waiting.
+    """
+    if pod.member is None or pod.member.request.template is None or pod.usage is None:
+        return False
+    held = informers.claims.claims.items.get((pod.namespace, pod.usage.claim or ""))
+    return held is not None and held.owner == pod.uid

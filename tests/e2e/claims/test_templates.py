@@ -1,0 +1,302 @@
+"""Gangs whose pods bring ResourceClaimTemplates: Linkwise allocates the claims made from them."""
+
+from itertools import combinations
+
+import pytest
+from controlplane.claims_nodes import CLASSES, recorded
+from controlplane.definitions import define
+from controlplane.dra import SLICES, claims_of
+from controlplane.gangs import gang_labels, wait_for_event, wait_for_phase
+from controlplane.manifests import DEFINITIONS, ROOT
+from controlplane.pods import container, gates
+from controlplane.process import wait_for, wait_until
+
+from cluster import keys
+from topology import catalogue
+from topology.machine import mask_of
+from topology.table import table_of
+
+DGX = table_of(catalogue.entry("dgx1-v100").machine)
+PYTORCH = ("kubeflow.org", "v1", "PyTorchJob")
+RIGHTS = str(ROOT / "manifests/claim-templates")
+PATIENCE = 120
+POLICY = """
+apiVersion: linkwise.dev/v1alpha1
+kind: Policy
+placement: {templates: auto}
+gangs: {kinds: [MPIJob, PyTorchJob]}
+"""
+CHANNELS = "compute-domain.nvidia.com"
+CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
+
+pytestmark = [pytest.mark.versions, pytest.mark.usefixtures("rights", "templates_placed")]
+
+
+@pytest.fixture(scope="module")
+def rights(plane, placing):
+    del placing
+    applied = plane.kubectl("apply", "-k", RIGHTS)
+    assert applied.returncode == 0, applied.stderr
+    yield
+    plane.kubectl("delete", "-k", RIGHTS)
+
+
+@pytest.fixture
+def templates_placed(policy, machines, pods):
+    """Two claims nodes, and a policy by which claims of templates are allocated."""
+    policy(POLICY)
+    nodes = machines(2)
+    make_template(pods, "probe", 1)
+    spec = using("probe")
+    wait_until(
+        lambda: gates(pods.create(name="probe", spec=spec, dryRun="All")) == [keys.GANG],
+        "admission places claims of templates",
+    )
+    yield nodes
+    pods.clear()
+    pods.api.delete(templates_of(pods))
+
+
+def templates_of(pods):
+    return f"/apis/resource.k8s.io/v1/namespaces/{pods.namespace}/resourceclaimtemplates"
+
+
+def make_template(pods, name, count=1, device_class=keys.DRA_GPU_DRIVER, **exactly):
+    request = {"name": "gpu", "exactly": {"deviceClassName": device_class, **exactly}}
+    request["exactly"]["count"] = count
+    spec = {"spec": {"devices": {"requests": [request]}}}
+    pods.api.create(templates_of(pods), {"metadata": {"name": name}, "spec": spec})
+
+
+def using(*templates):
+    """Return the fields of a pod's spec that give its container the claims of templates."""
+    names = [f"claim-{i}" for i in range(len(templates))]
+    resources = {"claims": [{"name": name} for name in names]}
+    return {
+        "resourceClaims": [
+            {"name": name, "resourceClaimTemplateName": template}
+            for name, template in zip(names, templates, strict=True)
+        ],
+        "containers": [{**container({}), "resources": resources}],
+    }
+
+
+def placed(claims, pods, prefix, count):
+    """Wait until pods are bound with the GPUs of their records; return those, by pod."""
+
+    def agreed():
+        made = pods.all()
+        records = {n: held for n, held in recorded(pods).items() if n.startswith(prefix)}
+        if len(records) != count or any(not made[n]["spec"].get("nodeName") for n in records):
+            return None
+        held = gpus_of_claims(claims, pods)
+        return records if all(held.get(n) == uuids for n, uuids in records.items()) else None
+
+    records = wait_for(agreed, f"{count} pods {prefix}* have the GPUs of their records", PATIENCE)
+    made = pods.all()
+    found = {}
+    for name, uuids in records.items():
+        node = made[name]["spec"]["nodeName"]
+        found[name] = node, {i for i, gpu in enumerate(claims.gpus[node]) if gpu.uuid in uuids}
+    return found
+
+
+def gpus_of_claims(claims, pods):
+    """Return the UUIDs that the claims for GPUs hold, by pod."""
+    found = {}
+    for claim in pods.api.get(claims_of(pods.namespace))["items"]:
+        status = claim.get("status", {})
+        results = status.get("allocation", {}).get("devices", {}).get("results", ())
+        uuids = {claims._uuid(one) for one in results if one["driver"] == keys.DRA_GPU_DRIVER}
+        for user in status.get("reservedFor", ()) if uuids else ():
+            found[user["name"]] = frozenset(uuids)
+    return found
+
+
+def bandwidth(gpus):
+    return DGX.bandwidth(mask_of(gpus))
+
+
+def best(size):
+    return max(map(bandwidth, combinations(range(8), size)))
+
+
+def test_an_mpi_job_of_four_times_two_has_one_node_and_distinct_gpus(claims, pods):
+    """With arena's marks: training-operator drops fields of pods that are younger than it is."""
+    make_template(pods, "two-gpus", 2)
+    labels = {**gang_labels("train", 4), "training.kubeflow.org/job-name": "train"}
+    for i in range(4):
+        pods.create(name=f"train-worker-{i}", labels=labels, spec=using("two-gpus"))
+    pods.create({}, name="train-launcher", labels=labels)
+
+    members = placed(claims, pods, "train-worker", 4)
+
+    wait_for_phase(pods, "train", "Placed", members="4/4")
+    assert len({node for node, _ in members.values()}) == 1
+    assert sorted(i for _, gpus in members.values() for i in gpus) == list(range(8))
+    assert min(bandwidth(gpus) for _, gpus in members.values()) > 0
+    wait_until(lambda: "train-launcher" in pods.bound(), "the launcher is bound", PATIENCE)
+
+
+@pytest.fixture
+def pytorch_jobs(plane):
+    """The kind PyTorchJob, whose operator is not here."""
+    group, version, kind = PYTORCH
+    define(plane.api, group, kind, version)
+    yield
+    plane.api.delete(f"{DEFINITIONS}/pytorchjobs.{group}")
+
+
+@pytest.mark.usefixtures("pytorch_jobs")
+def test_a_pytorch_job_has_one_of_the_best_sets_of_four(claims, pods):
+    make_template(pods, "single-gpu")
+    group, version, kind = PYTORCH
+    template = {"spec": using("single-gpu")}
+    roles = {
+        "Master": {"replicas": 1, "template": template},
+        "Worker": {"replicas": 3, "template": template},
+    }
+    head = {"apiVersion": f"{group}/{version}", "kind": kind}
+    path = f"/apis/{group}/{version}/namespaces/{pods.namespace}/pytorchjobs"
+    job = pods.api.create(
+        path, {**head, "metadata": {"name": "bert"}, "spec": {"pytorchReplicaSpecs": roles}}
+    )
+    owner = {**head, "name": "bert", "uid": job["metadata"]["uid"], "controller": True}
+    for role, index in (("master", 0), *(("worker", index) for index in range(3))):
+        labels = {
+            "training.kubeflow.org/job-name": "bert",
+            "training.kubeflow.org/operator-name": "pytorchjob-controller",
+            "training.kubeflow.org/replica-index": str(index),
+            "training.kubeflow.org/replica-type": role,
+        }
+        metadata = {"name": f"bert-{role}-{index}", "labels": labels, "ownerReferences": [owner]}
+        pods.api.create(pods.path, {"metadata": metadata, **template})
+
+    members = placed(claims, pods, "bert-", 4)
+
+    assert bandwidth(set().union(*(gpus for _, gpus in members.values()))) == best(4)
+    pods.api.delete(f"{path}/bert")
+
+
+def test_two_containers_share_the_gpus_of_one_claim_and_all_is_free_after_the_pod(claims, pods):
+    make_template(pods, "single-gpu")
+    spec = using("single-gpu")
+    spec["containers"].append({**spec["containers"][0], "name": "other"})
+    pods.create(name="both", spec=spec)
+
+    assert len(placed(claims, pods, "both", 1)["both"][1]) == 1
+    pods.clear()
+    wait_until(lambda: not pods.api.get(claims_of(pods.namespace))["items"], "its claim is gone")
+
+
+@pytest.fixture
+def channels(plane, templates_placed):
+    """The channels of ComputeDomains: one device of each node, and its class."""
+    expression = f"device.driver == '{CHANNELS}'"
+    spec = {"selectors": [{"cel": {"expression": expression}}]}
+    plane.api.create(CLASSES, {"metadata": {"name": CHANNEL_CLASS}, "spec": spec})
+    for node in templates_placed:
+        plane.api.create(
+            SLICES,
+            {
+                "metadata": {"name": f"{node}-channels"},
+                "spec": {
+                    "driver": CHANNELS,
+                    "nodeName": node,
+                    "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                    "devices": [{"name": f"channel-{i}"} for i in range(4)],
+                },
+            },
+        )
+    yield
+    for node in templates_placed:
+        plane.api.delete(f"{SLICES}/{node}-channels")
+    plane.api.delete(f"{CLASSES}/{CHANNEL_CLASS}")
+
+
+@pytest.mark.usefixtures("channels")
+def test_the_channel_of_a_compute_domain_is_left_to_the_scheduler(claims, pods):
+    make_template(pods, "eight", 8)
+    make_template(pods, "channel", 1, CHANNEL_CLASS)
+    for i in range(2):
+        pods.create(name=f"imex-{i}", labels=gang_labels("imex", 2), spec=using("eight", "channel"))
+
+    members = placed(claims, pods, "imex-", 2)
+
+    assert all(gpus == set(range(8)) for _, gpus in members.values())
+    drivers = [
+        {one["driver"] for one in claim["status"]["allocation"]["devices"]["results"]}
+        for claim in pods.api.get(claims_of(pods.namespace))["items"]
+    ]
+    assert sorted(map(sorted, drivers)) == [[CHANNELS]] * 2 + [[keys.DRA_GPU_DRIVER]] * 2
+
+
+def test_what_is_not_evaluated_is_not_gated(pods):
+    make_template(pods, "chosen", 1, selectors=[{"cel": {"expression": "1 == 1"}}])
+
+    pods.create(name="left", labels=gang_labels("left", 2), spec=using("chosen"))
+
+    assert gates(pods.all()["left"]) == []
+    assert keys.CLAIMED_GPUS not in pods.all()["left"]["metadata"].get("annotations", {})
+    wait_for_event(pods, "ClaimLeftToScheduler", "has a selector", of="Pod")
+
+
+def test_members_have_the_gpus_of_the_template_of_their_time(claims, pods):
+    make_template(pods, "some-gpus", 2)
+    for i in range(2):
+        pods.create(name=f"late-{i}", labels=gang_labels("late", 3), spec=using("some-gpus"))
+    claimed = claims_of(pods.namespace)
+    wait_until(lambda: len(pods.api.get(claimed)["items"]) == 2, "two claims are made")
+    # The template is replaced while the gang waits for its third member.
+    pods.api.delete(f"{templates_of(pods)}/some-gpus")
+    make_template(pods, "some-gpus", 3)
+
+    def is_read():
+        made = pods.create(name="probe", spec=using("some-gpus"), dryRun="All")
+        return made["metadata"]["annotations"][keys.CLAIMED_GPUS] == '{"claim-0/gpu":3}'
+
+    wait_until(is_read, "admission has read the new template")
+    pods.create(name="late-2", labels=gang_labels("late", 3), spec=using("some-gpus"))
+
+    members = placed(claims, pods, "late-", 3)
+
+    assert sorted(len(gpus) for _, gpus in members.values()) == [2, 2, 3]
+
+
+def test_a_gang_with_a_claim_that_another_pod_has_made_waits_whole(claims, pods):
+    """A tenant makes a claim in place of kube-controller-manager, which takes it for its own."""
+    make_template(pods, "one-gpu")
+    spec = using("one-gpu")
+    # Until the fence of a new node is some seconds old, this is the reason.
+    pods.create(name="first", spec=spec)
+    placed(claims, pods, "first", 1)
+    pods.clear()
+    claimed = claims_of(pods.namespace)
+    wait_until(lambda: not pods.api.get(claimed)["items"], "no claim is left")
+    spec["schedulingGates"] = [{"name": "example.com/later"}]
+    pod = pods.create(name="solo", spec=spec)
+    wait_until(lambda: pods.api.get(claimed)["items"], "its claim is made")
+    (first,) = pods.api.get(claimed)["items"]
+    body = {
+        "metadata": {
+            "name": "forged",
+            "ownerReferences": first["metadata"]["ownerReferences"],
+            "annotations": first["metadata"]["annotations"],
+        },
+        "spec": first["spec"],
+    }
+    body["spec"]["devices"]["requests"][0]["exactly"]["count"] = 8
+    pods.api.create(claimed, body)
+    pods.api.delete(f"{claimed}/{first['metadata']['name']}")
+
+    def names_forged():
+        status = pods.all()["solo"]["status"]
+        made = status.get("resourceClaimStatuses", ())
+        return any(one.get("resourceClaimName") == "forged" for one in made)
+
+    wait_until(names_forged, "the pod has the forged claim", PATIENCE)
+    pods.api.patch(f"{pods.path}/solo", {"spec": {"schedulingGates": [{"name": keys.GANG}]}})
+
+    wait_for_event(pods, "WaitingForGPUs", "asks for other devices than its template did")
+    assert claims.allocated(pods.namespace) == {}
+    assert gates(pods.all()[pod["metadata"]["name"]]) == [keys.GANG]

@@ -1,0 +1,277 @@
+"""A leader allocates the claims that were made from templates of users."""
+
+from contextlib import asynccontextmanager
+from datetime import datetime
+
+import pytest
+import pytest_asyncio
+from support.servers.claims_cluster import claims_node
+from support.servers.leader_harness import Clock, Cluster, leading
+from support.servers.templates_cluster import (
+    CLASS,
+    GPU,
+    a_claim_spec,
+    a_gpu_class,
+    an_allocation,
+    claim_path,
+    devices,
+    make_claim,
+    pod,
+    reserved,
+)
+from support.waiting import PATIENCE, until
+
+from cluster import keys
+
+
+@pytest_asyncio.fixture
+async def cluster():
+    async with Cluster() as running:
+        running.serves_claims, running.taint_rules = True, "v1"
+        claims_node(running)
+        running.put(CLASS, a_gpu_class())
+        yield running
+
+
+@asynccontextmanager
+async def fenced(cluster, **timings):
+    """Lead, and wait until the node has a fence that was written long ago."""
+    clock = Clock()
+    clock.now += 10 * 24 * 3600
+    async with leading(cluster, clock=clock, **timings) as leader:
+        await until(lambda: leader.unfenced == {})
+        yield leader
+
+
+def ledger(leader):
+    return leader.context.informers.state.ledger("gpu-0")
+
+
+def closed(leader):
+    return [i for i, card in enumerate(ledger(leader).node.cards) if card.claimed]
+
+
+def planned(cluster, name):
+    return [f"gpu-{gpu['i']}" for gpu in cluster.record(name)["gpus"]]
+
+
+def gang(cluster, size=2, gpus=4, **options):
+    for i in range(size):
+        pod(cluster, f"bert-{i}", gpus, gang="bert", size=size)
+        make_claim(cluster, f"bert-{i}", gpus=gpus, **options)
+
+
+async def waits(cluster, text):
+    await until(lambda: any(text in one["message"] for one in cluster.events()))
+
+
+async def test_the_claims_of_a_gang_hold_the_gpus_of_its_records(cluster):
+    async with fenced(cluster) as leader:
+        gang(cluster)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        await until(lambda: closed(leader) == [] and ledger(leader).free_mask == 0)
+
+        for name in ("bert-0", "bert-1"):
+            assert devices(cluster, name) == planned(cluster, name)
+            claim = cluster.get(claim_path(name))
+            assert claim["status"]["reservedFor"] == reserved(name)
+            assert claim["metadata"]["finalizers"] == [keys.CLAIM_PROTECTION]
+            assert claim["metadata"]["annotations"][keys.TERM] == "7"
+            assert not cluster[name]["spec"].get("schedulingGates")
+    both = [*devices(cluster, "bert-0"), *devices(cluster, "bert-1")]
+    assert len(set(both)) == 8
+
+
+async def test_every_claim_is_allocated_before_the_first_pod_is_patched(cluster):
+    async with fenced(cluster):
+        gang(cluster)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+    paths = [
+        path for method, path, _ in cluster.writes if method == "PATCH" and "gangs" not in path
+    ]
+    first_pod = next(i for i, path in enumerate(paths) if "/pods/" in path)
+    assert sum("resourceclaims" in path for path in paths[:first_pod]) == 4
+    assert not any("resourceclaims" in path for path in paths[first_pod:])
+
+
+async def test_a_gang_waits_until_all_claims_are_made(cluster):
+    async with fenced(cluster):
+        for i in range(2):
+            pod(cluster, f"bert-{i}", 1, gang="bert")
+        make_claim(cluster, "bert-0")
+        await waits(cluster, "has not made claim 'gpus' of pod bert-1")
+        assert devices(cluster, "bert-0") is None
+        make_claim(cluster, "bert-1")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+
+async def test_a_single_pod_waits_until_its_claim_is_made(cluster):
+    async with fenced(cluster):
+        gang(cluster, size=2)
+        pod(cluster, "solo", 1)
+        await waits(cluster, "has not made claim 'gpus' of pod solo")
+        assert cluster.record("solo") is None
+        assert not cluster.patches("solo")
+        make_claim(cluster, "solo")
+        # Its GPUs are free once the gang is gone.
+        for name in ("bert-0", "bert-1"):
+            cluster.delete(name)
+            cluster.remove(claim_path(name))
+        await until(lambda: cluster.allocated("solo"))
+
+
+@pytest.mark.parametrize(
+    ("claim", "text"),
+    [
+        pytest.param(
+            {"spec": a_claim_spec(2)},
+            "asks for other devices than its template did",
+            id="the template was replaced",
+        ),
+        pytest.param(
+            {"spec": a_claim_spec(1, adminAccess=True)},
+            "is not evaluated by Linkwise: request 'gpu' has adminAccess",
+            id="another claim",
+        ),
+        pytest.param({"owner": "other"}, "belongs to another pod", id="of another pod"),
+        pytest.param(
+            {"status": {"allocation": an_allocation("gpu-7"), "reservedFor": reserved("other")}},
+            "belongs to another pod",
+            id="reserved for another pod",
+        ),
+    ],
+)
+async def test_of_a_gang_with_a_claim_that_cannot_be_allocated_no_claim_is_left(
+    cluster, claim, text
+):
+    async with fenced(cluster, claim_check_interval=PATIENCE, commit_retry=PATIENCE):
+        for i in range(2):
+            pod(cluster, f"bert-{i}", 1, gang="bert")
+        make_claim(cluster, "bert-0")
+        make_claim(cluster, "bert-1", **claim)
+        await waits(cluster, text)
+        await until(lambda: devices(cluster, "bert-0") is None)
+
+        assert not cluster.patches("bert-0")
+        assert not cluster.patches("bert-1")
+        assert cluster.get(claim_path("bert-1")).get("status") == claim.get("status", {})
+
+
+async def test_a_class_with_other_selectors_is_not_allocated(cluster):
+    cluster.put(CLASS, a_gpu_class(f"device.attributes['{GPU}'].productName == 'A100'"))
+    async with fenced(cluster):
+        pod(cluster, "solo", 1)
+        make_claim(cluster, "solo")
+        await waits(cluster, "the selectors of class 'gpu.nvidia.com' are not evaluated")
+
+
+async def test_without_the_right_the_reason_names_the_manifests(cluster):
+    message = 'changing status.allocation requires resource="resourceclaims/binding"'
+    cluster.refuse = lambda _, path, __: (422, message) if path.endswith("x7k2p/status") else None
+    async with fenced(cluster):
+        pod(cluster, "solo", 1)
+        make_claim(cluster, "solo")
+        await waits(cluster, "manifests/claim-templates")
+        assert cluster.record("solo") is None
+
+
+async def test_refused_pods_give_their_devices_back(cluster):
+    cluster.fail("PATCH", "bert-1", (422, "no"))
+    async with fenced(cluster, claim_check_interval=PATIENCE):
+        gang(cluster, gpus=1)
+        await until(lambda: cluster.allocated("bert-0"))
+        await until(
+            lambda: any(
+                "status" in body and body["status"]["allocation"] is None
+                for _, path, body in cluster.writes
+                if path == f"{claim_path('bert-1')}/status"
+            )
+        )
+        await until(lambda: cluster.allocated("bert-1"))
+        assert devices(cluster, "bert-1") == planned(cluster, "bert-1")
+
+
+async def test_devices_that_an_earlier_leader_left_are_free_again(cluster):
+    for name, held in (("first", ["gpu-0", "gpu-1"]), ("second", ["gpu-2"])):
+        pod(cluster, name, len(held))
+        make_claim(
+            cluster,
+            name,
+            gpus=len(held),
+            status={"allocation": an_allocation(*held), "reservedFor": reserved(name)},
+        )
+    pod(cluster, "whole", 8)
+    async with fenced(cluster) as leader:
+        await until(lambda: cluster.allocated("first", "second"))
+        await until(lambda: closed(leader) == [])
+
+    for name in ("first", "second"):
+        assert devices(cluster, name) == planned(cluster, name)
+
+
+async def test_devices_of_a_gang_that_is_not_complete_are_free_for_others(cluster):
+    pod(cluster, "bert-0", 8, gang="bert")
+    status = {
+        "allocation": an_allocation(*(f"gpu-{i}" for i in range(8))),
+        "reservedFor": reserved("bert-0"),
+    }
+    make_claim(cluster, "bert-0", gpus=8, status=status)
+    pod(cluster, "solo", 8)
+    make_claim(cluster, "solo", gpus=8)
+    async with fenced(cluster):
+        await until(lambda: cluster.allocated("solo"))
+
+    assert devices(cluster, "bert-0") is None
+
+
+async def test_a_claim_of_which_the_scheduler_took_the_devices_gets_them_again(cluster):
+    async with fenced(cluster):
+        pod(cluster, "solo", 2)
+        make_claim(cluster, "solo", gpus=2)
+        await until(lambda: cluster.allocated("solo"))
+        wanted = planned(cluster, "solo")
+        cluster.mark_unschedulable("solo")
+        make_claim(cluster, "solo", gpus=2)
+        await until(lambda: devices(cluster, "solo") == wanted)
+
+
+async def test_a_shared_claim_counts_for_its_pod_and_stays_held_after_it(cluster):
+    async with fenced(cluster) as leader:
+        pod(cluster, "solo", 2)
+        make_claim(cluster, "solo", gpus=2)
+        await until(lambda: cluster.allocated("solo"))
+        held = sorted(gpu["i"] for gpu in cluster.record("solo")["gpus"])
+        await until(lambda: closed(leader) == [])
+        cluster.delete("solo")
+        # Another pod of the namespace names the claim, which therefore stays.
+        await until(lambda: closed(leader) == held)
+
+
+async def test_a_pod_that_is_left_to_the_scheduler_has_one_event_with_the_reason(cluster):
+    why = "template x: request 'gpu' has adminAccess\n\x07"
+    cluster.pod("left", 0, gates=(), annotations={keys.LEFT_TO_SCHEDULER: why + "x" * 5000})
+    async with leading(cluster):
+        await until(lambda: cluster.events("ClaimLeftToScheduler"))
+        (event,) = cluster.events("ClaimLeftToScheduler")
+
+    assert event["involvedObject"]["name"] == "left"
+    assert "has adminAccess??xxx" in event["message"]
+    assert len(event["message"]) < 500
+
+
+@pytest.mark.parametrize(
+    ("rules", "why"), [(None, "DeviceTaintRules"), ("v1", "is younger than 10 s")]
+)
+async def test_on_a_node_without_a_fence_nothing_is_allocated(cluster, rules, why):
+    cluster.taint_rules, clock = rules, Clock()
+    async with leading(cluster, clock=clock) as leader:
+        await until(lambda: (leader.unfenced == {}) == bool(rules))
+        clock.now = datetime.fromisoformat("2026-01-02T03:04:10Z").timestamp()
+        pod(cluster, "solo", 1)
+        make_claim(cluster, "solo")
+        await waits(cluster, "is not allocated while node gpu-0 has no fence: ")
+        await waits(cluster, why)
+
+    assert devices(cluster, "solo") is None
+    assert not cluster.patches("solo")

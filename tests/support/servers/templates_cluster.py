@@ -1,0 +1,85 @@
+"""Pods of a fake cluster whose claims kube-controller-manager makes from a template."""
+
+import json
+
+from cluster import keys
+from support.builders import a_held_pod
+from support.servers.leader_harness import JOB
+
+GPU = "gpu.nvidia.com"
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims"
+CLASS = f"/apis/resource.k8s.io/v1/deviceclasses/{GPU}"
+EVERY = f"device.driver == '{GPU}' && device.attributes['{GPU}'].type == 'gpu'"
+
+
+def a_gpu_class(*expressions, **spec):
+    selectors = [{"cel": {"expression": text}} for text in expressions or (EVERY,)]
+    return {"metadata": {"name": GPU}, "spec": {"selectors": selectors, **spec}}
+
+
+def a_claim_spec(count=1, **exactly):
+    request = {"deviceClassName": GPU, "allocationMode": "ExactCount", "count": count, **exactly}
+    return {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
+
+
+def a_templated_pod(name, gpus, *, gang=None, size=2):
+    """Return a gated pod as admission leaves it, of a gang if one is named."""
+    labels = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)} if gang else {}
+    raw = a_held_pod(0, name, labels=labels, owner=JOB if gang else None)
+    raw["metadata"]["annotations"] = {keys.CLAIMED_GPUS: json.dumps({"gpus/gpu": gpus})}
+    raw["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": "template"}]
+    raw["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpus"}]}
+    return raw
+
+
+def pod(cluster, name, gpus, **options):
+    """Create such a pod, whose claim is not made yet."""
+    cluster.put(f"/api/v1/namespaces/team/pods/{name}", a_templated_pod(name, gpus, **options))
+
+
+def claim_path(name):
+    return f"{CLAIMS}/{name}-gpus-x7k2p"
+
+
+def make_claim(cluster, name, spec=None, *, owner=None, gpus=1, status=None):
+    """Create the claim of a pod, and name it in the status of the pod."""
+    uid = owner or name
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid, "controller": True}
+    metadata = {
+        "ownerReferences": [reference],
+        "annotations": {"resource.kubernetes.io/pod-claim-name": "gpus"},
+    }
+    cluster.put(
+        claim_path(name),
+        {"metadata": metadata, "spec": spec or a_claim_spec(gpus), "status": status or {}},
+    )
+    name_claim(cluster, name)
+
+
+def name_claim(cluster, name):
+    made = {"name": "gpus", "resourceClaimName": claim_path(name).rpartition("/")[2]}
+    waiting = cluster[name]
+    status = {**waiting.get("status", {}), "resourceClaimStatuses": [made]}
+    cluster.put(f"/api/v1/namespaces/team/pods/{name}", {**waiting, "status": status})
+
+
+def an_allocation(*devices, node="gpu-0", request="gpu"):
+    """Return an allocation of devices of a node."""
+    selected = {"key": "metadata.name", "operator": "In", "values": [node]}
+    results = [
+        {"request": request, "driver": GPU, "pool": node, "device": device} for device in devices
+    ]
+    return {
+        "devices": {"results": results},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [selected]}]},
+    }
+
+
+def reserved(name):
+    return [{"resource": "pods", "name": name, "uid": name}]
+
+
+def devices(cluster, name):
+    """Return the devices of the claim of a pod; None: it is not allocated."""
+    allocation = cluster.get(claim_path(name)).get("status", {}).get("allocation")
+    return allocation and [result["device"] for result in allocation["devices"]["results"]]

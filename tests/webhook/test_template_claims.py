@@ -1,0 +1,146 @@
+"""Pods that get their GPUs by the claims of their own templates."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from support.admission import GATE, a_snapshot, patched
+from support.builders import a_node, a_pod
+
+from cluster import keys
+from cluster.nodes.capacity import Capacity, capacity_of
+from cluster.nodes.node import DevicePool
+from cluster.objects.pod import NewPod, Pod
+from cluster.requests.request import read_request
+from cluster.requests.template_claim import Asked, LeftToScheduler
+from webhook.admit import admit
+from webhook.outcome import Outcome, Verdict
+
+AUTO = a_snapshot("placement: {templates: auto}")
+TWO: dict[str, Asked] = {"two-gpus": (("gpu", 2),)}
+NODE = a_node("claims-0", labels={keys.NODE_MODE: "topology", "kind": "claims"}, resources={})
+NODES = capacity_of([replace(NODE, pool=DevicePool("claims-0", ("gpu-0",) * 8))])
+MARK = {keys.GANG: "bert", keys.GANG_SIZE: "2"}
+
+
+def a_templated_pod(*templates: str, **fields: Any) -> dict[str, Any]:
+    references = [
+        {"name": f"c{i}", "resourceClaimTemplateName": one} for i, one in enumerate(templates)
+    ]
+    pod = a_pod({}, resourceClaims=references, **fields)
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "c0"}]}
+    return pod
+
+
+def outcome(
+    pod: dict[str, Any], templates: dict[str, Asked], *, policy=AUTO, capacity: Capacity = NODES
+) -> Outcome:
+    return admit(
+        msgspec.convert(pod, NewPod),
+        namespace="default",
+        namespace_labels={},
+        policy=policy,
+        capacity=capacity,
+        templates=templates,
+    )
+
+
+def test_a_single_pod_is_gated_and_its_references_stay():
+    pod = a_templated_pod("two-gpus")
+    result = outcome(pod, TWO)
+    after = patched(pod, result)
+
+    assert result.verdict is Verdict.ALLOWED
+    assert not result.findings
+    assert after["metadata"]["annotations"] == {keys.CLAIMED_GPUS: '{"c0/gpu":2}'}
+    assert after["spec"]["schedulingGates"] == [GATE]
+    assert after["spec"]["resourceClaims"] == pod["spec"]["resourceClaims"]
+    assert after["spec"]["containers"] == pod["spec"]["containers"]
+    request, findings = read_request(msgspec.convert(after, Pod))
+    assert not findings
+    assert (request.gpus, request.by_claim) == (2, True)
+    terms = after["spec"]["affinity"]["nodeAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]["nodeSelectorTerms"]
+    assert terms[0]["matchExpressions"][0]["key"] == keys.NODE_MODE
+
+
+def test_a_second_admission_adds_nothing():
+    pod = a_templated_pod("two-gpus", annotations=MARK)
+    after = patched(pod, outcome(pod, TWO))
+
+    assert outcome(after, TWO).patch == ()
+
+
+def test_amounts_of_a_user_are_replaced():
+    pod = a_templated_pod("two-gpus", annotations={keys.CLAIMED_GPUS: '{"c0/gpu":1}'})
+    result = outcome(pod, TWO)
+
+    assert [finding.code for finding in result.findings] == ["LW115"]
+    after = patched(pod, result)
+    assert after["metadata"]["annotations"] == {keys.CLAIMED_GPUS: '{"c0/gpu":2}'}
+
+
+def test_a_gang_by_its_owner_is_marked():
+    pod = a_templated_pod("two-gpus")
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "train", "uid": "u"}
+    pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+
+    after = patched(pod, outcome(pod, TWO))
+
+    assert after["metadata"]["annotations"][keys.GANG] == "train"
+
+
+@pytest.mark.parametrize(
+    ("templates", "mark", "text"),
+    [
+        ({"two-gpus": LeftToScheduler("request 'gpu' has adminAccess")}, {}, "adminAccess"),
+        ({"two-gpus": LeftToScheduler("request 'gpu' has adminAccess")}, MARK, "adminAccess"),
+        ({"two-gpus": None}, MARK, "does not place gang bert as a whole"),
+    ],
+)
+def test_what_is_left_to_the_scheduler_is_a_finding(templates, mark, text):
+    result = outcome(a_templated_pod("two-gpus", annotations=mark), templates)
+
+    assert [finding.code for finding in result.findings] == ["LW125"]
+    assert text in result.findings[0].message
+    after = patched(a_templated_pod("two-gpus", annotations=mark), result)
+    left = after["metadata"].get("annotations", {}).get(keys.LEFT_TO_SCHEDULER)
+    what = templates["two-gpus"]
+    assert left == (f"template two-gpus: {what.reason}" if what else None)
+    assert not outcome(after, templates).patch
+    assert not any(one.path.startswith("/spec/schedulingGates") for one in result.patch)
+
+
+def test_claims_of_other_drivers_beside_it_stay_as_they_are():
+    pod = a_templated_pod("two-gpus", "channel", annotations=MARK)
+    result = outcome(pod, {**TWO, "channel": None})
+    after = patched(pod, result)
+
+    assert after["spec"]["resourceClaims"] == pod["spec"]["resourceClaims"]
+    assert after["metadata"]["annotations"][keys.CLAIMED_GPUS] == '{"c0/gpu":2}'
+    assert [finding.code for finding in result.findings] == ["LW125"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "options"),
+    [
+        pytest.param({}, {"policy": a_snapshot("")}, id="off by default"),
+        pytest.param({}, {"capacity": Capacity()}, id="no claims node"),
+        pytest.param({"labels": {keys.CLAIMS: "false"}}, {}, id="the label says no"),
+        pytest.param({"nodeName": "claims-0"}, {}, id="bound by hand"),
+        pytest.param({"schedulerName": "other"}, {}, id="another scheduler"),
+        pytest.param({"nodeSelector": {"kind": "other"}}, {}, id="no such node"),
+        pytest.param({"nodeSelector": {keys.NODE_MODE: "default"}}, {}, id="another mode"),
+    ],
+)
+def test_such_pods_are_left_alone(fields, options):
+    result = outcome(a_templated_pod("two-gpus", **fields), TWO, **options)
+
+    assert result.patch == ()
+    assert not result.findings
+
+
+def test_more_gpus_than_a_node_has_are_left_alone():
+    assert outcome(a_templated_pod("nine"), {"nine": (("gpu", 9),)}).patch == ()

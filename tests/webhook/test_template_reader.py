@@ -1,0 +1,103 @@
+"""Templates and DeviceClasses are read when a pod that names them is reviewed."""
+
+import asyncio
+
+import pytest
+import pytest_asyncio
+from support.servers.fake_cluster import FakeCluster
+from support.servers.templates_cluster import CLASS, a_claim_spec, a_gpu_class
+
+from cluster.requests.template_claim import LeftToScheduler
+from runtime.kube.client import Kube
+from webhook import template_reader
+from webhook.template_reader import TemplateReader
+
+TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaimtemplates"
+
+
+class Cluster(FakeCluster):
+    def __init__(self):
+        super().__init__()
+        self.reads = []
+        self.broken = False
+        self.hold = None
+
+    async def _read(self, request, place):
+        self.reads.append(request.path)
+        if self.hold:
+            await self.hold.wait()
+        if self.broken:
+            request.transport.close()
+        return await super()._read(request, place)
+
+    def template(self, name, spec):
+        self.put(f"{TEMPLATES}/{name}", {"metadata": {}, "spec": {"spec": spec}})
+
+
+@pytest_asyncio.fixture
+async def cluster():
+    async with Cluster() as running:
+        running.put(CLASS, a_gpu_class())
+        running.template("two", a_claim_spec(2))
+        yield running
+
+
+@pytest_asyncio.fixture
+async def now():
+    return [0.0]
+
+
+@pytest_asyncio.fixture
+async def reader(cluster, now):
+    async with Kube(cluster.url) as kube:
+        yield TemplateReader(kube, lambda: now[0])
+
+
+async def test_a_template_is_read_once_for_the_pods_of_a_gang(cluster, reader):
+    found = await asyncio.gather(*(reader.read("team", ["two"]) for _ in range(50)))
+
+    assert found == [{"two": (("gpu", 2),)}] * 50
+    assert cluster.reads == [f"{TEMPLATES}/two", CLASS]
+
+
+async def test_a_replaced_template_is_read_again_after_some_seconds(cluster, reader, now):
+    await reader.read("team", ["two"])
+    cluster.template("two", a_claim_spec(3))
+
+    assert await reader.read("team", ["two"]) == {"two": (("gpu", 2),)}
+    now[0] += 2
+    assert await reader.read("team", ["two"]) == {"two": (("gpu", 3),)}
+
+
+@pytest.mark.parametrize("name", ["../../pods/x", "A", "a/b", "a?x=1", "a" * 254, "", "a\n"])
+async def test_a_name_that_no_object_has_is_not_read(cluster, reader, name):
+    assert await reader.read("team", [name]) == {}
+    assert cluster.reads == []
+
+
+async def test_a_template_that_does_not_exist_is_left_to_the_scheduler(reader):
+    found = await reader.read("team", ["none"])
+
+    assert isinstance(found["none"], LeftToScheduler)
+    assert "does not exist yet" in found["none"].reason
+
+
+async def test_a_read_that_fails_or_takes_long_is_left_to_the_scheduler(
+    cluster, reader, now, monkeypatch
+):
+    cluster.broken = True
+    assert (await reader.read("team", ["two"]))["two"] == LeftToScheduler("it could not be read")
+    cluster.broken, cluster.hold, now[0] = False, asyncio.Event(), 2.0
+    monkeypatch.setattr(template_reader, "_TIMEOUT", 0)
+    assert (await reader.read("team", ["two"]))["two"] == template_reader._UNREAD
+    cluster.hold.set()
+    monkeypatch.undo()
+    assert await reader.read("team", ["two"]) == {"two": (("gpu", 2),)}
+
+
+async def test_few_templates_are_read_for_a_pod_and_few_are_kept(reader, monkeypatch):
+    monkeypatch.setattr(template_reader, "_KEPT", 3)
+    found = await reader.read("team", [f"t-{i:02}" for i in range(20)])
+
+    assert sorted(found) == [f"t-{i:02}" for i in range(8)]
+    assert len(reader._reads) == 3
