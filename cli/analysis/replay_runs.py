@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
+from multiprocessing.pool import Pool
 from typing import NamedTuple, TypeAlias
 
 from cli.files.trace_file import Fleet
@@ -85,10 +86,20 @@ def _results(inputs: ReplayInputs, tasks: Sequence[Task]) -> Results:
         runner = _Runner(inputs)
         yield from map(runner.run, tasks)
         return
+    with _pool(processes, inputs) as pool:
+        yield from pool.imap_unordered(_run, tasks)
+
+
+def _pool(processes: int, inputs: ReplayInputs) -> Pool:
+    """Start processes that ignore Ctrl-C; this one handles it, and ends them."""
     # A fork would copy the threads of numpy in an unknown state.
     context = get_context("spawn")
-    with context.Pool(processes, _begin, (inputs,)) as pool:
-        yield from pool.imap_unordered(_run, tasks)
+    # Processes inherit that it is ignored, so that none shows a traceback while it starts.
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return context.Pool(processes, _begin, (inputs,))
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 class _Runner:
@@ -117,9 +128,8 @@ _runner: _Runner | None = None
 
 
 def _begin(inputs: ReplayInputs) -> None:
-    """Prepare a process; the one that started it handles Ctrl-C, and ends it."""
+    """Prepare a process."""
     global _runner  # noqa: PLW0603 - a pool has no other place for what its processes share
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _runner = _Runner(inputs)
 
 

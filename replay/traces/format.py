@@ -1,11 +1,11 @@
 """The format of a trace: its columns, and the job of each line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from replay.fleet import TraceNode
 from replay.job import Job
-from replay.traces.table import Row
+from replay.traces.table import Row, rows_of
 
 GPUS_MAX = 65_536
 """No job of a trace has more GPUs."""
@@ -22,6 +22,8 @@ class LeftOut:
 
 
 Read = Callable[[Row], Job | LeftOut]
+Rows = Callable[[Iterable[str], str, Sequence[str]], Iterator[Row]]
+"""Splits lines of a file, with its name for messages, into rows with some columns."""
 
 WITHOUT_GPUS = LeftOut("without GPUs")
 NEVER_RAN = LeftOut("without a duration")
@@ -45,3 +47,5 @@ class TraceFormat:
     nodes_source: str = ""
     """Where that list is published."""
     has_shares: bool = False
+    rows: Rows = rows_of
+    """Reads the file; by default a CSV file with a header."""

@@ -23,7 +23,7 @@ _CPU_MAX, _GIB_MAX = 1 << 30, 1 << 20
 """No pod has more CPUs, or memory [GiB]."""
 
 
-def _workers(gpus: int, nodes: int) -> Shape | LeftOut:
+def workers(gpus: int, nodes: int) -> Shape | LeftOut:
     """Return equal pods for a job of whole GPUs.
 
     Args:
@@ -43,7 +43,7 @@ def _philly(row: Row) -> Job | LeftOut:
     submit, duration = row.time("timestamp"), row.number("duration")
     if submit is None or duration is None:
         return NOT_SUBMITTED if submit is None else NEVER_RAN
-    shape = _workers(row.whole("num_gpus", GPUS_MAX), 0)
+    shape = workers(row.whole("num_gpus", GPUS_MAX), 0)
     return shape if isinstance(shape, LeftOut) else Job(f"line-{row.line}", submit, duration, shape)
 
 
@@ -51,7 +51,7 @@ def _slurm(row: Row) -> Job | LeftOut:
     submit, duration = row.time("submit_time"), row.number("duration")
     if submit is None or duration is None:
         return NOT_SUBMITTED if submit is None else NEVER_RAN
-    shape = _workers(row.whole("gpu_num", GPUS_MAX), row.whole("node_num", GPUS_MAX))
+    shape = workers(row.whole("gpu_num", GPUS_MAX), row.whole("node_num", GPUS_MAX))
     if isinstance(shape, LeftOut):
         return shape
     cpu = ceil(1000 * row.whole("cpu_num", _CPU_MAX) / shape.pods)

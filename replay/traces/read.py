@@ -8,7 +8,8 @@ from manifest.value import InputError
 from replay.fleet import TraceNode
 from replay.job import FOREVER, Job, Shape
 from replay.traces.format import LeftOut, TraceFormat
-from replay.traces.formats import FORMATS
+from replay.traces.formats import FORMATS, TABLES
+from replay.traces.philly import PHILLY_JSON
 from replay.traces.table import rows_of
 
 SORTED_MAX = 2_000_000
@@ -90,18 +91,20 @@ class TraceReader:
         return jobs if is_sorted else sorted(jobs, key=lambda job: job.submit)
 
     def _each(self) -> Iterator[Job | LeftOut]:
-        for row in rows_of(self.lines(), self.file, self.format.columns):
+        for row in self.format.rows(self.lines(), self.file, self.format.columns):
             yield self.format.read(row)
 
 
 def format_of(header: str, file: str) -> TraceFormat:
-    """Return the format of a trace by the columns of its first line.
+    """Return the format of a trace by its first line: the columns of a table, or a JSON list.
 
     Raises:
         InputError: No format has these columns.
     """
+    if header.lstrip().startswith("["):
+        return PHILLY_JSON
     found = {name.strip().strip('"') for name in header.split(",")}
-    for known in FORMATS:
+    for known in TABLES:
         if found.issuperset(known.columns):
             return known
     names = "; ".join(f"{known.name}: {known.source}" for known in FORMATS)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
+from operator import is_not
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -177,8 +179,7 @@ def changed_nodes(before: Nodes, now: Nodes) -> list[int]:
         old, new = before[start : start + _BLOCK], now[start : start + _BLOCK]
         # Comparing tuples of the same objects is four times as fast as comparing one by one.
         if old != new:
-            pairs = enumerate(zip(old, new, strict=False), start)
-            changed += (index for index, (one, other) in pairs if one is not other)
+            changed += compress(range(start, start + len(old)), map(is_not, old, new))
     return changed
 
 

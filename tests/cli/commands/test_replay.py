@@ -1,7 +1,10 @@
 import copy
 import json
+import multiprocessing
+import signal
 from collections import Counter
 from html.parser import HTMLParser
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -145,6 +148,25 @@ def test_an_interrupt_shows_what_is_there(replay, monkeypatch):
     document = json.loads(ran.out)
     assert document["complete"] is False
     assert [policy["policy"] for policy in document["policies"]] == ["best-fit"]
+
+
+def test_processes_leave_an_interrupt_to_the_one_that_started_them(replay, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    handler, ignored = signal.getsignal(signal.SIGINT), []
+
+    def observed(items, *_, **__):
+        for item in items:
+            assert signal.getsignal(signal.SIGINT) is handler
+            for child in multiprocessing.active_children():
+                status = Path(f"/proc/{child.pid}/status").read_text(encoding="utf-8")
+                mask = next(line for line in status.splitlines() if line.startswith("SigIgn"))
+                ignored.append(int(mask.split()[1], 16) >> (signal.SIGINT - 1) & 1)
+            yield item
+
+    monkeypatch.setattr("cli.commands.replay.with_progress", observed)
+    assert replay("--policies", "best-fit,random").code == 0
+    assert ignored
+    assert all(ignored)
 
 
 @pytest.mark.parametrize("output", ["table", "json", "html"])
