@@ -87,6 +87,7 @@ async def run_scorer(
             gangs=lambda: leader.gangs,
             partial=lambda: leader.partial,
             reserved_gpus=lambda: leader.reserved_gpus,
+            faulty=lambda: leader.faulty,
             unaccounted=lambda: leader.unaccounted,
             unplanned=lambda: leader.unplanned,
             watch_ages=leader.ages,

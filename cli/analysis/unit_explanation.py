@@ -74,7 +74,7 @@ class UnitExplanation:
     unhealthy: str = ""
     """Its unhealthy GPUs; empty where there are none."""
     suggestions: tuple[str, ...] = ()
-    """Changes that would let it be placed, each a sentence."""
+    """Changes that would let it be placed, or placed on healthy GPUs, each a sentence."""
 
     @property
     def is_waiting(self) -> bool:

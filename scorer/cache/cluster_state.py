@@ -314,5 +314,5 @@ class ClusterState:
         self._snapshot = None
 
 
-def _health(node: Node | None) -> tuple[bool, ...]:
-    return tuple(card.healthy for card in node.cards) if node else ()
+def _health(node: Node | None) -> tuple[bool, ...] | None:
+    return (node.ready, *(card.healthy for card in node.cards)) if node else None

@@ -25,6 +25,7 @@ def shown(registry, **values):
         "gangs": lambda: (),
         "partial": lambda: None,
         "reserved_gpus": lambda: None,
+        "faulty": lambda: None,
         "unaccounted": lambda: None,
         "unplanned": lambda: None,
         "watch_ages": dict,
