@@ -1,6 +1,7 @@
 """A leader moves a gang off an unhealthy GPU or a lost node: as a whole, and once."""
 
 import json
+from itertools import count
 
 import pytest
 import pytest_asyncio
@@ -10,6 +11,7 @@ from support.waiting import until
 from cluster import keys
 from scorer.gang.crd import GANGS
 
+PROBES = count()
 EVICT = "gangs: {onFault: evict, onFaultSeconds: 60}"
 
 
@@ -71,12 +73,18 @@ def evictions(cluster):
 
 
 async def passed(cluster, clock, seconds):
-    """Let time pass; any change starts a round."""
+    """Let time pass; return after two rounds of the planner and their writes."""
     clock.now += seconds
-    before = len(cluster.writes)
-    cluster.pod("probe", 100)
-    await until(lambda: len(cluster.writes) > before)
-    cluster.delete("probe")
+    await a_round(cluster)
+    await a_round(cluster)
+
+
+async def a_round(cluster):
+    """Wait until a pod that fits nowhere has an Event."""
+    name = f"probe-{next(PROBES)}"
+    cluster.pod(name, 100)
+    await until(lambda: name in {one["involvedObject"]["name"] for one in cluster.events()})
+    cluster.delete(name)
 
 
 async def fail_gpu(cluster, name="bert-1"):
@@ -188,6 +196,7 @@ async def test_the_next_leader_completes_a_move_and_begins_no_second_one(cluster
     # The leader ends while bert-1 is still there.
     async with leading(cluster, term=8, clock=clock):
         await until(lambda: evictions(cluster).count("bert-1") == 2)
+        await passed(cluster, clock, 1)
         assert not cluster.record("bert-0")
         await passed(cluster, clock, 5)
         await until(lambda: cluster.get("/api/v1/namespaces/team/pods/bert-1") is None)
