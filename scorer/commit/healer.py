@@ -13,6 +13,7 @@ from cluster.gang import GangKey
 from cluster.keys import MOVED
 from runtime.kube.client import KubeError
 from scorer.commit.binding_tracker import BindingTracker
+from scorer.commit.disruption_budgets import budget_blocker
 from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
 from scorer.gang.crd import Gang, GangPlan, Phase
@@ -29,7 +30,7 @@ Call = Coroutine[None, None, None]
 _RETRY = 5.0
 """Time until pods are evicted again that were not [s]."""
 _CHECK = 60.0
-"""Between two checks whether gangs are still being moved, if nothing changes [s]."""
+"""Time until a refused move is tried again, and between two checks whether moves have ended [s]."""
 
 _log = structlog.get_logger()
 
@@ -50,6 +51,8 @@ class Healer:
         """Moves of this term, which the watch may not show yet."""
         self._tried_at: dict[GangKey, float] = {}
         """When the pods of a gang were evicted last [s since 1970]."""
+        self._refused: dict[GangKey, tuple[str, float]] = {}
+        """Why the move of a gang was not begun, and when it is tried again [s since 1970]."""
         self._unobserved: set[GangKey] = set()
         """Gangs that have changed; more than those of a round only after an exception."""
         self._next_at = inf
@@ -72,7 +75,7 @@ class Healer:
         now = self._clock()
         retries = [_RETRY] if any(map(self.is_evicting, self._moving)) else []
         # A move may also end with its time, which lets another one begin.
-        retries += [_CHECK] if self._moving else []
+        retries += [_CHECK] if self._moving or self._refused else []
         times = [*retries, *([self._next_at - now] if self._next_at < inf else [])]
         return max(min(times), 0.0) + 0.1 if times else None
 
@@ -90,6 +93,7 @@ class Healer:
         self._handle.faults.work_off(Stage.EVICT, self._unobserved, self._observe)
         self._has_synced = True
         self._moving = {key for key in self._moving if self._is_moving(key, now)}
+        self._refused = {key: refusal for key, refusal in self._refused.items() if refusal[1] > now}
         self._records = {key: self._records[key] for key in self._moving & self._records.keys()}
         self._tried_at = {key: self._tried_at[key] for key in self._moving & self._tried_at.keys()}
         return [*self._complete_moves(now), *self._start_moves(now)]
@@ -159,6 +163,8 @@ class Healer:
         """Return why a gang must not be evicted; None: it may be."""
         gang, pods = self._informers.gang(key), running(self._pods(key))
         plan = gang.spec.plan if gang else None
+        if key in self._refused:
+            return self._refused[key][0]
         planned = {member.uid for member in plan.members} if plan else set[str]()
         for pod in pods:
             if pod.uid not in planned:
@@ -174,17 +180,26 @@ class Healer:
         self._records[key] = Moved(plan.id, now)
         return self._record_and_evict(key, plan, moved_text(self._records[key]))
 
+    def _refuse(self, key: GangKey, why: str) -> None:
+        """Begin no move of a gang for a while."""
+        self._records.pop(key, None)
+        self._refused[key] = why, self._clock() + _CHECK
+        self._informers.changed.set()
+
     async def _record_and_evict(self, key: GangKey, plan: GangPlan, record: str) -> None:
         pods = running(self._pods(key))
         reason = fault_text(pods, self._state.node)
         lost = {fault.node for fault in faults_of(pods, self._state.node) if fault.gpu is None}
         with self._handle.faults.isolate(Stage.EVICT, key):
             try:
+                if why := await budget_blocker(self._handle.kube, pods):
+                    self._refuse(key, why)
+                    return
                 await self._status_reporter.annotate(key, MOVED, record)
             except KubeError as error:
-                self._records.pop(key, None)
                 name = f"{key.namespace}/{key.name}"
                 _log.warning("Could not record move", gang=name, err=str(error))
+                self._refuse(key, f"the API server refused: {error}")
                 return
             _log.warning("Moving gang", gang=f"{key.namespace}/{key.name}", err=reason)
             self._binding_tracker.exclude(key, frozenset(lost))

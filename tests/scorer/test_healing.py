@@ -262,9 +262,27 @@ async def test_nobody_is_evicted_before_the_move_is_recorded(cluster):
         path = f"{GANGS.removesuffix('/gangs')}/namespaces/team/gangs/{gang['name']}"
         cluster.outcomes["PATCH", path].append((500, "no"))
         await passed(cluster, clock, 60)
-        await until(lambda: not cluster.outcomes["PATCH", path])
+        await until(lambda: "the API server refused" in health(cluster))
+        assert not evictions(cluster)
+        await passed(cluster, clock, 60)
         await until(lambda: len(evictions(cluster)) == 2)
         assert json.loads(cluster.the_gang()["metadata"]["annotations"][keys.MOVED])["plan"]
     order = [path for _, path, _ in cluster.writes if "gangs/" in path or "/eviction" in path]
     records = [i for i, at in enumerate(order) if at == path]
     assert records[-1] < order.index("/api/v1/namespaces/team/pods/bert-0/eviction")
+
+
+async def test_a_disruption_budget_that_does_not_allow_all_evictions_prevents_all(cluster):
+    clock = Clock()
+    path = "/apis/policy/v1/namespaces/team/poddisruptionbudgets/bert"
+    budget = {"metadata": {}, "spec": {"selector": {}}, "status": {"disruptionsAllowed": 1}}
+    cluster.put(path, budget)
+    async with leading(cluster, clock=clock):
+        await run_gang(cluster)
+        await fail_gpu(cluster)
+        await passed(cluster, clock, 60)
+        await until(lambda: "bert lets 1 of its 2 pods be evicted" in health(cluster))
+        assert not evictions(cluster)
+        cluster.put(path, {**budget, "status": {"disruptionsAllowed": 2}})
+        await passed(cluster, clock, 60)
+        await until(lambda: len(evictions(cluster)) == 2)
