@@ -314,5 +314,6 @@ class ClusterState:
         self._snapshot = None
 
 
-def _health(node: Node | None) -> tuple[bool, ...] | None:
-    return (node.ready, *(card.healthy for card in node.cards)) if node else None
+def _health(node: Node | None) -> tuple[object, ...] | None:
+    cards = node.cards if node else ()
+    return (node.ready, *((card.healthy, card.faulty) for card in cards)) if node else None

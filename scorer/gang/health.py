@@ -19,8 +19,16 @@ class Fault(NamedTuple):
 
 
 def faults_of(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) -> frozenset[Fault]:
-    """Return the faults under pods; arguments as for `fault_text`."""
-    return frozenset(fault for pod in pods for fault in _faults(pod, node)[0])
+    """Return the faults under pods; arguments as for `fault_text`.
+
+    A GPU that is only not offered, as while its agent restarts, is none.
+    """
+    return frozenset(
+        fault
+        for pod in pods
+        for fault in _faults(pod, node)[0]
+        if fault.gpu is None or ((there := node(fault.node)) and there.cards[fault.gpu].faulty)
+    )
 
 
 def unhealthy_gpus(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) -> str:

@@ -286,3 +286,33 @@ async def test_a_disruption_budget_that_does_not_allow_all_evictions_prevents_al
         cluster.put(path, {**budget, "status": {"disruptionsAllowed": 2}})
         await passed(cluster, clock, 60)
         await until(lambda: len(evictions(cluster)) == 2)
+
+
+async def test_a_gpu_that_recovers_is_used_again_after_a_while(cluster):
+    cluster.policy("gangs: {onFault: evict, onFaultSeconds: 3600}")
+    cluster.remove("/api/v1/nodes/gpu-1")
+    async with leading(cluster) as leader:
+        set_unhealthy(cluster, 3)
+        state = leader.context.informers.state
+        await until(lambda: not state.node("gpu-0").cards[3].healthy)
+        set_unhealthy(cluster)
+        await until(lambda: state.node("gpu-0").cards[3].healthy)
+        cluster.pod("all", 8)
+        await a_round(cluster)
+        assert not cluster.record("all")
+        cluster.policy("gangs: {onFault: evict, onFaultSeconds: 1}")
+        await until(lambda: cluster.allocated("all"))
+
+
+async def test_a_node_whose_gpus_are_not_offered_moves_nobody(cluster):
+    """As while its agent restarts."""
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        await run_gang(cluster)
+        path = "/api/v1/nodes/gpu-0"
+        body = cluster.get(path)
+        none = {**body["status"]["allocatable"], keys.GPU_WHOLE: "0"}
+        cluster.put(path, {**body, "status": {**body["status"], "allocatable": none}})
+        await until(lambda: health(cluster))
+        await passed(cluster, clock, 7200)
+    assert not evictions(cluster)
