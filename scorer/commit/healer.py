@@ -178,7 +178,7 @@ class Healer:
         self._moving.add(key)
         self._tried_at[key] = now
         self._records[key] = Moved(plan.id, now)
-        return self._record_and_evict(key, plan, moved_text(self._records[key]))
+        return self._record_and_evict(key, plan, running(self._pods(key)), self._records[key])
 
     def _refuse(self, key: GangKey, why: str) -> None:
         """Begin no move of a gang for a while."""
@@ -186,8 +186,9 @@ class Healer:
         self._refused[key] = why, self._clock() + _CHECK
         self._informers.changed.set()
 
-    async def _record_and_evict(self, key: GangKey, plan: GangPlan, record: str) -> None:
-        pods = running(self._pods(key))
+    async def _record_and_evict(
+        self, key: GangKey, plan: GangPlan, pods: tuple[PodInfo, ...], moved: Moved
+    ) -> None:
         reason = fault_text(pods, self._state.node)
         lost = {fault.node for fault in faults_of(pods, self._state.node) if fault.gpu is None}
         with self._handle.faults.isolate(Stage.EVICT, key):
@@ -195,7 +196,7 @@ class Healer:
                 if why := await budget_blocker(self._handle.kube, pods):
                     self._refuse(key, why)
                     return
-                await self._status_reporter.annotate(key, MOVED, record)
+                await self._status_reporter.annotate(key, MOVED, moved_text(moved))
             except KubeError as error:
                 name = f"{key.namespace}/{key.name}"
                 _log.warning("Could not record move", gang=name, err=str(error))
