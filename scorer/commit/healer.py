@@ -49,6 +49,8 @@ class Healer:
         """Gangs that were moved, and may not run again yet."""
         self._records: dict[GangKey, Moved] = {}
         """Moves of this term, which the watch may not show yet."""
+        self._beginning: set[GangKey] = set()
+        """Gangs whose move is not recorded yet, so that no pod may be evicted."""
         self._tried_at: dict[GangKey, float] = {}
         """When the pods of a gang were evicted last [s since 1970]."""
         self._refused: dict[GangKey, tuple[str, float]] = {}
@@ -122,7 +124,8 @@ class Healer:
         calls = []
         for key in self._moving:
             gang = self._informers.gang(key)
-            if gang is None or now < self._tried_at.get(key, -inf) + _RETRY:
+            is_early = key in self._beginning or now < self._tried_at.get(key, -inf) + _RETRY
+            if gang is None or is_early:
                 continue
             if pods := left_behind(gang, self._moved(gang), self._pods(key), now):
                 self._tried_at[key] = now
@@ -176,13 +179,13 @@ class Healer:
     def _move(self, key: GangKey, plan: GangPlan, now: float) -> Call:
         """Evict a gang once the move is recorded."""
         self._moving.add(key)
+        self._beginning.add(key)
         self._tried_at[key] = now
         self._records[key] = Moved(plan.id, now)
         return self._record_and_evict(key, plan, running(self._pods(key)), self._records[key])
 
     def _refuse(self, key: GangKey, why: str) -> None:
         """Begin no move of a gang for a while."""
-        self._records.pop(key, None)
         self._refused[key] = why, self._clock() + _CHECK
         self._informers.changed.set()
 
@@ -192,15 +195,14 @@ class Healer:
         reason = fault_text(pods, self._state.node)
         lost = {fault.node for fault in faults_of(pods, self._state.node) if fault.gpu is None}
         with self._handle.faults.isolate(Stage.EVICT, key):
+            is_begun = False
             try:
-                if why := await budget_blocker(self._handle.kube, pods):
-                    self._refuse(key, why)
-                    return
-                await self._status_reporter.annotate(key, MOVED, moved_text(moved))
-            except KubeError as error:
-                name = f"{key.namespace}/{key.name}"
-                _log.warning("Could not record move", gang=name, err=str(error))
-                self._refuse(key, f"the API server refused: {error}")
+                is_begun = await self._begin(key, pods, moved)
+            finally:
+                self._beginning.discard(key)
+                if not is_begun:
+                    self._records.pop(key, None)
+            if not is_begun:
                 return
             _log.warning("Moving gang", gang=f"{key.namespace}/{key.name}", err=reason)
             self._binding_tracker.exclude(key, frozenset(lost))
@@ -212,6 +214,20 @@ class Healer:
                 StatusUpdate(unit, Phase.COMMITTING, members, plan, reason, eviction_reason=reason)
             )
             await evict(self._handle.kube, pods, self._handle.faults)
+
+    async def _begin(self, key: GangKey, pods: tuple[PodInfo, ...], moved: Moved) -> bool:
+        """Record a move, if all pods may be evicted; return whether it is recorded."""
+        try:
+            if why := await budget_blocker(self._handle.kube, pods):
+                self._refuse(key, why)
+                return False
+            await self._status_reporter.annotate(key, MOVED, moved_text(moved))
+        except KubeError as error:
+            name = f"{key.namespace}/{key.name}"
+            _log.warning("Could not record move", gang=name, err=str(error))
+            self._refuse(key, f"its move could not be recorded: {error}")
+            return False
+        return True
 
     def _pods(self, key: GangKey) -> list[PodInfo]:
         key_of = self._informers.owners.key

@@ -1,5 +1,6 @@
 """A leader moves a gang off an unhealthy GPU or a lost node: as a whole, and once."""
 
+import asyncio
 import json
 from itertools import count
 
@@ -260,9 +261,13 @@ async def test_nobody_is_evicted_before_the_move_is_recorded(cluster):
         await fail_gpu(cluster)
         gang = cluster.the_gang()["metadata"]
         path = f"{GANGS.removesuffix('/gangs')}/namespaces/team/gangs/{gang['name']}"
-        cluster.outcomes["PATCH", path].append((500, "no"))
+        answer = asyncio.Event()
+        cluster.outcomes["PATCH", path].append(answer)
         await passed(cluster, clock, 60)
-        await until(lambda: "the API server refused" in health(cluster))
+        await passed(cluster, clock, 6)
+        assert not evictions(cluster)
+        answer.set()
+        await until(lambda: "its move could not be recorded" in health(cluster))
         assert not evictions(cluster)
         await passed(cluster, clock, 60)
         await until(lambda: len(evictions(cluster)) == 2)
