@@ -123,6 +123,14 @@ class Gangs(Wire):
     )
     """Replacement of priority classes of gated pods: a class of the same value with
     `preemptionPolicy: Never`, so that a pinned pod does not preempt others."""
+    on_fault: Literal["report", "evict"] = "report"
+    """Reaction to an unhealthy GPU, or a lost node, under a running gang. `evict`: all its members
+    are evicted and placed again together; `report`: it is only reported."""
+    on_fault_seconds: Annotated[int, Field(ge=1)] = 60
+    """Time for which a fault lasts before a gang is evicted, and for which a GPU that has recovered
+    from one is not given to other pods."""
+    max_concurrent_moves: Annotated[int, Field(ge=1)] = 2
+    """Gangs that are off their GPUs at the same time because of faults."""
     domains: tuple[LabelKey, ...] = (keys.GFD_CLIQUE, keys.RACK, keys.ASW_ID)
     """Node labels of network levels, nearest first."""
     nic_bandwidth: Positive | None = None

@@ -89,6 +89,7 @@ async def run_scorer(
             gangs=lambda: leader.gangs,
             partial=lambda: leader.partial,
             reserved_gpus=lambda: leader.reserved_gpus,
+            faulty=lambda: leader.faulty,
             unaccounted=lambda: leader.unaccounted,
             unfenced=lambda: None if leader.unfenced is None else len(leader.unfenced),
             incomplete=lambda: leader.incomplete,

@@ -206,6 +206,11 @@ class Leader:
         return self.context.informers.replacements.gpus if self.context else None
 
     @property
+    def faulty(self) -> int | None:
+        """Running gangs with a fault under them; None: it does not lead."""
+        return self.context.planner.faulty if self.context else None
+
+    @property
     def has_nvidia_nodes(self) -> bool | None:
         """Linkwise chooses `nvidia.com/gpu` on some node; None: it does not lead, or is not synced.
 

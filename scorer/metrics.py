@@ -109,6 +109,11 @@ class Metrics:
             "Pods evicted to be placed again.",
             registry=registry,
         )
+        self._moved = Counter(
+            "linkwise_moved_gangs",
+            "Running gangs that were evicted as a whole because of a fault under them.",
+            registry=registry,
+        )
         self._faults = Counter(
             "linkwise_faults",
             "Unforeseen exceptions in the work on one gang, pod or node, by stage.",
@@ -226,6 +231,11 @@ class Metrics:
         """Count evicted pods."""
         self._evicted.inc(pods)
 
+    def moved(self, pods: int) -> None:
+        """Count a gang that was evicted because of a fault, and its pods."""
+        self._moved.inc()
+        self.evicted(pods)
+
 
 def show_state(  # noqa: PLR0913 - one for each figure.
     registry: CollectorRegistry,
@@ -234,6 +244,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     gangs: Callable[[], Iterable[Gang]],
     partial: Callable[[], int | None],
     reserved_gpus: Callable[[], int | None],
+    faulty: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
     unfenced: Callable[[], int | None],
     incomplete: Callable[[], int | None],
@@ -250,6 +261,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         partial: Gangs of which some members have their GPUs and others wait; None: unknown, since
             this process does not lead.
         reserved_gpus: GPUs that are reserved for members that are being replaced; None as above.
+        faulty: Running gangs with a fault under them; None as above.
         unaccounted: Nodes whose free GPUs are unknown; None as above.
         unfenced: Claims nodes whose GPUs claims of others may get; None as above.
         incomplete: Claims nodes that lack slices of the driver; None as above.
@@ -269,6 +281,12 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         "linkwise_reserved_gpus",
         "GPUs that are reserved for members of running gangs that are being replaced.",
         {"": reserved_gpus},
+    )
+    Gauges(
+        registry,
+        "linkwise_faulty_gangs",
+        "Running gangs with an unhealthy GPU or on a lost node.",
+        {"": faulty},
     )
     Gauges(
         registry,

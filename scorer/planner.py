@@ -14,6 +14,7 @@ from runtime.kube.objects import Key
 from runtime.process.clock import loop_time, wait_at_most
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
+from scorer.commit.healer import Healer
 from scorer.commit.queue import CommitQueue
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage, WaitReason
@@ -35,8 +36,9 @@ class Planner:
         self._sizes = GangSizeResolver(handle.kube, informers, faults, retry=timings.owner_retry)
         self._binding_tracker = BindingTracker(handle)
         self._commit_queue = CommitQueue(handle, self._binding_tracker)
+        self._healer = Healer(handle, self._binding_tracker)
         self._scheduler = UnitScheduler(
-            handle, self._pending, self._commit_queue, self._binding_tracker
+            handle, self._pending, self._commit_queue, self._binding_tracker, self._healer
         )
         self._lacking: dict[GangKey, Owner] = {}
         """Gangs whose owners may want another number of members by now: some are missing although
@@ -79,6 +81,11 @@ class Planner:
         """The number of gangs of which some members have their GPUs, and others wait."""
         return sum(0 < len(unit.settled) < (unit.needed or 0) for unit in self._pending)
 
+    @property
+    def faulty(self) -> int:
+        """The number of running gangs with a fault under them."""
+        return self._healer.faulty
+
     async def run(self) -> None:
         """Plan and commit until cancelled.
 
@@ -116,6 +123,8 @@ class Planner:
         changed = self._changed_gangs(dirty_groups)
         with self._faults.isolate(Stage.PLAN, "replacements"):
             changed |= self._informers.replacements.update(self._clock(), changed)
+        with self._faults.isolate(Stage.EVICT, "faults"):
+            calls += self._healer.update(changed)
         self._report(changed)
         for key, owner in self._lacking.items():
             self._sizes.resolve_owner(owner, key.namespace)
@@ -160,6 +169,7 @@ class Planner:
         times = (
             self._binding_tracker.time_left(),
             self._scheduler.time_left(),
+            self._healer.time_left(),
             self._informers.replacements.time_left(self._clock()),
         )
         return min((left for left in times if left is not None), default=None)

@@ -15,6 +15,7 @@ from runtime.kube.objects import Key
 from runtime.process.clock import loop_time
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
+from scorer.commit.healer import Healer
 from scorer.commit.queue import CommitQueue
 from scorer.gang.crd import Gang, GangPlan, Phase
 from scorer.gang.plan_record import (
@@ -55,13 +56,14 @@ class UnitScheduler:
         pending: PendingUnits,
         commit_queue: CommitQueue,
         binding_tracker: BindingTracker,
+        healer: Healer,
     ) -> None:
         """Start without cycles."""
         self._informers, self._state = handle.informers, handle.informers.state
         self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
         self._term, self._clock, self._timings = handle.term, handle.clock, handle.timings
         self._pending, self._commit_queue = pending, commit_queue
-        self._binding_tracker = binding_tracker
+        self._binding_tracker, self._healer = binding_tracker, healer
         self._time_budget = TimeBudget(handle.timings, handle.informers.changed.set)
         self._starvation = StarvationGuard(handle.timings.min_reservation)
         self._settling = Settling()
@@ -160,7 +162,8 @@ class UnitScheduler:
         """Return whether a unit neither backs off nor is being evicted."""
         backs_off = self._commit_queue.backoff_reason(unit.key) is not None
         backs_off = backs_off or self._time_budget.is_backing_off(unit)
-        return not backs_off and not self._binding_tracker.is_evicting(unit.key)
+        is_evicting = self._binding_tracker.is_evicting(unit.key)
+        return not (backs_off or is_evicting or self._healer.is_evicting(unit.key))
 
     def _is_last(self, unit: Unit, slow_namespaces: frozenset[str]) -> bool:
         """Return whether a unit is planned after the others: it might hold them up."""

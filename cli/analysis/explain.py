@@ -3,6 +3,8 @@
 A unit that waits is explained by the planner's decision for it, a placed one by its records.
 """
 
+import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 
 from cli.analysis.explain_placed import explain_placed
@@ -20,6 +22,7 @@ from cluster.requests.other_systems import gpus_of_others
 from cluster.requests.request import Family
 from scorer.gang.crd import Gang, GangStatus, Phase, name_of
 from scorer.gang.health import moved_gpus, unhealthy_gpus
+from scorer.gang.moved import running
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.placement.bandwidth import UNDEFINED
 from scorer.placement.baselines import best_possible, index_order, never_fits
@@ -80,15 +83,29 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
     kind = next((kind for kind in kinds if kind in GANG_KINDS), None)
     explanation, gang = _explain_members(view, key, members), view.gang_object(key)
     status = gang.status if gang else GangStatus()
+    unhealthy = _unhealthy(view, members)
+    if unhealthy and (status.unhealthy or "").startswith(unhealthy):
+        # Only the leader knows why it does not move the gang.
+        unhealthy = status.unhealthy or ""
     return replace(
         explanation,
         # Only the leader knows until when.
         reason=explanation.reason or (status.reason if status.reserved else None),
         reserved=status.reserved,
         membership=_membership(kind, key) if kind else None,
-        unhealthy=_unhealthy(view, members),
+        unhealthy=unhealthy,
         moved=_moved(view, members),
+        suggestions=(*explanation.suggestions, *(_move(key, members) if unhealthy else ())),
     )
+
+
+def _move(key: GangKey, members: list[PodInfo]) -> Iterator[str]:
+    """Yield how all members are placed again together, if their owner makes them again."""
+    pods = running(members)
+    if pods and all(pod.controller for pod in pods):
+        command = shlex.join(["kubectl", "delete", "pod", "-n", key.namespace])
+        names = shlex.join(sorted(pod.name for pod in pods))
+        yield f"to place all its members again together: {command} {names}"
 
 
 def _unhealthy(view: PlannerView, pods: list[PodInfo]) -> str:

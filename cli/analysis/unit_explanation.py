@@ -76,7 +76,7 @@ class UnitExplanation:
     moved: str = ""
     """Its GPUs that are not the planned ones; empty where there are none."""
     suggestions: tuple[str, ...] = ()
-    """Changes that would let it be placed, each a sentence."""
+    """Changes that would let it be placed, or placed on healthy GPUs, each a sentence."""
 
     @property
     def is_waiting(self) -> bool:

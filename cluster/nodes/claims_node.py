@@ -46,8 +46,9 @@ def read_claims_node(
         Card(
             memory=gpu.memory >> 30 if gpu.memory is not None else None,
             uuid=gpu.uuid,
-            healthy=not gpu.taint and gpu.uuid not in pool.lost,
+            healthy=not _is_faulty(gpu, pool),
             cordoned=gpu.is_shared or gpu.is_partitioned or i in cordoned,
+            faulty=_is_faulty(gpu, pool),
         )
         for i, gpu in enumerate(pool.gpus)
     )

@@ -58,7 +58,11 @@ class Card:
     """UUID of the driver; None if not published."""
     healthy: bool = True
     cordoned: bool = False
-    """Cordoned by an administrator: running pods stay, no new ones."""
+    """Cordoned, by an administrator or since it has just recovered: running pods stay, no new
+    ones."""
+    faulty: bool = False
+    """It is reported as unhealthy. A GPU that is only not offered, as while its agent restarts, is
+    not healthy either, but its pods run on."""
     claimed: bool = False
     """A ResourceClaim holds it, or a part of it."""
 
@@ -228,7 +232,12 @@ def read_node(
     cordoned, undrained = read_indices(offer.annotations.get(CORDON, ""), n)
     is_published = linked is published.machine
     cards = tuple(
-        replace(card, healthy=card.healthy and i not in faulty, cordoned=i in cordoned)
+        replace(
+            card,
+            healthy=card.healthy and i not in faulty,
+            cordoned=i in cordoned,
+            faulty=i in faulty,
+        )
         for i, card in enumerate(_read_cards(offer, linked, is_published=is_published))
     )
     problems = (

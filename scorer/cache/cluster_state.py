@@ -321,8 +321,9 @@ def _is_unwritten(pod: PodInfo, before: PodInfo) -> bool:
 
 
 def _cards(node: Node | None) -> tuple[object, ...]:
-    """Return the health of the cards of a node, and their names in claims."""
+    """Return the health of a node and of its cards, and their names in claims."""
     if node is None:
         return ()
     names = node.pool.devices if node.pool else ()
-    return names, tuple((card.uuid, card.healthy) for card in node.cards)
+    cards = ((card.uuid, card.healthy, card.faulty) for card in node.cards)
+    return node.ready, names, tuple(cards)

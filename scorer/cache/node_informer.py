@@ -9,7 +9,7 @@ import structlog
 from msgspec import Raw
 
 from cluster.keys import TOPOLOGY_NAMESPACE
-from cluster.nodes.node import MachineSource, NodeError, NodeObject
+from cluster.nodes.node import MachineSource, Node, NodeError, NodeObject
 from cluster.nodes.node_devices import NodeDevices
 from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
@@ -20,6 +20,7 @@ from runtime.process.clock import monotonic
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.machine_changes import MachineChanges
 from scorer.cache.node_info import NodeConfigMap, build_node
+from scorer.cache.recovered_gpus import RecoveredGPUs
 from scorer.cache.table_builder import TableBuilder
 from topology.machine import Machine, TopologyError
 from topology.table import Table
@@ -64,8 +65,9 @@ class NodeInformer:
         self._logs_warnings = False
         self.tables = TableBuilder(self._table_built, self._update_later, build_table)
         self._changes = MachineChanges(monotonic)
+        self._recovered = RecoveredGPUs(monotonic)
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        """By node: ends the refusal of its machine."""
+        """By node: ends the refusal of its machine, or gives back a GPU that has recovered."""
         self.nodes = Reflector(kube, "/api/v1/nodes", _read_node, on_change=self._nodes_changed)
         self.topologies = Reflector(
             kube,
@@ -152,25 +154,32 @@ class NodeInformer:
             node = None
         if node and node.machine and node.machine_source in _OF_NODES:
             self._changes.note(name, node.machine, is_counted=not is_policy)
-        refused = self._refusal(name)
+        refused, delay = self._changes.refusal(name) or (None, None)
+        node, recovery = self._with_recovered(node) if node else (node, None)
+        self._start_timer(name, delay, recovery)
         table = self.tables.table(name, node.machine if node and not refused else None)
         if node and node.machine and table is None:
             refused = refused or self.tables.refusal(name)
             node = replace(node, preparing=not refused, machine_refused=refused)
+        if node is None:
+            self._recovered.forget(name)
         self._state.update_node(name, node, table)
         self._note_warnings(name, node.warnings if node else ())
 
-    def _refusal(self, name: str) -> str | None:
-        """Return why the machine of a node changes too often; then it is updated again later."""
+    def _with_recovered(self, node: Node) -> tuple[Node, float | None]:
+        """Cordon the GPUs that have recovered, if gangs are moved; return the time until then."""
+        gangs = self._policy.policy.gangs
+        seconds = gangs.on_fault_seconds if gangs.on_fault == "evict" else 0.0
+        return self._recovered.cordoned(node, seconds)
+
+    def _start_timer(self, name: str, *delays: float | None) -> None:
+        """Update a node again after the shortest of these times [s]; None: not."""
         if timer := self._timers.pop(name, None):
             timer.cancel()
-        refusal = self._changes.refusal(name)
-        if refusal is None:
-            return None
-        reason, delay = refusal
-        loop = asyncio.get_running_loop()
-        self._timers[name] = loop.call_later(delay, self._update_later, name)
-        return reason
+        known = [delay for delay in delays if delay is not None]
+        if known:
+            loop = asyncio.get_running_loop()
+            self._timers[name] = loop.call_later(min(known), self._update_later, name)
 
     def _note_warnings(self, node: str, warnings: tuple[str, ...]) -> None:
         """Note the warnings of a node, and log them if they changed."""

@@ -63,6 +63,11 @@ class BindingTracker:
         now = self._clock()
         return {key: nodes for key, (nodes, until) in self._failed_nodes.items() if until > now}
 
+    def exclude(self, key: GangKey, nodes: frozenset[str]) -> None:
+        """Exclude nodes for a gang for a while, beside those that are excluded already."""
+        if nodes := self.excluded_nodes.get(key, frozenset()) | nodes:
+            self._failed_nodes[key] = nodes, self._clock() + _EXCLUDED_FOR
+
     def track(self, unit: Unit, plan: GangPlan) -> None:
         """Start to track a plan; a plan that is already tracked keeps its deadline."""
         before = self._bindings.get(unit.key, {}).get(plan.id)
@@ -282,10 +287,7 @@ class BindingTracker:
         self._keep(replace(binding, deadline=self._new_deadline, evicting=not blocker))
         if blocker:
             return []
-        failed = binding.nodes_of(pod for pod in progress.unbound if pod.was_tried)
-        nodes = self.excluded_nodes.get(key, frozenset()) | failed
-        if nodes:
-            self._failed_nodes[key] = nodes, self._clock() + _EXCLUDED_FOR
+        self.exclude(key, binding.nodes_of(pod for pod in progress.unbound if pod.was_tried))
         _log.warning("Evicting gang", gang=f"{key.namespace}/{key.name}", err=failure)
         self._metrics.evicted(len(pods))
         return [evict(self._kube, pods, self._faults)]

@@ -212,6 +212,7 @@ class GangMetadata(_Wire, frozen=True):
     uid: str = ""
     resource_version: str = ""
     creation_timestamp: str | None = None
+    annotations: dict[str, str] = {}
     owner_references: tuple[Reference, ...] = ()
 
 

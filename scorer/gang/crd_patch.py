@@ -75,6 +75,19 @@ def plan_steps(gang: Gang, plan: GangPlan, *, size: int | None, link: Link) -> S
     ]
 
 
+def annotation_steps(gang: Gang, key: str, value: str) -> Steps:
+    """Return the patch that sets an annotation, if the Gang is still as it was read."""
+    path = f"/metadata/annotations/{key.replace('/', '~1')}"
+    step: dict[str, object] = {"op": "add", "path": path, "value": value}
+    if not gang.metadata.annotations:
+        step = {"op": "add", "path": "/metadata/annotations", "value": {key: value}}
+    return [
+        _test("/metadata/uid", gang.metadata.uid),
+        _test("/metadata/resourceVersion", gang.metadata.resource_version),
+        step,
+    ]
+
+
 def status_steps(gang: Gang, status: GangStatus) -> Steps:
     """Return the patch of `<path>/status` that replaces the status."""
     return [

@@ -1,6 +1,7 @@
-"""Find GPUs of pods that are unhealthy or not the planned ones, and unprepared pods. Pure."""
+"""Find faults under running pods, GPUs that are not the planned ones, and unprepared pods. Pure."""
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import GPUs
@@ -9,12 +10,43 @@ from cluster.nodes.node import Node
 from scorer.gang.pod_info import PodInfo
 
 _SHOWN = 3
+_NOT_READY, _GONE = "which is not ready", "which was deleted or cannot be read"
+
+
+class Fault(NamedTuple):
+    """A fault of one GPU, or of a whole node."""
+
+    node: str
+    gpu: int | None = None
+    """Its index; None: the whole node."""
+
+
+def faults_of(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) -> frozenset[Fault]:
+    """Return the faults under pods; arguments as for `fault_text`.
+
+    A GPU that is only not offered, as while its agent restarts, is none.
+    """
+    return frozenset(
+        fault
+        for pod in pods
+        for fault in _faults(pod, node)[0]
+        if fault.gpu is None or ((there := node(fault.node)) and there.cards[fault.gpu].faulty)
+    )
 
 
 def unhealthy_gpus(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) -> str:
+    """Name the unhealthy GPUs of pods, and what to do; empty where all are healthy.
+
+    Arguments as for `fault_text`.
+    """
+    text = fault_text(pods, node)
+    return f"{text}; a pod that is created again gets healthy ones" if text else ""
+
+
+def fault_text(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) -> str:
     """Name the unhealthy GPUs of pods, and the pods; empty where all are healthy.
 
-    Which pod has a GPU that NVIDIA's plugin chose is not known, so these are left out.
+    Which pod has a GPU that NVIDIA's plugin chose is not known, so of these only lost nodes count.
 
     Args:
         pods: The pods; those without GPUs are ignored.
@@ -23,21 +55,35 @@ def unhealthy_gpus(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) 
     found = [
         text
         for pod in sorted(pods, key=lambda pod: pod.name)
-        if pod.usage and pod.allocation
-        if (text := _of_pod(pod.name, pod.allocation, node(pod.usage.target)))
+        if (text := _text(pod.name, *_faults(pod, node)))
     ]
     if not found:
         return ""
     more = f" and those of {len(found) - _SHOWN} more pods" if len(found) > _SHOWN else ""
-    shown = ", ".join(found[:_SHOWN])
-    return f"unhealthy GPUs: {shown}{more}; a pod that is created again gets healthy ones"
+    return f"unhealthy GPUs: {', '.join(found[:_SHOWN])}{more}"
 
 
-def _of_pod(name: str, record: Allocation, node: Node | None) -> str:
-    cards = dict(enumerate(node.cards)) if node else {}
-    gpus = sorted({share.i for share in record.gpus.shares if share.i in cards})
-    unhealthy = " ".join(str(i) for i in gpus if not cards[i].healthy)
-    return f"{unhealthy} of {node.name} (pod {name})" if node and unhealthy else ""
+def _faults(pod: PodInfo, node: Callable[[str], Node | None]) -> tuple[list[Fault], str]:
+    """Return the faults under a pod, and what is wrong with its node."""
+    usage = pod.usage
+    if usage is None or not usage.target or not (usage.places or usage.nvidia):
+        return [], ""
+    there = node(usage.target)
+    if usage.node and (there is None or not there.ready):
+        return [Fault(usage.target)], _NOT_READY if there else _GONE
+    cards = there.cards if there else ()
+    gpus = {share.i for share in pod.allocation.gpus.shares} if pod.allocation else set()
+    unhealthy = sorted(i for i in gpus if i < len(cards) and not cards[i].healthy)
+    return [Fault(usage.target, i) for i in unhealthy], ""
+
+
+def _text(pod: str, faults: list[Fault], why: str) -> str:
+    if not faults:
+        return ""
+    node = faults[0].node
+    if why:
+        return f"all of {node}, {why} (pod {pod})"
+    return f"{' '.join(str(fault.gpu) for fault in faults)} of {node} (pod {pod})"
 
 
 def moved_gpus(pods: Iterable[PodInfo], ledger: Callable[[str], NodeLedger | None]) -> str:

@@ -8,7 +8,7 @@ from runtime.kube.objects import Key
 from scorer.cache.informers import Informers
 from scorer.fence import WRITE_TIMEOUT
 from scorer.gang.crd import Gang, GangPlan, GangStatus, gangs_of, name_of, object_key
-from scorer.gang.crd_patch import new_gang, owners_of, plan_steps, status_steps
+from scorer.gang.crd_patch import annotation_steps, new_gang, owners_of, plan_steps, status_steps
 from scorer.gang.unit import Unit
 
 _OUTDATED = frozenset({404, 409, 422})
@@ -55,6 +55,17 @@ class GangWriter:
             KubeError: It could not be written.
         """
         await self._patch_plan(gang, plan, size=size, link=gang.spec.link)
+
+    async def annotate(self, gang: Gang, key: str, value: str) -> None:
+        """Set an annotation of a Gang, unless it has changed.
+
+        Raises:
+            KubeError: It could not be written.
+        """
+        steps = annotation_steps(gang, key, value)
+        self._keep(
+            await self._kube.patch(gang.path, steps, Gang, kind="json", params=WRITE_TIMEOUT)
+        )
 
     async def write_status(self, gang: Gang, key: GangKey, status: GangStatus) -> None:
         """Write the status of a Gang, where it differs from the last one.

@@ -8,13 +8,13 @@ computed from the pods when it is written; of earlier reports only the reason is
 import asyncio
 import math
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import structlog
 
 from cluster.gang import GangKey
-from runtime.kube.client import Kube, KubeError
+from runtime.kube.client import ApiError, Kube, KubeError
 from runtime.kube.event_recorder import EventRecorder
 from runtime.process.clock import Clock, loop_time, rfc3339
 from runtime.process.fair_schedule import URGENT, Limits
@@ -90,6 +90,8 @@ class StatusReporter:
         self._gangs = GangWriter(kube, informers)
         self._plans: dict[GangKey, _Plan] = {}
         self._reports: dict[GangKey, _Report] = {}
+        self._fault_notes: dict[GangKey, str] = {}
+        """Why gangs are not moved off faults."""
         self._queue = WorkQueue[GangKey](
             self._process,
             retry=Retry(timings.report_interval, max(timings.report_interval, _RETRY_MAX)),
@@ -130,6 +132,29 @@ class StatusReporter:
         report.is_urgent |= update.phase not in PENDING
         self._schedule(update.unit.key, 0.0 if report.is_urgent else self._timings.report_delay)
 
+    def explain_fault(self, key: GangKey, why: str) -> None:
+        """Report why a gang is not moved off its faults; empty: there is nothing to say."""
+        if self._fault_notes.pop(key, "") != why:
+            self._schedule(key, self._timings.report_delay)
+        if why:
+            self._fault_notes[key] = why
+
+    async def annotate(self, key: GangKey, name: str, value: str) -> None:
+        """Set an annotation of a Gang.
+
+        Raises:
+            KubeError: It could not be written; its newest version is known then.
+        """
+        gang = self._gangs.find(key)
+        if gang is None:
+            raise ApiError(404, "NotFound", "there is no Gang")
+        try:
+            await self._gangs.annotate(gang, name, value)
+        except KubeError:
+            with suppress(KubeError):
+                await self._gangs.refresh(key)
+            raise
+
     def reconcile(self, key: GangKey) -> GangState | None:
         """Return the state of a gang's pods; correct the status of its Gang soon if it differs.
 
@@ -145,6 +170,7 @@ class StatusReporter:
     def forget(self, key: GangKey) -> None:
         """Drop what is kept of a gang without pods."""
         self._reports.pop(key, None)
+        self._fault_notes.pop(key, None)
         self._gangs.forget(key)
 
     def forget_gang(self, key: GangKey) -> None:
@@ -268,5 +294,9 @@ class StatusReporter:
     def _state(self, gang: Gang, key: GangKey) -> GangState:
         report = self._reports.get(key)
         update = report.latest if report else None
-        needed = update.unit.needed if update else None
-        return gang_state(gang, needed, self._informers, self._clock())
+        state = gang_state(
+            gang, update.unit.needed if update else None, self._informers, self._clock()
+        )
+        note = self._fault_notes.get(key)
+        unhealthy = f"{state.unhealthy}; {note}" if state.unhealthy and note else state.unhealthy
+        return replace(state, unhealthy=unhealthy)

@@ -37,6 +37,7 @@ def shown(registry, **values):
         "gangs": lambda: (),
         "partial": lambda: None,
         "reserved_gpus": lambda: None,
+        "faulty": lambda: None,
         "unaccounted": lambda: None,
         "unfenced": lambda: None,
         "incomplete": lambda: None,

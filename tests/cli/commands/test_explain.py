@@ -548,7 +548,16 @@ def test_unhealthy_gpus_of_a_gang_are_named_with_their_pods(explain, document):
     unhealthy = "unhealthy GPUs: 2 of a (pod bert-2); a pod that is created again gets healthy ones"
     assert document(objects, "gang", "bert")[0]["unhealthy"] == unhealthy
     assert document([*dgx("a"), *objects[3:]], "gang", "bert")[0]["unhealthy"] is None
-    assert f"note: It has {unhealthy}." in " ".join(explain(objects, "gang", "bert").out.split())
+    shown = " ".join(explain(objects, "gang", "bert").out.split())
+    assert f"note: It has {unhealthy}." in shown
+    # Nobody would make its pods again.
+    assert "kubectl" not in shown
+    for pod in objects[-4:]:
+        pod["metadata"]["ownerReferences"] = [JOB]
+    assert (
+        "To place all its members again together: kubectl delete pod -n default bert-0 bert-1 "
+        "bert-2 bert-3."
+    ) in " ".join(explain(objects, "gang", "bert").out.split())
 
 
 def claims_objects(*held):

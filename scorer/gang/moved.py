@@ -1,0 +1,68 @@
+"""The record of a move, an annotation of the Gang: each leader completes the moves of the last.
+
+Pure. It names the plan that was given up. Pods of another plan are never evicted by it.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from cluster.keys import MOVED
+from scorer.gang.crd import Gang
+from scorer.gang.pod_info import PodInfo
+
+LONGEST = 600.0
+"""Time after which a move counts as ended, whatever became of it [s]. Pods that could not be
+evicted until then stay, and the others are placed beside them."""
+
+
+class Moved(Struct, frozen=True):
+    """A gang was, or is being, evicted."""
+
+    plan: str
+    """The id of the plan that was given up."""
+    at: float
+    """When [s since 1970]."""
+
+
+def moved_of(gang: Gang) -> Moved | None:
+    """Return the last move of a gang; None: it was never moved, or its record is not readable."""
+    try:
+        return _decoder.decode(gang.metadata.annotations.get(MOVED, ""))
+    except msgspec.DecodeError:
+        return None
+
+
+def moved_text(moved: Moved) -> str:
+    """Return a move as it is written."""
+    return msgspec.json.encode(moved).decode()
+
+
+def left_behind(
+    gang: Gang, moved: Moved | None, pods: Iterable[PodInfo], now: float
+) -> tuple[PodInfo, ...]:
+    """Return the pods that a move has not evicted yet; none where none is under way."""
+    plan = gang.spec.plan
+    if moved is None or plan is None or plan.id != moved.plan or now >= moved.at + LONGEST:
+        return ()
+    planned = {member.uid for member in plan.members}
+    return tuple(pod for pod in running(pods) if pod.uid in planned)
+
+
+def is_moving(gang: Gang, moved: Moved | None, pods: Iterable[PodInfo], now: float) -> bool:
+    """Return whether a gang that was moved is not running again."""
+    plan = gang.spec.plan
+    if moved is None or now >= moved.at + LONGEST:
+        return False
+    pods = tuple(pods)
+    is_placed_again = plan is not None and plan.id != moved.plan and bool(pods)
+    return not (is_placed_again and all(pod.bound for pod in pods))
+
+
+def running(pods: Iterable[PodInfo]) -> tuple[PodInfo, ...]:
+    """Return the pods that have GPUs, and are not being deleted."""
+    return tuple(pod for pod in pods if pod.settled and pod.usage is not None)
+
+
+_decoder = msgspec.json.Decoder(Moved)
