@@ -78,6 +78,8 @@ class WaitingUnit(Struct, frozen=True):
     reason: str
     never: bool
     """It would not fit if nothing else ran."""
+    reserved: int
+    """The number of nodes that are reserved for it, since it is starving."""
 
 
 class PlanView(Struct, frozen=True):
@@ -191,6 +193,7 @@ def waiting_view(moment: Moment) -> list[WaitingUnit]:
             since=unit.since,
             reason=sentence(unit.reason),
             never=unit.never,
+            reserved=unit.reserved_nodes,
         )
         for unit in moment.pending
     ]

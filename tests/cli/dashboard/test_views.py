@@ -1,12 +1,16 @@
+from dataclasses import replace
+
 import msgspec
 import pytest
 from support.dashboard import placed_pod, waiting_pod
 
 from cli.dashboard.history import History
-from cli.dashboard.moment import colour_of
+from cli.dashboard.moment import Moment, colour_of
 from cli.dashboard.tree import tree_of
 from cli.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
 from cli.render.page.markup import element
+from cluster.gang import GangKey, Link
+from scorer.gang.crd import ASSEMBLED, name_of
 
 VGG = placed_pod("vgg-0", 0), placed_pod("vgg-1", 3)
 
@@ -72,6 +76,30 @@ def test_waiting_units_have_the_reasons_of_the_planner(moment):
     assert rows["big"].never
     assert rows["big"].kind == "gang"
     assert rows["big"].asks == "99 GPUs"
+
+
+@pytest.mark.parametrize(("waited", "nodes"), [(599, 0), (600, 2), (1199, 2), (1200, 0)], ids=str)
+def test_a_starving_unit_has_the_nodes_that_are_reserved_for_it(moment, waited, nodes):
+    taken = [placed_pod(f"p-{n}", 0, f"g{n}", f"dgx-{n}") for n in (0, 1)]
+    since = 1_795_341_600.0  # 2026-11-22T10:00:00Z
+    key = GangKey("team", "big", "")
+    assembled = {
+        "type": ASSEMBLED,
+        "status": "True",
+        "lastTransitionTime": "2026-11-22T10:00:00Z",
+        "reason": "Complete",
+        "message": "",
+    }
+    gang = {
+        "metadata": {"name": name_of(key), "namespace": "team"},
+        "spec": {"gang": "big", "link": Link.BEST},
+        "status": {"conditions": [assembled]},
+    }
+    current = moment(*taken, waiting_pod("big", 8), waiting_pod("small", 1)).current
+
+    rows = waiting_view(Moment(replace(current, gangs=(gang,)), since + waited))
+
+    assert {row.name: row.reserved for row in rows} == {"big": nodes, "small": 0}
 
 
 def test_the_number_of_waiting_units_needs_no_plan(moment):
