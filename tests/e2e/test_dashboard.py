@@ -110,6 +110,9 @@ def test_a_gang_is_seen_waiting_then_placed_then_gone(nodes, pods, dashboard):
     assert view["unit"]["state"] == "placed"
     assert view["plan"]["nodes"] == view["unit"]["nodes"]
     assert len(view["nodes"]) == 3
+    assert view["changes"][0]["kind"] == "allocated"
+    got = {place["node"] for change in view["changes"] for place in change["after"]}
+    assert got == {"gpu-0", "gpu-1", "more"}
 
     pods.clear()
     until(page, lambda: not any(name == gang for name, _ in page.holders()), "it is gone")

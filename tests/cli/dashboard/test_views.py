@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from support.dashboard import placed_pod, waiting_pod
 
+from cli.dashboard.gang_changes import Past
 from cli.dashboard.history import History
 from cli.dashboard.moment import Moment, colour_of
 from cli.dashboard.tree import tree_of
@@ -13,6 +14,8 @@ from cluster.gang import GangKey, Link
 from scorer.gang.crd import ASSEMBLED, name_of
 
 VGG = placed_pod("vgg-0", 0), placed_pod("vgg-1", 3)
+
+NO_PAST = Past({}, ())
 
 
 def nodes_in(tree, tag: str, style: str = ""):
@@ -109,7 +112,7 @@ def test_the_number_of_waiting_units_needs_no_plan(moment):
 
 
 def test_a_placed_gang_is_drawn_on_its_node(moment):
-    (view,) = unit_views(moment(*VGG), "gang", "team", "vgg")
+    (view,) = unit_views(moment(*VGG), NO_PAST, "gang", "team", "vgg")
 
     assert view.unit.state == "placed"
     assert [node.name for node in view.nodes] == ["dgx-0"]
@@ -117,7 +120,7 @@ def test_a_placed_gang_is_drawn_on_its_node(moment):
 
 
 def test_a_gang_that_fits_is_drawn_where_it_would_go(moment):
-    (view,) = unit_views(moment(waiting_pod("soon", 4)), "gang", "team", "soon")
+    (view,) = unit_views(moment(waiting_pod("soon", 4)), NO_PAST, "gang", "team", "soon")
 
     assert view.unit.state == "fits"
     assert len(nodes_in(view.nodes[0].drawing, "rect", "tile placed")) == 4
@@ -125,7 +128,7 @@ def test_a_gang_that_fits_is_drawn_where_it_would_go(moment):
 
 def test_a_gang_that_waits_has_a_reason_and_what_would_help(moment):
     taken = [placed_pod(f"p{i}-{n}", i, f"g{i}", f"dgx-{n}") for i in range(8) for n in (0, 1)]
-    (view,) = unit_views(moment(*taken, waiting_pod("late", 8)), "gang", "team", "late")
+    (view,) = unit_views(moment(*taken, waiting_pod("late", 8)), NO_PAST, "gang", "team", "late")
 
     assert view.unit.state == "waits"
     assert view.unit.reason
@@ -135,11 +138,11 @@ def test_a_gang_that_waits_has_a_reason_and_what_would_help(moment):
 
 @pytest.mark.parametrize("kind", ["gang", "pod"])
 def test_there_is_no_view_of_an_unknown_unit(moment, kind):
-    assert unit_views(moment(*VGG), kind, "team", "none") == []
+    assert unit_views(moment(*VGG), NO_PAST, kind, "team", "none") == []
 
 
 def test_a_pod_without_a_gang_has_a_view(moment):
-    (view,) = unit_views(moment(*VGG), "pod", "team", "vgg-0")
+    (view,) = unit_views(moment(*VGG), NO_PAST, "pod", "team", "vgg-0")
 
     assert view.unit.name == "vgg"
     assert view.unit.kind == "gang"
@@ -158,7 +161,11 @@ def test_namespaces_that_hold_gpus_are_listed(moment):
 
 def test_views_are_json(moment):
     here = moment(*VGG, waiting_pod("a", 2))
-    views = (node_view(here, "dgx-0"), waiting_view(here), unit_views(here, "gang", "team", "vgg"))
+    views = (
+        node_view(here, "dgx-0"),
+        waiting_view(here),
+        unit_views(here, NO_PAST, "gang", "team", "vgg"),
+    )
 
     for view in views:
         assert msgspec.json.decode(msgspec.json.encode(view))
