@@ -186,7 +186,7 @@ def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
 
 def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
     """Explain a unit that waits by the planner's decision for it."""
-    unit, outcome, before = decision
+    unit, outcome, before, _ = decision
     planned = outcome if isinstance(outcome, Plan) else None
     bandwidth = planned.bandwidth if planned else UNDEFINED
     order = index_order(before, unit.members)

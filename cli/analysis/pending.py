@@ -25,6 +25,8 @@ class PendingUnit:
     reason: str
     never: bool
     """It would not fit if nothing else ran."""
+    reserved_nodes: int
+    """The number of nodes that are reserved for it, since it is starving."""
 
 
 def pending_units(view: PlannerView) -> list[PendingUnit]:
@@ -40,7 +42,7 @@ def pending_units(view: PlannerView) -> list[PendingUnit]:
 def _pending_unit(
     decision: Decision, view: PlannerView, never: dict[Hashable, bool]
 ) -> PendingUnit:
-    unit, outcome, before = decision
+    unit, outcome, before, reserved = decision
     never_placed = False
     if isinstance(outcome, Plan):
         gang = view.gang_object(unit.key)
@@ -60,4 +62,5 @@ def _pending_unit(
         unit.since,
         reason,
         never_placed,
+        len(reserved),
     )

@@ -42,6 +42,8 @@ class Decision(NamedTuple):
     outcome: Plan | Refusal
     snapshot: Snapshot
     """The cluster before the decision, with all units that were planned earlier."""
+    reserved_nodes: frozenset[str]
+    """The nodes that are reserved for it, since it is starving."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,9 @@ class PlannerView:
         decisions, snapshot = {}, self.snapshot
         for unit in in_order(units_of(self.pod_infos, self.owners)):
             seen = snapshot.without_holdings(self.reserved.open_to(unit.key, unit.priority))
-            decision = Decision(unit, cycle.decide(seen, unit), seen)
+            outcome = cycle.decide(seen, unit)
+            nodes = cycle.reserved_nodes if cycle.starving is unit else frozenset[str]()
+            decision = Decision(unit, outcome, seen, nodes)
             decisions.update({pod.key: decision for pod in (*unit.waiting, *unit.settled)})
             if isinstance(decision.outcome, Plan):
                 snapshot = _reserving(decision.outcome.applied_to(seen), self.reserved)

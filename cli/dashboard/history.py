@@ -29,7 +29,7 @@ class Sample(Struct, frozen=True, array_like=True):
     waiting: int
 
 
-class _Change(NamedTuple):
+class Change(NamedTuple):
     """What a version replaced."""
 
     version: int
@@ -50,7 +50,7 @@ class History:
             max_bytes: The size of all differences together; the oldest are dropped [bytes].
         """
         self._seconds, self._max_bytes = seconds, max_bytes
-        self._changes: deque[_Change] = deque()
+        self._changes: deque[Change] = deque()
         self._size = 0
         self._usage: tuple[float, dict[str, int]] | None = None
         self.rows: Mapping[str, NodeRow] = {}
@@ -60,6 +60,11 @@ class History:
         """By namespace, since `began` [s]."""
         self.began: float | None = None
         """The first moment [s since 1970]."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes that are kept, the oldest first."""
+        return tuple(self._changes)
 
     @property
     def start(self) -> float | None:
@@ -75,7 +80,7 @@ class History:
         before = {name: old.get(name) for name in changed} if self.version else {}
         self.version += 1
         size = len(msgspec.json.encode(before)) if before else 0
-        self._changes.append(_Change(self.version, moment.at, before, size))
+        self._changes.append(Change(self.version, moment.at, before, size))
         self._size += size
         self.rows = rows
         self._count(moment)

@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from cli.dashboard.feed import CLIENTS, WAIT, Feed
+from cli.dashboard.gang_changes import Past
 from cli.dashboard.guard import HEADERS, Address, refusal
 from cli.dashboard.trial import Trial
 from cli.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
@@ -140,9 +141,11 @@ class Dashboard:
         return lambda: waiting_view(moment)
 
     def _unit(self, query: Query) -> Callable[[], object]:
-        moment = self._feed.moment
+        moment, history = self._feed.moment, self._feed.history
+        past = Past(history.rows, history.changes)
         kind, namespace = query.get("kind", "gang"), query.get("namespace", "")
-        return lambda: unit_views(moment, kind, namespace, query.get("name", "")) or None
+        name = query.get("name", "")
+        return lambda: unit_views(moment, past, kind, namespace, name) or None
 
     def _namespaces(self, _: Query) -> Callable[[], object]:
         moment, history = self._feed.moment, self._feed.history

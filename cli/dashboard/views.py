@@ -7,6 +7,7 @@ from msgspec import Struct
 from cli.analysis.explain import explain_gang, explain_pod
 from cli.analysis.inspection import InspectedNode
 from cli.analysis.unit_explanation import UnitExplanation, UnitState
+from cli.dashboard.gang_changes import GangChange, Past, gang_changes
 from cli.dashboard.history import History
 from cli.dashboard.moment import Moment, colour_of
 from cli.dashboard.tree import Tree, tree_of
@@ -78,6 +79,8 @@ class WaitingUnit(Struct, frozen=True):
     reason: str
     never: bool
     """It would not fit if nothing else ran."""
+    reserved: int
+    """The number of nodes that are reserved for it, since it is starving."""
 
 
 class PlanView(Struct, frozen=True):
@@ -110,6 +113,8 @@ class UnitView(Struct, frozen=True):
     nodes: tuple[DrawnNode, ...]
     more: int
     """The number of nodes that are not drawn."""
+    changes: tuple[GangChange, ...]
+    """Of its GPUs, since the page is served; the oldest first."""
 
 
 class NamespaceRow(Struct, frozen=True):
@@ -191,12 +196,13 @@ def waiting_view(moment: Moment) -> list[WaitingUnit]:
             since=unit.since,
             reason=sentence(unit.reason),
             never=unit.never,
+            reserved=unit.reserved_nodes,
         )
         for unit in moment.pending
     ]
 
 
-def unit_views(moment: Moment, kind: str, namespace: str, name: str) -> list[UnitView]:
+def unit_views(moment: Moment, past: Past, kind: str, namespace: str, name: str) -> list[UnitView]:
     """Return the gangs of a name, else a pod; several gangs if a job was submitted again."""
     planner = moment.planner
     explained = explain_gang(planner, namespace, name) if kind == "gang" else ()
@@ -204,10 +210,10 @@ def unit_views(moment: Moment, kind: str, namespace: str, name: str) -> list[Uni
         pod = explain_pod(planner, namespace, name)
         explained = (pod,) if pod else ()
     gangs = {(gang.metadata.namespace, gang.spec.gang): gang for gang in planner.gangs.values()}
-    return [_unit(moment, unit, gangs.get((unit.namespace, unit.name))) for unit in explained]
+    return [_unit(moment, past, unit, gangs.get((unit.namespace, unit.name))) for unit in explained]
 
 
-def _unit(moment: Moment, unit: UnitExplanation, gang: Gang | None) -> UnitView:
+def _unit(moment: Moment, past: Past, unit: UnitExplanation, gang: Gang | None) -> UnitView:
     document = explain_json.document([unit]).items[0]
     name = f"{unit.namespace}/{unit.name}"
     mark = Mark(letters(0), colour_of(name))
@@ -224,6 +230,7 @@ def _unit(moment: Moment, unit: UnitExplanation, gang: Gang | None) -> UnitView:
         _plan(gang) if gang else None,
         tuple(_drawn(ledgers[node], mark, tags) for node in drawn if ledgers[node].node.machine),
         len(held) - len(drawn),
+        gang_changes(past, name) if unit.kind == "gang" else (),
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+import yaml
 from controlplane.api import Api, refusal
 from controlplane.binaries import (
     STAGES,
@@ -34,6 +35,7 @@ from controlplane.webhook import Webhook, register_unreachable, run_webhook
 
 from cluster import keys
 from cluster.nodes.node import Node
+from policy.document import Policy
 from release.image import Image
 from release.image import build as build_image
 from release.image import unavailable as image_unavailable
@@ -392,6 +394,18 @@ def scorer(plane: ControlPlane, shipped: object) -> Iterator[Api]:
 def placing(webhook: Webhook, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scorer]:
     """What is shipped, one replica of the webhook, and one of the scorer."""
     with run_scorer(webhook.plane, tmp_path_factory.mktemp("scorer")) as running:
+        yield running
+
+
+@pytest.fixture
+def placing_on_described_nodes(
+    policy: Callable[[str | None], None], webhook: Webhook, tmp_path: Path
+) -> Iterator[Scorer]:
+    """A scorer that starts with the nodes' machines in its policy, since no agent runs."""
+    machines = [{"nodeLabels": {keys.NODE_MODE: "topology"}, "machine": "dgx1-v100"}]
+    body = {"apiVersion": keys.API_VERSION, "kind": Policy.__name__, "machines": machines}
+    policy(yaml.safe_dump(body))
+    with run_scorer(webhook.plane, tmp_path) as running:
         yield running
 
 

@@ -9,18 +9,12 @@ from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
-import yaml
 from controlplane.credentials import kubeconfig
 from controlplane.gangs import make_gang
 from controlplane.process import wait_until
-from controlplane.scorer import run_scorer
-
-from cluster import keys
-from policy.document import Policy
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 DGX = {"machine": "dgx1-v100", "mode": "topology"}
-MACHINES = [{"nodeLabels": {keys.NODE_MODE: "topology"}, "machine": "dgx1-v100"}]
 
 
 class Page:
@@ -77,19 +71,6 @@ def dashboard(plane):
         process.stdout.close()
 
 
-@pytest.fixture
-def machines(policy):
-    """Describe the nodes' machines in the policy, since no agent runs."""
-    body = {"apiVersion": keys.API_VERSION, "kind": Policy.__name__, "machines": MACHINES}
-    policy(yaml.safe_dump(body))
-
-
-@pytest.fixture
-def placing(webhook, tmp_path):
-    with run_scorer(webhook.plane, tmp_path) as running:
-        yield running
-
-
 def until(page, condition, what):
     """Follow the events until a condition holds."""
 
@@ -101,7 +82,7 @@ def until(page, condition, what):
     wait_until(holds, what, 120)
 
 
-@pytest.mark.usefixtures("machines", "placing")
+@pytest.mark.usefixtures("placing_on_described_nodes")
 def test_a_gang_is_seen_waiting_then_placed_then_gone(nodes, pods, dashboard):
     nodes({**DGX, "name": "gpu", "count": 2})
     page = dashboard()
@@ -129,6 +110,9 @@ def test_a_gang_is_seen_waiting_then_placed_then_gone(nodes, pods, dashboard):
     assert view["unit"]["state"] == "placed"
     assert view["plan"]["nodes"] == view["unit"]["nodes"]
     assert len(view["nodes"]) == 3
+    assert view["changes"][0]["kind"] == "allocated"
+    got = {place["node"] for change in view["changes"] for place in change["after"]}
+    assert got == {"gpu-0", "gpu-1", "more"}
 
     pods.clear()
     until(page, lambda: not any(name == gang for name, _ in page.holders()), "it is gone")

@@ -6,20 +6,16 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from controlplane.credentials import kubeconfig
 from controlplane.gangs import make_gang
 from controlplane.process import wait_until
-from controlplane.scorer import run_scorer
 
 from cluster import keys
-from policy.document import Policy
 from scorer.gang.crd import gangs_of
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 DGX = {"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"}
 SHARED = {"name": "share", "machine": "t4x4", "mode": "core_mem", "gpuMemory": 15}
-MACHINES = [{"nodeLabels": {keys.NODE_MODE: "topology"}, "machine": "dgx1-v100"}]
 
 
 @pytest.fixture
@@ -36,19 +32,6 @@ def live(plane, tmp_path):
         )
 
     return call
-
-
-@pytest.fixture
-def machines(policy):
-    """Describe the nodes' machines in the policy, since no agent runs."""
-    body = {"apiVersion": keys.API_VERSION, "kind": Policy.__name__, "machines": MACHINES}
-    policy(yaml.safe_dump(body))
-
-
-@pytest.fixture
-def placing(webhook, tmp_path):
-    with run_scorer(webhook.plane, tmp_path) as running:
-        yield running
 
 
 def simulated(folder, pods):
@@ -123,7 +106,7 @@ def _asking(name, namespace):
     }
 
 
-@pytest.mark.usefixtures("machines", "placing")
+@pytest.mark.usefixtures("placing_on_described_nodes")
 def test_simulate_on_a_snapshot_agrees_with_the_planner_and_with_explain(
     plane, nodes, pods, live, tmp_path
 ):
@@ -151,7 +134,7 @@ def test_simulate_on_a_snapshot_agrees_with_the_planner_and_with_explain(
     assert f"{gang['bandwidth']:.1f} GB/s" in shown
 
 
-@pytest.mark.usefixtures("machines", "placing")
+@pytest.mark.usefixtures("placing_on_described_nodes")
 def test_object_explain_and_simulate_give_a_waiting_gang_the_same_reason(
     plane, nodes, pods, live, tmp_path
 ):

@@ -31,7 +31,7 @@ function content(/** @type {any} */ view) {
       h("section.card.figure", {}, h("h3", {}, h("a", {href: link("node", node.name)}, nameOf(node.name))),
         node.drawing.length ? drawing(node.drawing) : null)),
       view.more ? h("p.quiet", {}, `${plural(view.more, "more node")}`) : null),
-    h("div", {}, bandwidth(one), reasons(one), plan(view.plan))),
+    h("div", {}, bandwidth(one), reasons(one), plan(view.plan), changes(view.changes))),
     h("h2", {}, plural(one.pods.length, "pod")),
     h("div.card", {}, pods(one)),
   ];
@@ -71,6 +71,18 @@ function plan(/** @type {any} */ recorded) {
       recorded.bandwidth ? ` · planned ${recorded.bandwidth} GB/s` : ""),
     h("ol.history", {}, events.map(([time, what, message]) => h("li", {}, h("time", {}, at(time)),
       h("b", {}, shown(what)), message && h("span.quiet", {}, ` ${shown(message)}`)))));
+}
+
+/** Show what became of its GPUs while the page was served. */
+function changes(/** @type {any[]} */ seen) {
+  if (!seen.length) return null;
+  const places = (/** @type {any[]} */ nodes) => nodes.map(has => [" ", nameOf(has.node),
+    has.gpus.length ? ` ${has.gpus.join(" ")}` : ` ${plural(has.pods, "pod")}`]);
+  return h("section.card.changes", {}, h("h3", {}, "Its GPUs in the last hour"),
+    h("ol.history", {}, seen.map(change => h("li", {}, h("time", {}, clock(change.at)),
+      h("b", {}, capital(change.kind).replace(".", "")),
+      change.before.length ? h("span.quiet", {}, " from", places(change.before)) : null,
+      change.after.length ? h("span", {}, change.before.length ? " to" : " on", places(change.after)) : null))));
 }
 
 function pods(/** @type {any} */ one) {

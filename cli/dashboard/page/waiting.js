@@ -39,6 +39,8 @@ function row(/** @type {any} */ unit, /** @type {number} */ number) {
       h("span.quiet.small", {}, unit.kind === "gang" ? `gang, ${unit.pods} waiting, ${unit.asks} each`
         : `pod, ${unit.asks}`, " · namespace ", nameOf(unit.namespace)),
       h(`span.status.${kind}`, {}, words)),
-      h("p", {}, shown(unit.reason))),
+      h("p", {}, shown(unit.reason)),
+      unit.reserved ? h("p.reserved", {}, `${plural(unit.reserved, "node")} ${unit.reserved === 1 ? "is" : "are"} `
+        + "reserved for it, since it has waited so long: others of its priority or below go elsewhere.") : null),
     h("span.age", {}, Number.isFinite(since) ? duration(now() - since) : ""));
 }

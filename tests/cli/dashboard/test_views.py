@@ -1,14 +1,21 @@
+from dataclasses import replace
+
 import msgspec
 import pytest
 from support.dashboard import placed_pod, waiting_pod
 
+from cli.dashboard.gang_changes import Past
 from cli.dashboard.history import History
-from cli.dashboard.moment import colour_of
+from cli.dashboard.moment import Moment, colour_of
 from cli.dashboard.tree import tree_of
 from cli.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
 from cli.render.page.markup import element
+from cluster.gang import GangKey, Link
+from scorer.gang.crd import ASSEMBLED, name_of
 
 VGG = placed_pod("vgg-0", 0), placed_pod("vgg-1", 3)
+
+NO_PAST = Past({}, ())
 
 
 def nodes_in(tree, tag: str, style: str = ""):
@@ -74,6 +81,30 @@ def test_waiting_units_have_the_reasons_of_the_planner(moment):
     assert rows["big"].asks == "99 GPUs"
 
 
+@pytest.mark.parametrize(("waited", "nodes"), [(599, 0), (600, 2), (1199, 2), (1200, 0)], ids=str)
+def test_a_starving_unit_has_the_nodes_that_are_reserved_for_it(moment, waited, nodes):
+    taken = [placed_pod(f"p-{n}", 0, f"g{n}", f"dgx-{n}") for n in (0, 1)]
+    since = 1_795_341_600.0  # 2026-11-22T10:00:00Z
+    key = GangKey("team", "big", "")
+    assembled = {
+        "type": ASSEMBLED,
+        "status": "True",
+        "lastTransitionTime": "2026-11-22T10:00:00Z",
+        "reason": "Complete",
+        "message": "",
+    }
+    gang = {
+        "metadata": {"name": name_of(key), "namespace": "team"},
+        "spec": {"gang": "big", "link": Link.BEST},
+        "status": {"conditions": [assembled]},
+    }
+    current = moment(*taken, waiting_pod("big", 8), waiting_pod("small", 1)).current
+
+    rows = waiting_view(Moment(replace(current, gangs=(gang,)), since + waited))
+
+    assert {row.name: row.reserved for row in rows} == {"big": nodes, "small": 0}
+
+
 def test_the_number_of_waiting_units_needs_no_plan(moment):
     here = moment(waiting_pod("a", 2), waiting_pod("b", 99), *VGG)
 
@@ -81,7 +112,7 @@ def test_the_number_of_waiting_units_needs_no_plan(moment):
 
 
 def test_a_placed_gang_is_drawn_on_its_node(moment):
-    (view,) = unit_views(moment(*VGG), "gang", "team", "vgg")
+    (view,) = unit_views(moment(*VGG), NO_PAST, "gang", "team", "vgg")
 
     assert view.unit.state == "placed"
     assert [node.name for node in view.nodes] == ["dgx-0"]
@@ -89,7 +120,7 @@ def test_a_placed_gang_is_drawn_on_its_node(moment):
 
 
 def test_a_gang_that_fits_is_drawn_where_it_would_go(moment):
-    (view,) = unit_views(moment(waiting_pod("soon", 4)), "gang", "team", "soon")
+    (view,) = unit_views(moment(waiting_pod("soon", 4)), NO_PAST, "gang", "team", "soon")
 
     assert view.unit.state == "fits"
     assert len(nodes_in(view.nodes[0].drawing, "rect", "tile placed")) == 4
@@ -97,7 +128,7 @@ def test_a_gang_that_fits_is_drawn_where_it_would_go(moment):
 
 def test_a_gang_that_waits_has_a_reason_and_what_would_help(moment):
     taken = [placed_pod(f"p{i}-{n}", i, f"g{i}", f"dgx-{n}") for i in range(8) for n in (0, 1)]
-    (view,) = unit_views(moment(*taken, waiting_pod("late", 8)), "gang", "team", "late")
+    (view,) = unit_views(moment(*taken, waiting_pod("late", 8)), NO_PAST, "gang", "team", "late")
 
     assert view.unit.state == "waits"
     assert view.unit.reason
@@ -107,11 +138,11 @@ def test_a_gang_that_waits_has_a_reason_and_what_would_help(moment):
 
 @pytest.mark.parametrize("kind", ["gang", "pod"])
 def test_there_is_no_view_of_an_unknown_unit(moment, kind):
-    assert unit_views(moment(*VGG), kind, "team", "none") == []
+    assert unit_views(moment(*VGG), NO_PAST, kind, "team", "none") == []
 
 
 def test_a_pod_without_a_gang_has_a_view(moment):
-    (view,) = unit_views(moment(*VGG), "pod", "team", "vgg-0")
+    (view,) = unit_views(moment(*VGG), NO_PAST, "pod", "team", "vgg-0")
 
     assert view.unit.name == "vgg"
     assert view.unit.kind == "gang"
@@ -130,7 +161,11 @@ def test_namespaces_that_hold_gpus_are_listed(moment):
 
 def test_views_are_json(moment):
     here = moment(*VGG, waiting_pod("a", 2))
-    views = (node_view(here, "dgx-0"), waiting_view(here), unit_views(here, "gang", "team", "vgg"))
+    views = (
+        node_view(here, "dgx-0"),
+        waiting_view(here),
+        unit_views(here, NO_PAST, "gang", "team", "vgg"),
+    )
 
     for view in views:
         assert msgspec.json.decode(msgspec.json.encode(view))
