@@ -17,6 +17,7 @@ from cluster.nodes.node import (
 )
 from cluster.nodes.node_resources import read_node_resources
 from cluster.nodes.pool_machine import catalogue_machine, pcie_machine, with_gpus
+from cluster.nodes.resource_slice import SliceDevice
 from cluster.nodes.topology_configmap import read_indices
 from topology.machine import Machine
 
@@ -61,6 +62,11 @@ def read_claims_node(
         pool=DevicePool(pool.name, tuple(gpu.name for gpu in pool.gpus), pool.others, pool.missing),
         warnings=(*offer.warnings, *filter(None, problems), *_notes(pool)),
     )
+
+
+def _is_faulty(gpu: SliceDevice, pool: GPUPool) -> bool:
+    """Return whether the driver taints a GPU, or has stopped to list it."""
+    return bool(gpu.taint) or gpu.uuid in pool.lost
 
 
 def _read_machine(
