@@ -1,4 +1,4 @@
-"""What people compare of a run, recorded event by event in bounded memory."""
+"""The figures of a run that people compare, recorded event by event in bounded memory."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

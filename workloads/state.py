@@ -1,4 +1,4 @@
-"""Whether an owner of pods is active, suspended or ended, by its status."""
+"""The state of an owner of pods, by its status: active, suspended or ended."""
 
 from collections.abc import Iterable
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Which GPUs a pod has on its node: the GPUs themselves, their number, or why neither is known.
+"""The GPUs of a pod on its node: the GPUs themselves, their number, or why neither is known.
 
 Records, ledgers, plans and the Gang resource all carry these values. Each known variant has its
 shares and its length, so that most code needs no distinction.

@@ -1,4 +1,4 @@
-"""What policies see of the nodes: columns in the order of `snapshot.nodes`."""
+"""The view that policies have of the nodes: columns in the order of `snapshot.nodes`."""
 
 from dataclasses import dataclass
 from functools import cached_property

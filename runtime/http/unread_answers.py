@@ -52,9 +52,11 @@ class UnreadAnswers(Generic[M]):
 
     def add(self, connection: M, size: int, now: float) -> None:
         """Count an answer that is written next; drop older ones if there is no room for it."""
-        if not connection.has_unsent:
-            self.remove(connection)  # The client has read the answers before.
         held, since = self._answers.get(connection, (0, now))
+        # Seldom: the check is a system call, and most clients read an answer before the next one.
+        if held and now - since >= _WRITTEN and not connection.has_unsent:
+            self.remove(connection)
+            held, since = 0, now
         self._budget.hold(size)
         self._answers[connection] = held + size, since
 

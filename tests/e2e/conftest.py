@@ -279,6 +279,8 @@ def namespace(plane: ControlPlane) -> Iterator[str]:
     wait_until(lambda: bool(plane.api.get(accounts)["items"]), f"{name} has a ServiceAccount")
     yield name
     plane.api.delete(f"/api/v1/namespaces/{name}")
+    # From here on no operator makes a pod in it; one that waits would go to the next test's nodes.
+    plane.api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds="0")
 
 
 @pytest.fixture
@@ -393,15 +395,11 @@ def placing(webhook: Webhook, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def machines(
-    plane: ControlPlane, namespace: str, nodes: Callable[..., tuple[Node, ...]]
-) -> Iterator[Callable[[int], tuple[Node, ...]]]:
+def machines(nodes: Callable[..., tuple[Node, ...]]) -> Callable[[int], tuple[Node, ...]]:
     """Adds DGX-1 V100 nodes: `gpu-0` and so on."""
 
     def add(count: int) -> tuple[Node, ...]:
         line = {"name": "gpu", "count": count, "machine": "dgx1-v100", "mode": "topology"}
         return nodes({**line, "cpu": 96, "memory": "768Gi"})
 
-    yield add
-    # What waits would go to the next test's nodes, before its namespace is gone.
-    plane.api.delete(f"/api/v1/namespaces/{namespace}/pods", gracePeriodSeconds="0")
+    return add

@@ -22,6 +22,7 @@ NOT_RUN = {
     "pip": "tests/release/test_wheel.py installs the wheel",
     "docker ": "it needs Docker and a registry",
     "helm ": "tests/e2e/charts/test_printed.py runs it",
+    "linkwise dashboard": "it does not end by itself; tests/e2e/test_dashboard.py runs it",
     "kubectl -n linkwise-system port-forward": "kwok's kubelets forward no ports",
 }
 """Why commands that begin so are not run; what is behind a forwarded port is asked where it is."""

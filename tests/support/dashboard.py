@@ -38,6 +38,30 @@ spec:
   nodeName: NODE
   containers: [{name: c, resources: {limits: {aliyun.com/gpu: 1}}}]
 """
+JOB = """apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  parallelism: 2
+  completions: 2
+  completionMode: Indexed
+  template:
+    metadata: {annotations: {linkwise.dev/gang: train, linkwise.dev/gang-size: "2"}}
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: x, resources: {limits: {aliyun.com/gpu: GPUS}}}]
+"""
+WRONG = """apiVersion: v1
+kind: Pod
+metadata: {name: denied}
+spec:
+  containers:
+  - name: c
+    image: x
+    resources:
+      limits:
+        aliyun.com/gpu-core.percentage: 7
+"""
 
 
 def waiting_pod(name: str, gpus: int) -> str:

@@ -1,4 +1,4 @@
-"""What the manifests and the documents say of kinds, compared with the registry."""
+"""The manifests and documents have the same kinds as the registry."""
 
 import json
 import re

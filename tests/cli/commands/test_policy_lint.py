@@ -1,17 +1,8 @@
 import json
 
 import pytest
+from support.documents import PROFILE
 
-PROFILE = """\
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: acs-profile, namespace: kube-system}
-data:
-  selectors: |
-    [{"name": "gpu-hpn-driver",
-      "objectSelector": {"matchLabels": {"alibabacloud.com/compute-class": "gpu-hpn"}},
-      "effect": {"labels": {"alibabacloud.com/gpu-driver-version": "1.5.0"}}}]
-"""
 RISKY = '[{"name": "everything", "effect": {"labels": {"a": "b"}}}]'
 
 

@@ -1,7 +1,6 @@
 """The dashboard in a real browser, served by the command from cluster files."""
 
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -9,47 +8,19 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
-from support.dashboard import CLUSTER, placed_pod, waiting_pod
+from support.browser import NEEDS_CHROMIUM, new_context, new_page, running_chromium
+from support.dashboard import CLUSTER, JOB, WRONG, placed_pod, waiting_pod
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium is installed here; Debian's package chromium has it"
-)
+pytestmark = NEEDS_CHROMIUM
 LINKWISE = Path(sys.executable).with_name("linkwise")
 HOSTILE = "<img src=x onerror=alert(1)>"
-MANIFEST = """apiVersion: batch/v1
-kind: Job
-metadata: {name: train}
-spec:
-  parallelism: 2
-  completions: 2
-  completionMode: Indexed
-  template:
-    metadata: {annotations: {linkwise.dev/gang: train, linkwise.dev/gang-size: "2"}}
-    spec:
-      restartPolicy: Never
-      containers: [{name: c, image: x, resources: {limits: {aliyun.com/gpu: 2}}}]
-"""
-WRONG = """apiVersion: v1
-kind: Pod
-metadata: {name: denied}
-spec:
-  containers:
-  - name: c
-    image: x
-    resources:
-      limits:
-        aliyun.com/gpu-core.percentage: 7
-"""
+MANIFEST = JOB.replace("GPUS", "2")
 
 
 @pytest.fixture(scope="module")
 def chromium():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with running_chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -103,21 +74,9 @@ def opened(chromium):
     contexts = []
 
     def show(address: str, view: str = "fleet", width: int = 1400, scheme: str = "light"):
-        context = chromium.new_context(
-            viewport={"width": width, "height": 800}, color_scheme=scheme
-        )
+        context = new_context(chromium, width, scheme)
         contexts.append(context)
-        page = context.new_page()
-        page.problems = []
-        page.on("pageerror", lambda error: page.problems.append(str(error)))
-        page.on("console", lambda message: page.problems.append(message.text))
-        page.on("dialog", lambda dialog: page.problems.append(dialog.message))
-        page.on(
-            "request",
-            lambda request: (
-                None if request.url.startswith(address) else page.problems.append(request.url)
-            ),
-        )
+        page = new_page(context, address)
         page.goto(f"{address}#/{view}")
         page.wait_for_selector("#state .dot")
         return page

@@ -1,32 +1,7 @@
 import pytest
-from support.dashboard import placed_pod
+from support.dashboard import JOB, WRONG, placed_pod
 
 from cli.dashboard.trial import PODS, Trial
-
-JOB = """apiVersion: batch/v1
-kind: Job
-metadata: {name: train}
-spec:
-  parallelism: 2
-  completions: 2
-  completionMode: Indexed
-  template:
-    metadata: {annotations: {linkwise.dev/gang: train, linkwise.dev/gang-size: "2"}}
-    spec:
-      restartPolicy: Never
-      containers: [{name: c, image: x, resources: {limits: {aliyun.com/gpu: GPUS}}}]
-"""
-WRONG = """apiVersion: v1
-kind: Pod
-metadata: {name: denied}
-spec:
-  containers:
-  - name: c
-    image: x
-    resources:
-      limits:
-        aliyun.com/gpu-core.percentage: 7
-"""
 
 
 def job(gpus: int = 2) -> str:

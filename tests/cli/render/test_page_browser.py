@@ -1,11 +1,10 @@
 """The pages in a real browser: what is drawn stays apart, and everything answers."""
 
-import shutil
 from itertools import combinations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
+from support.browser import NEEDS_CHROMIUM, new_context, new_page, running_chromium
 
 from cli.analysis.fleet import fleet_of, usage_of
 from cli.analysis.pending import pending_units
@@ -15,10 +14,7 @@ from cli.live.load import load_cluster
 from cli.render.page.caption import Caption
 from cli.render.page.inspection import inspection_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium is installed here; Debian's package chromium has it"
-)
+pytestmark = NEEDS_CHROMIUM
 WIDTHS = {"desktop": 1280, "phone": 390}
 HOSTILE = "<img src=x onerror=alert(1)>"
 GROUPS = """
@@ -99,10 +95,8 @@ spec:
 
 @pytest.fixture(scope="module")
 def chromium():
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with running_chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -111,21 +105,9 @@ def opened_file(chromium, tmp_path):
     contexts = []
 
     def show(name: str, width: int, scheme: str):
-        context = chromium.new_context(
-            viewport={"width": width, "height": 800}, color_scheme=scheme
-        )
+        context = new_context(chromium, width, scheme)
         contexts.append(context)
-        page = context.new_page()
-        page.problems = []
-        page.on("pageerror", lambda error: page.problems.append(str(error)))
-        page.on("console", lambda message: page.problems.append(message.text))
-        page.on("dialog", lambda dialog: page.problems.append(dialog.message))
-        page.on(
-            "request",
-            lambda request: (
-                page.problems.append(request.url) if not request.url.startswith("file:") else None
-            ),
-        )
+        page = new_page(context, "file:")
         page.goto((tmp_path / name).as_uri())
         page.wait_for_selector("button.n")
         return page
