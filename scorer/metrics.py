@@ -29,11 +29,32 @@ class Stage(StrEnum):
     TRACK = "track"
     """Track whether its pods are bound."""
     EVICT = "evict"
+    PREEMPT = "preempt"
+    """Record that units are to be evicted for another one, and evict them."""
     REPORT = "report"
     """Write the Gang's status, and Events."""
     BIND = "bind"
     SCALE_UP = "scale_up"
     """Ask an autoscaler for nodes."""
+
+
+class EvictionReason(StrEnum):
+    """Why pods were evicted."""
+
+    UNBOUND = "unbound"
+    """A member of their gang could not be bound."""
+    PREEMPTED = "preempted"
+    """A unit of a higher priority needs their GPUs."""
+
+
+class PreemptionOutcome(StrEnum):
+    """What became of a preemption."""
+
+    STARTED = "started"
+    PLACED = "placed"
+    """The unit for which others were evicted has its GPUs."""
+    FAILED = "failed"
+    """The others did not end in time, or could not be evicted."""
 
 
 class Metrics:
@@ -65,9 +86,20 @@ class Metrics:
         )
         self._evicted = Counter(
             "linkwise_evicted_pods",
-            "Pods evicted to be placed again.",
+            "Pods evicted to be placed again, by the reason.",
+            ("reason",),
             registry=registry,
         )
+        self._preemptions = Counter(
+            "linkwise_preemptions",
+            "Gangs and pods for which others were to be evicted, by what became of it.",
+            ("outcome",),
+            registry=registry,
+        )
+        for reason in EvictionReason:
+            self._evicted.labels(reason.value)
+        for outcome in PreemptionOutcome:
+            self._preemptions.labels(outcome.value)
         self._faults = Counter(
             "linkwise_faults",
             "Unforeseen exceptions in the work on one gang, pod or node, by stage.",
@@ -110,9 +142,13 @@ class Metrics:
         """Observe a placed unit: for how long all of it had waited [s]."""
         self._placement.observe(seconds)
 
-    def evicted(self, pods: int) -> None:
+    def evicted(self, pods: int, reason: EvictionReason) -> None:
         """Count evicted pods."""
-        self._evicted.inc(pods)
+        self._evicted.labels(reason.value).inc(pods)
+
+    def preempted(self, outcome: PreemptionOutcome) -> None:
+        """Count a step of a preemption."""
+        self._preemptions.labels(outcome.value).inc()
 
 
 def show_state(  # noqa: PLR0913 - one for each figure.

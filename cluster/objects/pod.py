@@ -259,6 +259,7 @@ class PodSpec(NewPodSpec, frozen=True):
     overhead: Amounts | None = None
     host_network: bool | None = None
     resource_claims: list[ResourceClaim] | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 NO_CAPACITY = "No node fits this pod and the others that Linkwise places together with it"
@@ -279,6 +280,7 @@ class PodStatus(KubeObject, frozen=True):
 
     phase: str = ""
     conditions: list[PodCondition] | None = None
+    start_time: str | None = None
 
     @property
     def was_tried(self) -> bool:

@@ -18,6 +18,7 @@ from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
 from runtime.kube.objects import ConfigMap, Key
 from runtime.kube.reflector import Reflector
+from scorer.cache.budget_informer import BudgetInformer
 from scorer.cache.claim_informer import ClaimInformer
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.gang_informer import GangInformer
@@ -56,6 +57,8 @@ class Informers:
         self.workloads = WorkloadInformer(
             kube, self.state, self.changed.set, self.gang_objects.mark_dirty
         )
+        # A budget that changes need not wake the planner: preemption is tried again after a time.
+        self.budgets = BudgetInformer(kube)
         self.replacements = Replacements(
             self.state,
             self.gang_objects,
@@ -77,6 +80,7 @@ class Informers:
             "jobs": self.workloads.jobs,
             "statefulsets": self.workloads.stateful_sets,
             "gangs": self.gang_objects.reflector,
+            "poddisruptionbudgets": self.budgets.reflector,
         }
 
     @property
