@@ -24,7 +24,7 @@ from bench.gangs import rates, shares
 from bench.gangs.floor import floor
 from bench.measure import ROUNDS
 from bench.node import agent, containers
-from bench.planning import extender, memory, placement, tenants
+from bench.planning import extender, memory, placement, preemption, tenants
 from bench.topology import tables
 
 REPETITIONS = 9
@@ -39,6 +39,7 @@ def rows() -> Iterator[Row]:
     return chain(
         tables.rows(),
         placement.rows(),
+        preemption.rows(),
         tenants.rows(),
         extender.rows(),
         review.rows(),

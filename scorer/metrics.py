@@ -60,6 +60,8 @@ class Stage(StrEnum):
     TRACK = "track"
     """Track whether its pods are bound."""
     EVICT = "evict"
+    PREEMPT = "preempt"
+    """Record that units are to be evicted for another one, and evict them."""
     REPORT = "report"
     """Write the Gang's status, and Events."""
     BIND = "bind"
@@ -67,6 +69,27 @@ class Stage(StrEnum):
     """Ask an autoscaler for nodes."""
     FENCE = "fence"
     """Keep the GPUs of claims nodes from claims of others."""
+
+
+class EvictionReason(StrEnum):
+    """Why pods were evicted."""
+
+    UNBOUND = "unbound"
+    """A member of their gang could not be bound."""
+    FAULT = "fault"
+    """A GPU or a node under their gang failed."""
+    PREEMPTED = "preempted"
+    """A unit of a higher priority needs their GPUs."""
+
+
+class PreemptionOutcome(StrEnum):
+    """What became of a preemption."""
+
+    STARTED = "started"
+    PLACED = "placed"
+    """The unit for which others were evicted has its GPUs."""
+    FAILED = "failed"
+    """The others did not end in time, or could not be evicted."""
 
 
 class Metrics:
@@ -106,7 +129,8 @@ class Metrics:
         )
         self._evicted = Counter(
             "linkwise_evicted_pods",
-            "Pods evicted to be placed again.",
+            "Pods evicted to be placed again, by the reason.",
+            ("reason",),
             registry=registry,
         )
         self._moved = Counter(
@@ -114,6 +138,16 @@ class Metrics:
             "Running gangs that were evicted as a whole because of a fault under them.",
             registry=registry,
         )
+        self._preemptions = Counter(
+            "linkwise_preemptions",
+            "Gangs and pods for which others were to be evicted, by what became of it.",
+            ("outcome",),
+            registry=registry,
+        )
+        for reason in EvictionReason:
+            self._evicted.labels(reason.value)
+        for outcome in PreemptionOutcome:
+            self._preemptions.labels(outcome.value)
         self._faults = Counter(
             "linkwise_faults",
             "Unforeseen exceptions in the work on one gang, pod or node, by stage.",
@@ -143,8 +177,8 @@ class Metrics:
             ("reason",),
             registry=registry,
         )
-        for reason in WaitReason:
-            self._waiting_seconds.labels(reason.value)
+        for why in WaitReason:
+            self._waiting_seconds.labels(why.value)
         self._free_gpus = Gauge(
             "linkwise_free_gpus",
             "Free whole GPUs.",
@@ -227,14 +261,18 @@ class Metrics:
         """Count a claim of others under the name of one of ours."""
         self._claim_conflicts.inc()
 
-    def evicted(self, pods: int) -> None:
+    def evicted(self, pods: int, reason: EvictionReason) -> None:
         """Count evicted pods."""
-        self._evicted.inc(pods)
+        self._evicted.labels(reason.value).inc(pods)
+
+    def preempted(self, outcome: PreemptionOutcome) -> None:
+        """Count a step of a preemption."""
+        self._preemptions.labels(outcome.value).inc()
 
     def moved(self, pods: int) -> None:
         """Count a gang that was evicted because of a fault, and its pods."""
         self._moved.inc()
-        self.evicted(pods)
+        self.evicted(pods, EvictionReason.FAULT)
 
 
 def show_state(  # noqa: PLR0913 - one for each figure.

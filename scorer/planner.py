@@ -18,6 +18,7 @@ from scorer.commit.healer import Healer
 from scorer.commit.queue import CommitQueue
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage, WaitReason
+from scorer.preemption.preemptor import Preemptor
 from scorer.queue.cycle import Reservation
 from scorer.queue.gang_size import GangSizeResolver
 from scorer.queue.pending import PendingUnits
@@ -37,8 +38,14 @@ class Planner:
         self._binding_tracker = BindingTracker(handle)
         self._commit_queue = CommitQueue(handle, self._binding_tracker)
         self._healer = Healer(handle, self._binding_tracker)
+        self._preemptor = Preemptor(handle)
         self._scheduler = UnitScheduler(
-            handle, self._pending, self._commit_queue, self._binding_tracker, self._healer
+            handle,
+            self._pending,
+            self._commit_queue,
+            self._binding_tracker,
+            self._healer,
+            self._preemptor,
         )
         self._lacking: dict[GangKey, Owner] = {}
         """Gangs whose owners may want another number of members by now: some are missing although
@@ -58,7 +65,8 @@ class Planner:
         """Yield all pending units, each with the reason."""
         for unit in self._pending:
             reason = self._commit_queue.backoff_reason(unit.key) or self._pending.reason(unit)
-            yield unit, reason
+            preemption = self._preemptor.reason(unit.key)
+            yield unit, f"{reason}; {preemption}" if preemption else reason
 
     def wait_reasons(self) -> list[WaitReason] | None:
         """Return why each pending unit waits; None: not known yet."""
@@ -111,7 +119,7 @@ class Planner:
         finally:
             self._commit_queue.close()
 
-    def _round(self) -> list[Coroutine[Any, Any, None]]:
+    def _round(self) -> list[Coroutine[Any, Any, object]]:
         """Process all changes since the last round; return calls to run concurrently."""
         dirty_groups = self._informers.state.drain_dirty_groups()
         self._forget(
@@ -128,7 +136,12 @@ class Planner:
         self._report(changed)
         for key, owner in self._lacking.items():
             self._sizes.resolve_owner(owner, key.namespace)
+        if not self.has_synced:
+            with self._faults.isolate(Stage.PREEMPT, "restore"):
+                self._preemptor.restore(units)
         self._scheduler.schedule(units, None if self.has_synced else self._informers.gangs)
+        with self._faults.isolate(Stage.PREEMPT, "preemptions"):
+            calls += self._preemptor.reconcile()
         return calls
 
     def _forget(self, keys: Iterable[GangKey]) -> None:
@@ -170,6 +183,7 @@ class Planner:
             self._binding_tracker.time_left(),
             self._scheduler.time_left(),
             self._healer.time_left(),
+            self._preemptor.time_left(),
             self._informers.replacements.time_left(self._clock()),
         )
         return min((left for left in times if left is not None), default=None)

@@ -31,9 +31,11 @@ from scorer.gang.whole_plan import all_members, whole_plan, without_siblings
 from scorer.metrics import Stage
 from scorer.placement.bandwidth import UNDEFINED
 from scorer.placement.baselines import best_possible, index_order
+from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.state.node_cache import DeadlineExceeded
 from scorer.placement.state.snapshot import Snapshot
+from scorer.preemption.preemptor import Preemptor
 from scorer.queue.cycle import Reservation, SchedulingCycle, in_order
 from scorer.queue.fault_isolation import FAULT
 from scorer.queue.pending import ClosedNodes, PendingUnits
@@ -57,13 +59,15 @@ class UnitScheduler:
         commit_queue: CommitQueue,
         binding_tracker: BindingTracker,
         healer: Healer,
+        preemptor: Preemptor,
     ) -> None:
         """Start without cycles."""
         self._informers, self._state = handle.informers, handle.informers.state
         self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
         self._term, self._clock, self._timings = handle.term, handle.clock, handle.timings
         self._pending, self._commit_queue = pending, commit_queue
-        self._binding_tracker, self._healer = binding_tracker, healer
+        self._binding_tracker = binding_tracker
+        self._healer, self._preemptor = healer, preemptor
         self._time_budget = TimeBudget(handle.timings, handle.informers.changed.set)
         self._starvation = StarvationGuard(handle.timings.min_reservation)
         self._settling = Settling()
@@ -78,6 +82,7 @@ class UnitScheduler:
         """Drop what is known of a unit that has no pods left."""
         self._time_budget.reset(key)
         self._end_settling(key)
+        self._preemptor.forget(key)
 
     def time_left(self) -> float | None:
         """Return the time until a reservation, or the wait of a unit, ends [s]; None: never."""
@@ -101,6 +106,7 @@ class UnitScheduler:
         if self._is_pass_complete:
             # Else a unit that has just come would get capacity before older ones that were refused.
             self._capacity_version = self._state.capacity_version
+        self._preemptor.start_cycle()
         cycle = SchedulingCycle(
             is_starving=self._is_starving,
             excluded_nodes=excluded_nodes,
@@ -148,15 +154,29 @@ class UnitScheduler:
                 self._settling.wait(unit.key, self._clock(), self._settle_seconds)
                 self._refuse(unit, outcome, closed)
             elif cached is None or not outcome.is_cacheable:
+                self._preempt(unit, outcome, closed)
                 self._refuse(unit, outcome, closed)
-            elif outcome is not cached:
-                self._pending.update(unit, outcome)
+            else:
+                self._preempt(unit, outcome, closed)
+                if outcome is not cached:
+                    self._pending.update(unit, outcome)
+                if self._preemptor.reason(unit.key):
+                    self._report(unit, outcome)
         except DeadlineExceeded:
             self._postpone(unit)
         except Exception:  # noqa: BLE001 - a fault with one unit must not stop the others.
             self._fail(unit)
         else:
             self._time_budget.reset(unit.key)
+
+    def _preempt(self, unit: Unit, refusal: Refusal, closed: ClosedNodes) -> None:
+        """Let others be evicted for a unit that lacks capacity."""
+        if not refusal.is_cacheable or unit.blocked:
+            return
+        snapshot = self._snapshot(unit).without(closed.excluded)
+        options = PlanOptions(unit.link, closed.reserved)
+        waited = self._starvation.waited(unit, self._clock())
+        self._preemptor.consider(unit, snapshot, options, waited=waited)
 
     def _may_be_planned(self, unit: Unit) -> bool:
         """Return whether a unit neither backs off nor is being evicted."""
@@ -194,6 +214,7 @@ class UnitScheduler:
         """Queue the commit of a new plan."""
         self._pending.accept(unit)
         self._starvation.placed(unit.key)
+        self._preemptor.placed(unit.key)
         self._plans += 1
         recorded = plan_of(plan, f"{self._term}-{self._plans}")
         if unit.is_gang:
@@ -223,9 +244,15 @@ class UnitScheduler:
     def _refuse(self, unit: Unit, refusal: Refusal, closed: ClosedNodes = _OPEN) -> None:
         """Cache and report a refusal."""
         self._pending.refuse(unit, refusal, closed)
+        self._report(unit, refusal)
+
+    def _report(self, unit: Unit, refusal: Refusal) -> None:
+        """Report why a unit waits, and what is evicted for it."""
+        preemption = self._preemptor.reason(unit.key)
+        reason = f"{refusal.reason}; {preemption}" if preemption else refusal.reason
         phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
         self._status_reporter.enqueue(
-            StatusUpdate(unit, phase, (unit.present, unit.needed), reason=refusal.reason)
+            StatusUpdate(unit, phase, (unit.present, unit.needed), reason=reason)
         )
 
     def _postpone(self, unit: Unit) -> None:

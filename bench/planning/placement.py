@@ -36,7 +36,7 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
     """
     ranked = cluster(5000, CLASSES)
     names = list(ranked.ledger.nodes)
-    request = _worker(0, 4).request
+    request = worker(0, 4).request
     yield (
         "ranking 5,000 nodes of 5 classes for a 4-GPU pod",
         "≤ 5 ms",
@@ -46,7 +46,7 @@ def rows() -> Iterator[tuple[str, str, Callable[[], float]]]:
         steps = _Steps(5000, gpus)
         yield f"8 workers of {gpus} GPU each planned on 5,000 nodes (CPU)", "≤ 10 ms", steps
     half_full = cluster(1000, CLASSES[:1])
-    gang = [_worker(i, 1) for i in range(256)]
+    gang = [worker(i, 1) for i in range(256)]
     yield (
         "a 256-worker gang on 1,000 half-full nodes, planned",
         "≤ 50 ms",
@@ -81,7 +81,7 @@ class _Steps:
     def __call__(self) -> float:
         """Return the seconds of CPU that one gang takes: all that is decided, and compared."""
         self._number += 1
-        gang = [_worker(rank, self._gpus, f"gang-{self._number}") for rank in range(8)]
+        gang = [worker(rank, self._gpus, f"gang-{self._number}") for rank in range(8)]
         start = process_time()
         found = plan(self._snapshot, gang)
         assert isinstance(found, Plan), found  # noqa: S101 (else something else is measured)
@@ -138,7 +138,8 @@ def cluster(count: int, classes: tuple[str, ...], *, busy: float = 0.5) -> Snaps
     return snapshot_of(Ledger(ledgers))
 
 
-def _worker(rank: int, gpus: int, gang: str = "gang") -> Member:
+def worker(rank: int, gpus: int, gang: str = "gang") -> Member:
+    """Return a member of a gang with so many GPUs."""
     limits = {GPU_WHOLE: str(gpus), "cpu": "4", "memory": "16Gi"}
     pod = {
         "metadata": {"name": f"{gang}-{rank}", "uid": f"{gang}-{rank}", "namespace": "bench"},

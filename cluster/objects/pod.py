@@ -270,6 +270,7 @@ class PodSpec(NewPodSpec, frozen=True):
     overhead: Amounts | None = None
     host_network: bool | None = None
     resource_claims: list[ResourceClaim] | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 NO_CAPACITY = "No node fits this pod and the others that Linkwise places together with it"
@@ -302,6 +303,7 @@ class PodStatus(KubeObject, frozen=True):
     phase: str = ""
     conditions: list[PodCondition] | None = None
     resource_claim_statuses: list[MadeClaim] | None = None
+    start_time: str | None = None
 
     @property
     def was_tried(self) -> bool:

@@ -51,7 +51,7 @@ class ClusterState:
         """Nodes whose ledger is outdated, and the uids of the pods that changed there."""
         self._snapshot: Snapshot | None = None
         self.reserved = ReservedGPUs(self._reservation_changed)
-        """GPUs of members that are being replaced."""
+        """GPUs of members that are being replaced, and of units for which others are evicted."""
         self.capacity_version = 0
         """Grows with every change that may free capacity, so that a refused unit may fit."""
         self._dirty_groups: set[Key] = set()

@@ -19,6 +19,7 @@ from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
 from runtime.kube.objects import ConfigMap, Key
 from runtime.kube.reflector import Reflector
+from scorer.cache.budget_informer import BudgetInformer
 from scorer.cache.claim_holders import ClaimHolders, with_devices
 from scorer.cache.claim_informer import ClaimInformer
 from scorer.cache.cluster_state import ClusterState
@@ -61,6 +62,8 @@ class Informers:
         self.workloads = WorkloadInformer(
             kube, self.state, self.changed.set, self.gang_objects.mark_dirty
         )
+        # A budget that changes need not wake the planner: preemption is tried again after a time.
+        self.budgets = BudgetInformer(kube)
         self.replacements = Replacements(
             self.state,
             self.gang_objects,
@@ -82,6 +85,7 @@ class Informers:
             "jobs": self.workloads.jobs,
             "statefulsets": self.workloads.stateful_sets,
             "gangs": self.gang_objects.reflector,
+            "poddisruptionbudgets": self.budgets.reflector,
         }
 
     @property

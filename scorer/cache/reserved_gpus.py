@@ -1,4 +1,4 @@
-"""GPUs without a pod that are reserved for gangs: the ledgers count them as taken.
+"""GPUs without a pod that are reserved for units: the ledgers count them as taken.
 
 A pod that has some of them takes precedence. Pods of a higher priority than the gang may have
 them, so that a reservation never undoes a preemption.
@@ -6,12 +6,22 @@ them, so that a reservation never undoes a preemption.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from cluster.account.gpu_usage import LedgerError
 from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.allocations.gpus import Counted
 from cluster.gang import GangKey
+
+
+class Purpose(Enum):
+    """The reason of a reservation."""
+
+    REPLACEMENT = "replacement"
+    """Members that a running gang lacks."""
+    NOMINATION = "nomination"
+    """A unit for which others are evicted."""
 
 
 class Place(NamedTuple):
@@ -37,21 +47,27 @@ class ReservedGPUs:
             on_change: Called with each place that is added or removed.
         """
         self._on_change = on_change
-        self._reservations: dict[GangKey, _Reservation] = {}
+        self._reservations: dict[tuple[GangKey, Purpose], _Reservation] = {}
         self._by_node: dict[str, dict[str, tuple[int, Holding]]] = {}
         """By node, then by uid of the member: the priority of the gang, and the GPUs."""
 
-    def set(self, gang: GangKey, priority: int, places: tuple[Place, ...]) -> None:
-        """Reserve these places for a gang, instead of those before."""
-        before = self.of(gang)
+    def set(
+        self,
+        gang: GangKey,
+        priority: int,
+        places: tuple[Place, ...],
+        purpose: Purpose = Purpose.REPLACEMENT,
+    ) -> None:
+        """Reserve these places for a unit, instead of those before for the same purpose."""
+        before = self.of(gang, purpose)
         if before == places:
             return
         # An entry of a ledger is known by its identity.
         known = {place: place for place in before}
         places = tuple(known.get(place, place) for place in places)
-        self._reservations.pop(gang, None)
+        self._reservations.pop((gang, purpose), None)
         if places:
-            self._reservations[gang] = _Reservation(priority, places)
+            self._reservations[gang, purpose] = _Reservation(priority, places)
         for place in before:
             if place not in places:
                 self._by_node[place.node].pop(place.holding.uid, None)
@@ -66,17 +82,17 @@ class ReservedGPUs:
 
     @property
     def gangs(self) -> Iterable[GangKey]:
-        """The gangs for which something is reserved."""
-        return self._reservations.keys()
+        """The gangs for whose missing members something is reserved."""
+        return [key for key, purpose in self._reservations if purpose is Purpose.REPLACEMENT]
 
-    def of(self, gang: GangKey) -> tuple[Place, ...]:
-        """Return the places that are reserved for a gang."""
-        reservation = self._reservations.get(gang)
+    def of(self, gang: GangKey, purpose: Purpose = Purpose.REPLACEMENT) -> tuple[Place, ...]:
+        """Return the places that are reserved for a unit."""
+        reservation = self._reservations.get((gang, purpose))
         return reservation.places if reservation else ()
 
     def open_to(self, gang: GangKey, priority: int) -> Iterator[Place]:
         """Yield the places that a unit may have: its own, and those of lower priorities."""
-        for key, reservation in self._reservations.items():
+        for (key, _), reservation in self._reservations.items():
             if key == gang or reservation.priority < priority:
                 yield from reservation.places
 

@@ -9,6 +9,7 @@ the status of their gang says why.
 
 from collections.abc import Collection, Coroutine, Iterable, Mapping, Set
 from dataclasses import replace
+from typing import Any
 
 import structlog
 
@@ -29,10 +30,10 @@ from scorer.gang.crd import GangPlan, Phase
 from scorer.gang.plan_record import plan_id_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
-from scorer.metrics import Stage
+from scorer.metrics import EvictionReason, Stage
 from scorer.report.status_update import StatusUpdate
 
-Call = Coroutine[None, None, None]
+Call = Coroutine[Any, Any, object]
 
 _EXCLUDED_FOR = 180.0
 """Time for which a node is excluded for a gang that could not be bound there [s]."""
@@ -289,5 +290,5 @@ class BindingTracker:
             return []
         self.exclude(key, binding.nodes_of(pod for pod in progress.unbound if pod.was_tried))
         _log.warning("Evicting gang", gang=f"{key.namespace}/{key.name}", err=failure)
-        self._metrics.evicted(len(pods))
+        self._metrics.evicted(len(pods), EvictionReason.UNBOUND)
         return [evict(self._kube, pods, self._faults)]

@@ -1,40 +1,58 @@
 """Eviction of pods by the Eviction API, which observes disruption budgets."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import structlog
 
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
-from scorer.queue.fault_isolation import FaultIsolation
+from scorer.queue.fault_isolation import FAULT, FaultIsolation
 
 _log = structlog.get_logger()
 
 
-async def evict(kube: Kube, pods: Iterable[PodInfo], faults: FaultIsolation) -> None:
-    """Evict pods concurrently, each only if it has not changed.
+async def evict(
+    kube: Kube, pods: Collection[PodInfo], faults: FaultIsolation, *, only_unchanged: bool = True
+) -> dict[str, str]:
+    """Evict pods concurrently; return the reasons of those that stay, by uid.
 
-    A pod that has changed, or that a disruption budget protects, stays; the caller retries.
+    A pod that a disruption budget protects stays; the caller retries.
+
+    Args:
+        kube: The API server.
+        pods: All pods of some units.
+        faults: Counts unforeseen exceptions.
+        only_unchanged: A pod that has changed stays, too. Else only another pod of its name does.
     """
-    await asyncio.gather(*(_isolated(kube, pod, faults) for pod in pods))
+    results = await asyncio.gather(*(_isolated(kube, pod, faults, only_unchanged) for pod in pods))
+    return {pod.uid: why for pod, why in zip(pods, results, strict=True) if why}
 
 
-async def _isolated(kube: Kube, pod: PodInfo, faults: FaultIsolation) -> None:
+async def _isolated(
+    kube: Kube, pod: PodInfo, faults: FaultIsolation, only_unchanged: bool
+) -> str | None:
     with faults.isolate(Stage.EVICT, pod.key):
-        await _evict(kube, pod)
+        return await _evict(kube, pod, only_unchanged)
+    return FAULT
 
 
-async def _evict(kube: Kube, pod: PodInfo) -> None:
+async def _evict(kube: Kube, pod: PodInfo, only_unchanged: bool) -> str | None:
+    preconditions = {"uid": pod.uid}
+    if only_unchanged:
+        preconditions["resourceVersion"] = pod.version
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": {"preconditions": {"uid": pod.uid, "resourceVersion": pod.version}},
+        "deleteOptions": {"preconditions": preconditions},
     }
     try:
         await kube.create(f"{pod.path}/eviction", body, Ignored)
     except KubeError as error:
-        if not (isinstance(error, ApiError) and error.status == 404):
-            _log.warning("Could not evict pod", pod="/".join(pod.key), err=str(error))
+        if isinstance(error, ApiError) and error.status == 404:
+            return None
+        _log.warning("Could not evict pod", pod="/".join(pod.key), err=str(error))
+        return str(error)
+    return None

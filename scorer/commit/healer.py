@@ -6,6 +6,7 @@ never begins a second one. No member is planned while others are still to be evi
 
 from collections.abc import Coroutine, Set
 from math import inf
+from typing import Any
 
 import structlog
 
@@ -25,7 +26,7 @@ from scorer.metrics import Stage
 from scorer.queue.fault_moves import Candidate, decide
 from scorer.report.status_update import StatusUpdate
 
-Call = Coroutine[None, None, None]
+Call = Coroutine[Any, Any, object]
 
 _RETRY = 5.0
 """Time until pods are evicted again that were not [s]."""

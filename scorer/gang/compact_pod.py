@@ -34,6 +34,7 @@ OVERHEAD = 4 << 10
 _LABELS = (
     keys.GPU_COUNT,
     keys.GPU_TOPOLOGY_REPLICA,
+    *keys.KUEUE_LABELS,
     keys.JOB_COMPLETION_INDEX,
     keys.JOB_ROLE,
     keys.JOBSET_GLOBAL_INDEX,

@@ -104,6 +104,8 @@ class Held(_Wire, frozen=True):
     """Modelled all-reduce bandwidth over all of them [GB/s]."""
     reserved: tuple[NodeGPUs, ...] = ()
     """GPUs that are reserved for the replacements of others, or for a late launcher."""
+    nominated: tuple[NodeGPUs, ...] = ()
+    """GPUs that are reserved while others are evicted for the gang."""
 
 
 class GangPlan(_Wire, frozen=True):
@@ -143,6 +145,19 @@ class GangPlan(_Wire, frozen=True):
         return Held(nodes, self.bandwidth)
 
 
+class Nomination(_Wire, frozen=True):
+    """The GPUs that a gang is to have once others are evicted, written before the first eviction.
+
+    The next leader evicts the same pods, and no others.
+    """
+
+    members: tuple[PlannedPod, ...]
+    victims: tuple[str, ...]
+    """Uids of the pods that are evicted. Their names would tell about other namespaces."""
+    until: str
+    """Until then the GPUs are reserved (RFC 3339)."""
+
+
 class GangSpec(_Wire, frozen=True):
     """The gang and its plan."""
 
@@ -153,6 +168,7 @@ class GangSpec(_Wire, frozen=True):
     """Members that are placed together; None where it is unknown."""
     owner: str | None = None
     plan: GangPlan | None = None
+    nomination: Nomination | None = None
 
 
 class GangCondition(_Wire, frozen=True):
@@ -181,6 +197,8 @@ class GangStatus(_Wire, frozen=True):
     """Of these [GB/s]."""
     reserved: tuple[NodeGPUs, ...] = ()
     """GPUs that are reserved for the replacements of members, or for a late launcher."""
+    nominated_nodes: tuple[NodeGPUs, ...] = ()
+    """GPUs that are reserved for it while others are evicted."""
     reason: str = ""
     """Why it is not placed; empty when it is."""
     conditions: tuple[GangCondition, ...] = ()

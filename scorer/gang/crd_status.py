@@ -61,6 +61,7 @@ def status_of(
         held=held.nodes,
         bandwidth=held.bandwidth,
         reserved=held.reserved,
+        nominated_nodes=held.nominated,
         reason=message,
         conditions=(
             condition(PLACED, message, holds=phase is Phase.PLACED),

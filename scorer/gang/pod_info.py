@@ -8,7 +8,7 @@ from cluster.account.pod_usage import PodUsage, pod_usage
 from cluster.allocations.record import Allocation
 from cluster.gang import gang_mark, is_leader, is_member
 from cluster.keys import LEFT_TO_SCHEDULER
-from cluster.objects.kube_object import pod_path
+from cluster.objects.kube_object import Labels, pod_path
 from cluster.objects.pod import Metadata, Owner, Pod, PodSpec
 from cluster.requests.demand import Demand
 from cluster.requests.request import read_request
@@ -17,10 +17,25 @@ from scorer.placement.pods.member import Member, first_error, new_member
 
 _LEFT_MAX = 300
 """A reason that admission writes is shorter [characters]."""
+_GRACE = 30
+"""The default of Kubernetes [s]."""
 _MAX_LENGTH = 320
 """Longest text of an ownerReference; no name or type of an object is longer [characters]."""
 _PREPARATION = 60.0
 """A node usually prepares devices, volumes and network within this time [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The start and the end of a pod with GPUs, and the labels that disruption budgets select."""
+
+    started: str
+    """RFC 3339; empty: no kubelet has started it yet."""
+    ends: str
+    """Until when its containers may take to end once it is deleted (RFC 3339); empty: it is not."""
+    grace: int
+    """The time that its containers have to end [s]."""
+    labels: Labels
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +76,8 @@ class PodInfo:
     """Why kube-scheduler allocates its claims for GPUs, while it has no node."""
     weight: int = 0
     """Memory for the pod while it waits [bytes, about]."""
+    life: "Life | None" = None
+    """What an eviction depends on, of a pod that has GPUs."""
     annotations: int = 0
     """Size of all its annotations while it waits [characters]; the API server limits it."""
 
@@ -152,6 +169,7 @@ def pod_info(pod: Pod) -> PodInfo:
         states_size=mark is not None and (mark.min_available or mark.total) is not None,
         is_group_leader=is_leader(pod),
         left="" if pod.spec.node_name else pod.annotations.get(LEFT_TO_SCHEDULER, "")[:_LEFT_MAX],
+        life=_life(pod) if is_placed and usage and (usage.places or usage.nvidia) else None,
     )
     if usage is None or not usage.places or is_placed or is_terminating:
         return info
@@ -197,6 +215,16 @@ def unplanned(pod: PodInfo, reason: str) -> PodInfo:
     if usage is not None and not usage.target:
         usage = replace(usage, demand=Demand())
     return replace(pod, usage=usage, member=member, ungated=None, unplannable=reason)
+
+
+def _life(pod: Pod) -> Life:
+    grace = pod.spec.termination_grace_period_seconds
+    return Life(
+        started=pod.status.start_time or "",
+        ends=pod.metadata.deletion_timestamp or "",
+        grace=_GRACE if grace is None else max(0, grace),
+        labels=pod.metadata.labels or {},
+    )
 
 
 def controller_of(owners: Iterable[Owner]) -> Owner | None:

@@ -15,5 +15,6 @@ One plan, in the order of `schedule.plan`:
 7. `placements`: each member gets its part of the set, in the order of ranks along the ring.
 
 `siblings` plans members of a gang that runs already. `baselines` and `explain` compare a plan with
-the best possible one and with index order; `score` ranks nodes for a kube-scheduler.
+the best possible one and with index order; `score` ranks nodes for a kube-scheduler. `preemption`
+finds the units whose eviction would give a group a plan.
 """

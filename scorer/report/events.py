@@ -22,6 +22,8 @@ class EventReason(StrEnum):
     PARTIAL = "GangPartial"
     PLACED = "GangPlaced"
     EVICTED = "GangEvicted"
+    PREEMPTED = "Preempted"
+    PREEMPTING = "Preempting"
     UNHEALTHY = "GangGPUUnhealthy"
     UNACCOUNTED = "NodeUnaccounted"
     MACHINE_REFUSED = "NodeMachineRefused"
@@ -95,6 +97,21 @@ def evicted(gang: str, members: int, others: int, why: str) -> EventMessage:
         subject = f"{members} of {members + others} members of gang {_printable(gang)} {verb}"
     text = f"{subject} evicted, to be placed again together: {why}"
     return EventMessage(EventReason.EVICTED, text)
+
+
+def preempted(unit: str, pods: int, priority: int) -> EventMessage:
+    """Report that all pods of a unit were evicted for one of a higher priority.
+
+    It names nothing of another namespace.
+    """
+    count = "Its only pod is" if pods == 1 else f"All {pods} pods of {_printable(unit)} are"
+    text = f"{count} evicted, since a unit of priority {priority} needs their GPUs"
+    return EventMessage(EventReason.PREEMPTED, text)
+
+
+def preempting(unit: str, what: str) -> EventMessage:
+    """Report that others are evicted for a unit."""
+    return EventMessage(EventReason.PREEMPTING, f"{what} for {_printable(unit)}")
 
 
 def unhealthy_message(gang: str, gpus: str) -> EventMessage:

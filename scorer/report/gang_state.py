@@ -10,7 +10,7 @@ from cluster.allocations.gpus import NO_GPUS, Exact, GPUs
 from cluster.requests.request import Family
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
-from scorer.cache.reserved_gpus import Place
+from scorer.cache.reserved_gpus import Place, Purpose
 from scorer.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
 from scorer.gang.health import moved_gpus, unhealthy_gpus, unprepared_pods
 from scorer.gang.plan_record import tenths
@@ -77,7 +77,11 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers, now: float)
     present = sum(pod.settled or pod.waiting is not None for pod in pods)
     found = replace(
         found,
-        held=structs.replace(found.held, reserved=_reserved(informers.replacements.places(key))),
+        held=structs.replace(
+            found.held,
+            reserved=_reserved(informers.replacements.places(key)),
+            nominated=_reserved(state.reserved.of(key, Purpose.NOMINATION)),
+        ),
         reserved_until=informers.replacements.until(key),
         has_surplus=declared is not None and present > declared,
         unhealthy=unhealthy_gpus(pods, state.node),

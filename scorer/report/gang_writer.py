@@ -7,8 +7,23 @@ from runtime.kube.client import ApiError, Kube
 from runtime.kube.objects import Key
 from scorer.cache.informers import Informers
 from scorer.fence import WRITE_TIMEOUT
-from scorer.gang.crd import Gang, GangPlan, GangStatus, gangs_of, name_of, object_key
-from scorer.gang.crd_patch import annotation_steps, new_gang, owners_of, plan_steps, status_steps
+from scorer.gang.crd import (
+    Gang,
+    GangPlan,
+    GangStatus,
+    Nomination,
+    gangs_of,
+    name_of,
+    object_key,
+)
+from scorer.gang.crd_patch import (
+    annotation_steps,
+    new_gang,
+    nomination_steps,
+    owners_of,
+    plan_steps,
+    status_steps,
+)
 from scorer.gang.unit import Unit
 
 _OUTDATED = frozenset({404, 409, 422})
@@ -47,6 +62,31 @@ class GangWriter:
                 raise
             await self.refresh(unit.key)
             await self._write_plan(unit, plan)
+
+    async def nominate(self, unit: Unit, nomination: Nomination) -> None:
+        """Write which GPUs a gang is to have once others are evicted.
+
+        A second attempt is made only if the Gang has no nomination: it may be that of a newer
+        leader.
+
+        Raises:
+            KubeError: It could not be written.
+        """
+        try:
+            await self._nominate(unit, nomination)
+        except ApiError as error:
+            if error.status not in _OUTDATED:
+                raise
+            await self.refresh(unit.key)
+            gang = self.find(unit.key)
+            if gang and gang.spec.nomination:
+                raise
+            await self._nominate(unit, nomination)
+
+    async def _nominate(self, unit: Unit, nomination: Nomination) -> None:
+        gang = self.find(unit.key) or await self.create(unit)
+        steps = nomination_steps(gang, nomination)
+        self._keep(await self._kube.patch(gang.path, steps, Gang, kind="json"))
 
     async def shrink_plan(self, gang: Gang, plan: GangPlan, size: int | None) -> None:
         """Write a plan as its members are now, unless the Gang has changed.

@@ -15,12 +15,12 @@ import structlog
 
 from cluster.gang import GangKey
 from runtime.kube.client import ApiError, Kube, KubeError
-from runtime.kube.event_recorder import EventRecorder
+from runtime.kube.event_recorder import Event, EventRecorder
 from runtime.process.clock import Clock, loop_time, rfc3339
 from runtime.process.fair_schedule import URGENT, Limits
 from runtime.process.work_queue import Retry, WorkQueue
 from scorer.cache.informers import Informers
-from scorer.gang.crd import Gang, GangPlan, GangStatus, Phase
+from scorer.gang.crd import Gang, GangPlan, GangStatus, Nomination, Phase
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
@@ -44,6 +44,14 @@ class _Plan(NamedTuple):
     plan: GangPlan
     written: asyncio.Future[None]
     """Of this plan, and of those that it replaced: it has their members, too."""
+
+
+class _NewNomination(NamedTuple):
+    """A nomination of a gang that is not written yet."""
+
+    unit: Unit
+    nomination: Nomination
+    written: asyncio.Future[None]
 
 
 @dataclass(slots=True)
@@ -89,6 +97,7 @@ class StatusReporter:
         self._faults, self._clock = faults, clock
         self._gangs = GangWriter(kube, informers)
         self._plans: dict[GangKey, _Plan] = {}
+        self._nominations: dict[GangKey, _NewNomination] = {}
         self._reports: dict[GangKey, _Report] = {}
         self._fault_notes: dict[GangKey, str] = {}
         """Why gangs are not moved off faults."""
@@ -122,6 +131,21 @@ class StatusReporter:
         self._plans[key] = _Plan(unit, plan, written)
         self._queue.add(key, rank=URGENT)
         await asyncio.shield(written)
+
+    async def record_nomination(self, unit: Unit, nomination: Nomination) -> None:
+        """Write which GPUs a gang is to have, before others are evicted for it.
+
+        Raises:
+            KubeError: It could not be written.
+        """
+        written = asyncio.get_running_loop().create_future()
+        self._nominations[unit.key] = _NewNomination(unit, nomination, written)
+        self._queue.add(unit.key, rank=URGENT)
+        await asyncio.shield(written)
+
+    def announce(self, event: Event) -> None:
+        """Create an Event soon."""
+        self._recorder.record(event)
 
     def enqueue(self, update: StatusUpdate) -> None:
         """Write an update soon, unless it equals the last one. A pod without a gang gets Events."""
@@ -189,7 +213,9 @@ class StatusReporter:
         self._queue.add(key, delay=max(0.0, report.due - loop_time()))
 
     async def _process(self, key: GangKey) -> None:
-        """Write the plan of a gang, if there is a new one, then its status, if that is due."""
+        """Write the plan and the nomination of a gang that are new, then its status, if due."""
+        if new := self._nominations.pop(key, None):
+            await self._write_nomination(new)
         plan, report = self._plans.pop(key, None), self._reports.get(key)
         if plan:
             await self._write_plan(plan)
@@ -205,6 +231,14 @@ class StatusReporter:
             await self._write_report(key, report)
         elif report.due < math.inf:
             self._queue.add(key, delay=report.due - now)
+
+    async def _write_nomination(self, new: _NewNomination) -> None:
+        try:
+            await self._gangs.nominate(new.unit, new.nomination)
+        except Exception as error:  # noqa: BLE001 - the caller handles it.
+            new.written.set_exception(error)
+        else:
+            new.written.set_result(None)
 
     async def _write_plan(self, plan: _Plan) -> None:
         try:

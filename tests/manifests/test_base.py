@@ -655,7 +655,7 @@ def test_rights_of_the_scorer():
         *(("*", "nodes", verb) for verb in read),
         *(("*", "pods", verb) for verb in (*read, "get", "patch")),
         ("*", "pods/eviction", "create"),
-        ("*", "poddisruptionbudgets", "list"),
+        *(("*", "poddisruptionbudgets", verb) for verb in read),
         ("*", "events", "create"),
         *(("*", "gangs", verb) for verb in (*read, "get", "create", "patch")),
         ("*", "gangs/status", "patch"),

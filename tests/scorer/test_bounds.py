@@ -11,10 +11,19 @@ from pathlib import Path
 import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
-from support.builders import a_held_pod, a_node, a_seen, a_snapshot
+from support.builders import (
+    a_held_pod,
+    a_member,
+    a_node,
+    a_seen,
+    a_snapshot,
+    an_nvswitch_machine,
+    exact,
+)
 
 from cluster import keys
 from cluster.account.accounting import account
+from cluster.account.node_ledger import Holding
 from cluster.account.pod_usage import pod_usage
 from cluster.nodes.node import NodeObject, Taint
 from cluster.nodes.topology_configmap import read_published
@@ -32,6 +41,8 @@ from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners, units_of
 from scorer.metrics import Metrics
 from scorer.placement.pods.group import new_group
+from scorer.placement.preemption.search import Eviction, find_victims
+from scorer.placement.preemption.victim import Disruptions, Victim, VictimPod
 from scorer.placement.result import Refusal
 from scorer.queue.cycle import SchedulingCycle
 from scorer.queue.fault_isolation import FaultIsolation
@@ -395,3 +406,22 @@ def _is_there(name):
     path, _, test = name.partition("::")
     file = Path(__file__).parents[1] / f"{path}.py"
     return file.exists() and f"def {test}(" in file.read_text(encoding="utf-8")
+
+
+def test_victims_are_searched_in_time_linear_in_the_number_of_pods():
+    machine = an_nvswitch_machine(8, 12)
+
+    def search(count):
+        nodes = [a_node(f"n{i}", machine) for i in range(count)]
+        pods = [
+            VictimPod(node.name, Holding(f"o/{node.name}-{i}", f"{node.name}-{i}", exact(i)), 0.0)
+            for node in nodes
+            for i in range(8)
+        ]
+        units = [Victim(pod.holding.pod, 0, (pod,)) for pod in pods]
+        snapshot = a_snapshot(*nodes).hold_all((pod.node, pod.holding) for pod in pods)
+        found = find_victims(snapshot, [a_member(4, priority=1)], units, Disruptions(1.0))
+        assert isinstance(found, Eviction)
+        assert len(found.victims) == 4
+
+    assert is_linear(lambda: search(150), lambda: search(300))

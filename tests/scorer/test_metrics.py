@@ -9,7 +9,7 @@ from cluster.account.slots import free_slots
 from cluster.allocations.gpus import Exact, GPUShare
 from cluster.gang import Link
 from scorer.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, Phase
-from scorer.metrics import Metrics, WaitReason, show_state
+from scorer.metrics import EvictionReason, Metrics, PreemptionOutcome, WaitReason, show_state
 
 
 def a_gang(phase):
@@ -100,14 +100,17 @@ def test_durations_and_conflicts_add_up(registry):
     metrics.planned(0.002)
     metrics.committed(0.03, conflicts=2)
     metrics.placed(0.07)
-    metrics.evicted(4)
+    metrics.evicted(4, EvictionReason.UNBOUND)
+    metrics.preempted(PreemptionOutcome.STARTED)
 
     assert {
         'linkwise_planning_duration_seconds_bucket{le="0.0025"} 1.0',
         'linkwise_commit_duration_seconds_bucket{le="0.05"} 1.0',
         "linkwise_placement_duration_seconds_sum 0.07",
         "linkwise_placement_conflicts_total 2.0",
-        "linkwise_evicted_pods_total 4.0",
+        'linkwise_evicted_pods_total{reason="unbound"} 4.0',
+        'linkwise_evicted_pods_total{reason="preempted"} 0.0',
+        'linkwise_preemptions_total{outcome="started"} 1.0',
     } <= set(lines(registry))
 
 

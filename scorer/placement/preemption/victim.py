@@ -1,0 +1,154 @@
+"""Units that may be evicted for another one, and the cost of evicting some of them."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cluster.account.node_ledger import Holding
+
+
+class Amounts(NamedTuple):
+    """Amounts that are free on a node, or that a pod needs or holds."""
+
+    gpus: int
+    cpu: int
+    memory: int
+    pods: int
+
+    def plus(self, other: "Amounts") -> "Amounts":
+        """Return the sum."""
+        gpus, cpu, memory, pods = self
+        return Amounts(gpus + other[0], cpu + other[1], memory + other[2], pods + other[3])
+
+    def minus(self, other: "Amounts") -> "Amounts":
+        """Return the difference."""
+        gpus, cpu, memory, pods = self
+        return Amounts(gpus - other[0], cpu - other[1], memory - other[2], pods - other[3])
+
+
+@dataclass(frozen=True, slots=True)
+class VictimPod:
+    """A pod that holds resources on a node."""
+
+    node: str
+    holding: Holding
+    """Its entry in the ledger of the node."""
+    started: float
+    """[s since the epoch]"""
+    budgets: frozenset[str] = frozenset()
+    """The PodDisruptionBudgets that select it, as `namespace/name`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Victim:
+    """A gang or a single pod: its pods are evicted together or not at all.
+
+    Compared by identity, since sets of units are searched.
+    """
+
+    name: str
+    """`namespace/name` of the gang, or of the pod."""
+    priority: int
+    """The highest of its pods' priorities."""
+    pods: tuple[VictimPod, ...]
+    protected: str | None = None
+    """Why it must not be evicted; None: it may be."""
+
+    @cached_property
+    def amounts(self) -> dict[str, Amounts]:
+        """The amounts that it holds, by node."""
+        held: dict[str, Amounts] = {}
+        for pod in self.pods:
+            one = Amounts(len(pod.holding.gpus), pod.holding.cpu, pod.holding.memory, 1)
+            held[pod.node] = held[pod.node].plus(one) if pod.node in held else one
+        return held
+
+    @cached_property
+    def budgets(self) -> Counter[str]:
+        """The number of its pods that each PodDisruptionBudget selects."""
+        return Counter(budget for pod in self.pods for budget in pod.budgets)
+
+    @cached_property
+    def _gpus_and_starts(self) -> tuple[int, float]:
+        """Return its GPUs, and the sum of their starts."""
+        pairs = [(len(pod.holding.gpus), pod.started) for pod in self.pods]
+        return sum(gpus for gpus, _ in pairs), sum(gpus * started for gpus, started in pairs)
+
+    def gpu_seconds(self, now: float) -> float:
+        """Return the GPU time that an eviction loses: that of all its pods since they started.
+
+        Args:
+            now: [s since the epoch]
+        """
+        gpus, starts = self._gpus_and_starts
+        return max(0.0, gpus * now - starts)
+
+
+class Cost(NamedTuple):
+    """The cost of evicting some units; the lower one in this order is better.
+
+    Each amount grows, or stays, with each further unit. So a part of a set never costs more than
+    the set.
+    """
+
+    violated_budgets: int
+    priority: int
+    """The highest."""
+    units: int
+    pods: int
+    gpu_seconds: float
+
+
+class UnitsByCost(NamedTuple):
+    """Units in the order of the cost of each alone."""
+
+    units: list[Victim]
+    levels: NDArray[np.int64]
+    """By unit: equal where budgets and priority are, and higher where these cost more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disruptions:
+    """What the cost of evictions depends on besides the units."""
+
+    now: float
+    """[s since the epoch]"""
+    allowed: Mapping[str, int] = field(default_factory=dict)
+    """The evictions that each PodDisruptionBudget allows now; a missing one allows none."""
+
+    def cost(self, units: Sequence[Victim]) -> Cost:
+        """Return the cost of evicting units, at least one."""
+        return Cost(
+            violated_budgets=self.violated_budgets(units),
+            priority=max(unit.priority for unit in units),
+            units=len(units),
+            pods=sum(len(unit.pods) for unit in units),
+            gpu_seconds=sum(unit.gpu_seconds(self.now) for unit in units),
+        )
+
+    def violated_budgets(self, units: Iterable[Victim]) -> int:
+        """Return the number of PodDisruptionBudgets that do not allow to evict all these units."""
+        counts = Counter[str]()
+        for unit in units:
+            if unit.budgets:
+                counts.update(unit.budgets)
+        return sum(number > self.allowed.get(name, 0) for name, number in counts.items())
+
+    def in_order(self, units: Sequence[Victim]) -> UnitsByCost:
+        """Return units in the order of the cost of each alone; of equal ones the first is first."""
+        violated = [self.violated_budgets([unit]) if unit.budgets else 0 for unit in units]
+        columns = (
+            np.array([unit.gpu_seconds(self.now) for unit in units], dtype=np.float64),
+            np.array([len(unit.pods) for unit in units], dtype=np.int64),
+            np.array([unit.priority for unit in units], dtype=np.int64),
+            np.array(violated, dtype=np.int64),
+        )
+        order = np.lexsort(columns)
+        changes = [np.diff(column[order], prepend=column[order[:1]]) != 0 for column in columns[2:]]
+        levels = np.cumsum(changes[0] | changes[1])
+        return UnitsByCost([units[i] for i in order.tolist()], levels)

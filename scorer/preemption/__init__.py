@@ -1,0 +1,1 @@
+"""Evict whole units of lower priority for a unit that fits nowhere."""

@@ -1,0 +1,142 @@
+"""GPUs that a unit is to have, and the units that are evicted for it. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from runtime.kube.objects import Key
+from scorer.cache.cluster_state import ClusterState
+from scorer.cache.reserved_gpus import Place
+from scorer.gang.crd import Nomination, planned_pod
+from scorer.gang.plan_record import placement_of
+from scorer.gang.pod_info import PodInfo
+from scorer.gang.unit import Unit
+from scorer.placement.result import Plan
+from scorer.preemption.units import PlacedUnit
+
+VictimPods: TypeAlias = tuple[tuple[Key, str], ...]
+"""Namespace and name of each pod of a unit, and its uid."""
+_MARGIN = 30.0
+"""Time beside the longest grace period for which GPUs are reserved [s]."""
+PODS_MAX = 4096
+"""Most pods that are evicted for one unit: more could not be stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nominated:
+    """A unit for which others are evicted."""
+
+    unit: Unit
+    victims: tuple[VictimPods, ...]
+    until: float
+    """Until then the GPUs are reserved [s since 1970]."""
+    is_recorded: bool = False
+    """It is written into the Gang, or the unit is a pod, which has none."""
+    is_served: bool = False
+    """The unit has its GPUs or is gone; only gangs of which a part was evicted are."""
+    refusal: str = ""
+    """Why a pod is not evicted yet."""
+
+    def remaining(self, state: ClusterState) -> list[PodInfo]:
+        """Return the pods that are still to be evicted."""
+        left: list[PodInfo] = []
+        for victim in self.victims:
+            there = [pod for key, uid in victim if (pod := _staying(state, key, uid))]
+            if not self.is_served or len(there) < len(victim):
+                left += there
+        return left
+
+    def summary(self, state: ClusterState) -> str:
+        """Return what happens, for users. It names nothing of another namespace."""
+        pods, own = sum(map(len, self.victims)), self.unit.key.namespace
+        left = self.remaining(state)
+        text = f"{pods} {_plural('pod', pods)} of {len(self.victims)} {_units(len(self.victims))}"
+        text += " of lower priority" + self._names(own)
+        until = datetime.fromtimestamp(self.until, UTC).strftime("%H:%M:%SZ")
+        text += f" {'are' if pods > 1 else 'is'} evicted for it, until {until} at the latest"
+        if left and self.refusal:
+            text += f"; {len(left)} could not be evicted yet: {self.refusal}"
+        return text
+
+    def _names(self, namespace: str) -> str:
+        own = [pods[0][0] for pods in self.victims if pods[0][0][0] == namespace]
+        return f", such as that of pod {own[0][1]}," if own else ""
+
+
+def new_nomination(unit: Unit, victims: Sequence[PlacedUnit], now: float) -> Nominated:
+    """Return a nomination that is not recorded yet."""
+    pods = [pod for victim in victims for pod in victim.pods]
+    grace = max(pod.life.grace for pod in pods if pod.life)
+    refs = tuple(tuple((pod.key, pod.uid) for pod in victim.pods) for victim in victims)
+    return Nominated(unit, refs, now + grace + _MARGIN)
+
+
+def places_of(plan: Plan) -> tuple[Place, ...]:
+    """Return what is reserved for the members of a plan."""
+    return tuple(Place(each.node, each.holding) for each in plan.placements)
+
+
+def record_of(nominated: Nominated, plan: Plan, until: str) -> Nomination:
+    """Return a nomination as it is written."""
+    members = tuple(
+        planned_pod(meta.name, meta.uid, each.node, each.gpus)
+        for each in plan.placements
+        for meta in (each.member.pod.metadata,)
+    )
+    uids = tuple(uid for victim in nominated.victims for _, uid in victim)
+    return Nomination(members, uids, until)
+
+
+def restored(
+    record: Nomination, unit: Unit, units: Iterable[PlacedUnit], now: float
+) -> Nominated | None:
+    """Return the nomination of an earlier leader; None: it is over.
+
+    Args:
+        record: As the Gang has it.
+        unit: The unit that waits.
+        units: All units that have GPUs. Those whose priority is not lower are left out.
+        now: [s since 1970]
+    """
+    try:
+        until = datetime.fromisoformat(record.until).timestamp()
+    except ValueError:
+        return None
+    if until <= now:
+        return None
+    uids = frozenset(record.victims)
+    victims = tuple(
+        tuple((pod.key, pod.uid) for pod in placed.pods if pod.uid in uids)
+        for placed in units
+        if placed.victim.priority < unit.priority and any(pod.uid in uids for pod in placed.pods)
+    )
+    return Nominated(unit, victims, until, is_recorded=True)
+
+
+def restored_places(record: Nomination, unit: Unit, state: ClusterState) -> tuple[Place, ...]:
+    """Return what an earlier leader reserved; without members and GPUs that are not there now."""
+    planned = {member.uid: member for member in record.members}
+    places = []
+    for member in unit.members:
+        place = planned.get(member.pod.metadata.uid)
+        node = state.node(place.node) if place else None
+        if place is None or node is None or any(i >= len(node.cards) for i in place.indices):
+            continue
+        placement = placement_of(place, member, node)
+        places.append(Place(placement.node, placement.holding))
+    return tuple(places)
+
+
+def _staying(state: ClusterState, key: Key, uid: str) -> PodInfo | None:
+    """Return a pod that has its GPUs, and is not being deleted."""
+    pod = state.pod(key)
+    return pod if pod and pod.uid == uid and pod.settled and pod.usage else None
+
+
+def _units(count: int) -> str:
+    return "gang or single pod" if count == 1 else "gangs and single pods"
+
+
+def _plural(noun: str, count: int) -> str:
+    return noun if count == 1 else f"{noun}s"

@@ -1,0 +1,312 @@
+from dataclasses import replace
+from itertools import combinations
+
+import msgspec
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from support.builders import a_node, a_snapshot, an_nvswitch_machine, exact, workers
+from support.strategies import clusters, gangs
+
+from cluster.account.node_ledger import Holding
+from cluster.gang import Link
+from scorer.placement.options import PlanOptions
+from scorer.placement.preemption.search import Eviction, NoEviction, find_victims
+from scorer.placement.preemption.victim import Disruptions, Victim, VictimPod
+from scorer.placement.result import Plan
+from scorer.placement.schedule import plan
+
+NOW = 1_000.0
+
+
+def fill(snapshot, draw_unit):
+    """Put a pod on each free GPU or two, each of the unit whose number is drawn."""
+    pods, held = {}, []
+    for node in snapshot.nodes:
+        if node.is_counted:
+            continue
+        free = [i for i in range(len(node.node.cards)) if node.free_mask >> i & 1]
+        for i in free:
+            number = draw_unit()
+            if number is None:
+                continue
+            holding = Holding(f"o/{node.node.name}-{i}", f"{node.node.name}-{i}", exact(i))
+            held.append((node.node.name, holding))
+            pods.setdefault(number, []).append((node.node.name, holding))
+    return snapshot.hold_all(held), pods
+
+
+@st.composite
+def full_clusters(draw, most_units=4):
+    snapshot, pods = fill(
+        draw(clusters(most=3)), lambda: draw(st.sampled_from([None, *range(most_units)] * 2))
+    )
+    budgets = st.sets(st.sampled_from(["o/a", "o/b"]), max_size=1).map(frozenset)
+    units = [
+        Victim(
+            name=f"o/{number}",
+            priority=draw(st.integers(-1, 3)),
+            protected=draw(st.sampled_from([None] * 5 + ["it started a moment ago"])),
+            pods=tuple(
+                VictimPod(node, holding, draw(st.sampled_from([0.0, 900.0])), draw(budgets))
+                for node, holding in members
+            ),
+        )
+        for number, members in sorted(pods.items())
+    ]
+    return snapshot, units
+
+
+def of_priority(members, priority, **spec):
+    def with_priority(member):
+        own = msgspec.structs.replace(member.pod.spec, priority=priority, **spec)
+        return replace(member, pod=msgspec.structs.replace(member.pod, spec=own))
+
+    return [with_priority(member) for member in members]
+
+
+def plan_without(snapshot, members, units, link):
+    pods = [(pod.node, pod.holding) for unit in units for pod in unit.pods]
+    found = plan(snapshot.without_holdings(pods), members, PlanOptions(link))
+    return found if isinstance(found, Plan) else None
+
+
+def sufficient(snapshot, members, units, link):
+    """Return every set of units that may be evicted and whose eviction gives a plan."""
+    able = [unit for unit in units if unit.priority < 3 and not unit.protected]
+    sets = (some for size in range(1, len(able) + 1) for some in combinations(able, size))
+    return [(some, made) for some in sets if (made := plan_without(snapshot, members, some, link))]
+
+
+allowed = st.fixed_dictionaries({"o/a": st.integers(0, 3), "o/b": st.integers(0, 3)})
+
+
+@settings(max_examples=60, deadline=None)
+@given(full_clusters(), gangs(), st.sampled_from(Link), allowed)
+def test_the_best_of_all_sets_is_found_where_there_are_few_units(full, members, link, limits):
+    snapshot, units = full
+    members = of_priority(members, 3)
+    assume(not isinstance(plan(snapshot, members, PlanOptions(link)), Plan))
+    disruptions = Disruptions(NOW, limits)
+    every = sufficient(snapshot, members, units, link)
+
+    found = find_victims(snapshot, members, units, disruptions, PlanOptions(link))
+
+    if not every:
+        assert isinstance(found, NoEviction)
+        return
+    assert isinstance(found, Eviction)
+    best = min((disruptions.cost(some), -(made.bandwidth.value or 0)) for some, made in every)
+    assert (found.cost, -(found.plan.bandwidth.value or 0)) == best
+    assert found.exact
+
+
+@settings(max_examples=40, deadline=None)
+@given(full_clusters(most_units=14), gangs(), st.sampled_from(Link), allowed)
+def test_units_of_a_lower_priority_are_evicted_whole_and_none_without_need(
+    full, members, link, limits
+):
+    snapshot, units = full
+    members = of_priority(members, 3)
+    assume(not isinstance(plan(snapshot, members, PlanOptions(link)), Plan))
+
+    found = find_victims(snapshot, members, units, Disruptions(NOW, limits), PlanOptions(link))
+
+    if isinstance(found, NoEviction):
+        return
+    victims = list(found.victims)
+    assert all(unit in units and unit.priority < 3 and not unit.protected for unit in victims)
+    assert found.plan == plan_without(snapshot, members, victims, link)
+    for i in range(len(victims)):
+        assert not plan_without(snapshot, members, victims[:i] + victims[i + 1 :], link)
+
+
+@settings(max_examples=40, deadline=None)
+@given(full_clusters(most_units=14), gangs(), allowed)
+def test_many_units_are_searched_until_a_plan_is_found(full, members, limits):
+    snapshot, units = full
+    members = of_priority(members, 3)
+    assume(not isinstance(plan(snapshot, members), Plan))
+    able = [unit for unit in units if unit.priority < 3 and not unit.protected]
+
+    found = find_victims(snapshot, members, units, Disruptions(NOW, limits))
+
+    assert isinstance(found, Eviction) == bool(plan_without(snapshot, members, able, Link.BEST))
+
+
+# ---- Each criterion, with few units and with many.
+
+EIGHT = an_nvswitch_machine(8, 12)
+
+
+def a_unit(name, *pods, priority=0, started=0.0, budgets=(), protected=None):
+    """Return a unit whose pods each have some GPUs of a node."""
+    held = tuple(
+        VictimPod(
+            node,
+            Holding(f"o/{name}-{i}", f"{name}-{i}", exact(*gpus)),
+            started,
+            frozenset(budgets),
+        )
+        for i, (node, gpus) in enumerate(pods)
+    )
+    return Victim(f"o/{name}", priority, held, protected)
+
+
+def find(units, members, *, nodes=4, others=0, limits=None, **spec):
+    """Search on full nodes; `others` are more nodes, each full of single pods that cost more."""
+    fillers = [
+        a_unit(f"other-{n}-{i}", (f"z{n}", (i,)), priority=5)
+        for n in range(others)
+        for i in range(8)
+    ]
+    names = [*(f"n{i}" for i in range(nodes)), *(f"z{n}" for n in range(others))]
+    every = [*units, *fillers]
+    snapshot = a_snapshot(*(a_node(name, EIGHT) for name in names))
+    snapshot = snapshot.hold_all((pod.node, pod.holding) for unit in every for pod in unit.pods)
+    members = of_priority(members, 9, **spec)
+    return find_victims(snapshot, members, every, Disruptions(NOW, limits or {}))
+
+
+def names_of(found):
+    assert isinstance(found, Eviction), found
+    return [unit.name.removeprefix("o/") for unit in found.victims]
+
+
+ALL = tuple(range(8))
+HALVES = ((0, 1, 2, 3), (4, 5, 6, 7))
+
+CASES = {
+    "no violated budget rather than a lower priority": (
+        [
+            a_unit("guarded", ("n0", ALL), budgets=["o/a"]),
+            a_unit("higher", ("n1", ALL), priority=3),
+        ],
+        ["higher"],
+    ),
+    "a lower priority rather than fewer units": (
+        [
+            a_unit("left", ("n0", HALVES[0])),
+            a_unit("right", ("n0", HALVES[1])),
+            a_unit("one", ("n1", ALL), priority=1),
+        ],
+        ["left", "right"],
+    ),
+    "fewer units rather than fewer pods": (
+        [
+            a_unit("left", ("n0", HALVES[0])),
+            a_unit("right", ("n0", HALVES[1])),
+            a_unit("gang", *(("n1", (i,)) for i in ALL)),
+        ],
+        ["gang"],
+    ),
+    "fewer pods rather than less time": (
+        [
+            a_unit("new", *(("n0", (i,)) for i in ALL), started=NOW),
+            a_unit("old", ("n1", ALL)),
+        ],
+        ["old"],
+    ),
+    "less time rather than the first name": (
+        [a_unit("a", ("n0", ALL)), a_unit("b", ("n1", ALL), started=900.0)],
+        ["b"],
+    ),
+    "the first name, of equal units": (
+        [a_unit("b", ("n1", ALL)), a_unit("a", ("n0", ALL))],
+        ["a"],
+    ),
+    "not a protected unit": (
+        [a_unit("young", ("n0", ALL), protected="young"), a_unit("old", ("n1", ALL), priority=4)],
+        ["old"],
+    ),
+}
+
+
+@pytest.mark.parametrize("others", [0, 4], ids=["few units", "many units"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_cheapest_units_are_evicted(case, others):
+    units, victims = CASES[case]
+
+    found = find(units, workers(1, 8), nodes=2, others=others)
+
+    assert names_of(found) == victims
+
+
+@pytest.mark.parametrize("others", [0, 4], ids=["few units", "many units"])
+def test_a_budget_is_counted_over_all_victims(others):
+    units = [
+        *(a_unit(f"guarded-{i}", (f"n{i}", ALL), budgets=["o/a"]) for i in range(3)),
+        a_unit("higher", ("n3", ALL), priority=3),
+    ]
+
+    found = find(units, workers(2, 8), others=others, limits={"o/a": 1})
+
+    assert names_of(found) == ["guarded-0", "higher"]
+    assert found.cost.violated_budgets == 0
+
+
+@pytest.mark.parametrize("others", [0, 4], ids=["few units", "many units"])
+def test_one_gang_on_several_nodes_is_evicted_rather_than_several_pods(others):
+    gang = a_unit("gang", ("n2", ALL), ("n3", ALL))
+    units = [a_unit("a", ("n0", ALL)), a_unit("b", ("n1", ALL)), gang]
+
+    found = find(units, workers(2, 8), others=others)
+
+    assert names_of(found) == ["gang"]
+    assert list(found.plan.gpus) == ["n2", "n3"]
+
+
+@pytest.mark.parametrize("others", [0, 4], ids=["few units", "many units"])
+def test_free_gpus_are_used_besides(others):
+    units = [
+        a_unit("small", ("n0", (0, 1))),
+        a_unit("rest", ("n0", (2, 3, 4)), priority=8),
+        a_unit("large", ("n1", ALL)),
+    ]
+
+    found = find(units, workers(1, 5), nodes=2, others=others)
+
+    assert names_of(found) == ["small"]
+
+
+@pytest.mark.parametrize(
+    ("units", "spec", "reason"),
+    [
+        pytest.param(
+            [a_unit("a", ("n0", ALL))],
+            {"preemption_policy": "Never"},
+            "its pods have preemptionPolicy Never",
+            id="a policy of the pods",
+        ),
+        pytest.param(
+            [a_unit("a", ("n0", ALL), priority=9)],
+            {},
+            "nothing with a priority below 9 may be evicted for it",
+            id="equal priority",
+        ),
+        pytest.param(
+            [a_unit("a", ("n0", ALL), protected="Job a would count it as a failure")],
+            {},
+            "nothing with a priority below 9 may be evicted for it; 1 more must not be evicted, "
+            "such as o/a: Job a would count it as a failure",
+            id="a protected unit",
+        ),
+        pytest.param(
+            [a_unit("a", ("n0", (0, 1))), a_unit("b", ("n0", tuple(range(2, 8))), priority=9)],
+            {},
+            "no units were found whose eviction gives it a plan, among 1 with a priority below 9",
+            id="too little",
+        ),
+    ],
+)
+def test_the_reason_is_given_where_nothing_is_evicted(units, spec, reason):
+    found = find(units, workers(1, 8), nodes=1, **spec)
+
+    assert found == NoEviction(reason)
+
+
+def test_very_many_units_are_not_evicted_for_one():
+    units = [a_unit(f"pod-{n}-{i}", (f"n{n}", (i,))) for n in range(65) for i in range(8)]
+
+    assert isinstance(find(units, workers(65, 8), nodes=65), NoEviction)
+    assert len(names_of(find(units, workers(64, 8), nodes=65))) == 512

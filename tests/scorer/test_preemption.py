@@ -1,0 +1,357 @@
+"""A leader evicts whole units of lower priority for one that fits nowhere."""
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+from support.servers.fake_cluster import status
+from support.servers.leader_harness import NOW, Clock, Cluster, leading
+from support.waiting import until
+
+from cluster import keys
+from cluster.gang import GangKey
+from runtime.process.clock import rfc3339
+from scorer.gang.crd import GANGS, name_of
+from scorer.preemption import nomination
+
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
+BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
+NONE_YET = "gangs: {preemption: {minRunMinutes: 0}}"
+
+
+class Running(Cluster):
+    """Evicted pods take until `finish` to end."""
+
+    def __init__(self):
+        super().__init__()
+        self.node()
+        self.policy(NONE_YET)
+
+    def _post(self, request, place, body):
+        if place["sub"] != "eviction":
+            return super()._post(request, place, body)
+        pod = self[place["name"]]
+        if pod is None:
+            return status(404, "it is not there")
+        if body["deleteOptions"]["preconditions"]["uid"] != pod["metadata"]["uid"]:
+            return status(409, "it is another pod")
+        metadata = {**pod["metadata"], "deletionTimestamp": rfc3339(NOW + 30)}
+        self.put(f"/api/v1/namespaces/team/pods/{place['name']}", {**pod, "metadata": metadata})
+        return status(201, "")
+
+    def owned(self, name, gpus=1, **pod):
+        """Create a pod that its owner creates again."""
+        return self.pod(name, gpus, owner=OWNER, **pod)
+
+    def named_gang(self, name, workers, gpus, **pod):
+        job = {**OWNER, "name": name, "uid": f"job-{name}"}
+        self.gang(name, workers, gpus, owner=job, **pod)
+
+    async def run(self, *names):
+        await until(lambda: self.allocated(*names))
+        self.bind(*names)
+
+    def evicted(self):
+        """Return the pods whose eviction was requested, in order."""
+        return [path.split("/")[-2] for _, path, _ in self.writes if path.endswith("/eviction")]
+
+    def ending(self, *names):
+        return all(self[name]["metadata"].get("deletionTimestamp") for name in names)
+
+    def gang_object(self, gang):
+        path = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs/"
+        return self.get(path + name_of(GangKey("team", gang, f"job-{gang}")))
+
+    def waits(self, gang="high"):
+        found = self.gang_object(gang)
+        return (found or {}).get("status", {}).get("reason", "")
+
+
+@pytest_asyncio.fixture
+async def cluster():
+    async with Running() as running:
+        yield running
+
+
+async def full(cluster, **pod):
+    """Fill the node with a gang of two."""
+    cluster.named_gang("low", 2, 4, **pod)
+    await cluster.run("low-0", "low-1")
+
+
+async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 4, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        nominated = cluster.gang_object("high")
+        assert sorted(nominated["spec"]["nomination"]["victims"]) == ["low-0", "low-1"]
+        await until(lambda: "nominatedNodes" in cluster.gang_object("high")["status"])
+        assert "2 pods of 1 gang or single pod of lower priority" in cluster.waits()
+        assert not cluster.record("high-0")
+        cluster.delete("low-0")
+        cluster.delete("low-1")
+        # The pods that come back wait behind it.
+        cluster.named_gang("low", 2, 4, uid=None)
+        await until(lambda: cluster.allocated("high-0"))
+        cluster.bind("high-0")
+        await until(lambda: cluster.gang_object("high")["status"]["phase"] == "Placed")
+        assert not cluster.record("low-0")
+        assert not cluster.record("low-1")
+        assert "nomination" not in cluster.gang_object("high")["spec"]
+        assert "nominatedNodes" not in cluster.gang_object("high")["status"]
+
+    assert sorted(cluster.evicted()) == ["low-0", "low-1"]
+    (event,) = cluster.events("Preempted")
+    assert event["involvedObject"]["name"] == "low"
+    assert event["message"].startswith("All 2 pods of low are evicted, since a unit of priority 10")
+    assert [each["involvedObject"]["name"] for each in cluster.events("Preempting")] == ["high"]
+
+
+async def test_gpus_that_become_free_go_to_nobody_else_meanwhile(cluster):
+    async with leading(cluster) as leader:
+        await full(cluster)
+        cluster.named_gang("high", 2, 4, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        cluster.delete("low-0")
+        cluster.owned("other", 4)
+        cluster.node("small", 1)
+        cluster.owned("sign", 1)
+        await until(lambda: cluster.allocated("sign"))
+        assert not cluster.record("other")
+        assert leader.context
+        cluster.delete("low-1")
+        await until(lambda: cluster.allocated("high-0", "high-1"))
+        assert not cluster.record("other")
+
+
+async def test_a_single_pod_preempts(cluster):
+    async with leading(cluster):
+        for i in range(8):
+            cluster.owned(f"low-{i}", 1)
+        await cluster.run(*(f"low-{i}" for i in range(8)))
+        cluster.owned("high", 1, priority=10)
+        await until(cluster.evicted)
+        (name,) = cluster.evicted()
+        cluster.delete(name)
+        await until(lambda: cluster.allocated("high"))
+    assert cluster.evicted() == [name]
+
+
+async def stays(cluster, name="high"):
+    """Wait until the planner has refused a unit; return the evictions."""
+    cluster.node("small", 1)
+    cluster.owned("sign", 1)
+    await cluster.run("sign")
+    assert not cluster.record(name)
+    return cluster.evicted()
+
+
+@pytest.mark.parametrize(
+    ("policy", "low", "high"),
+    [
+        pytest.param(NONE_YET, {}, {}, id="equal priority"),
+        pytest.param(NONE_YET, {"priority": 11}, {"priority": 10}, id="higher priority"),
+        pytest.param(
+            NONE_YET, {}, {"priority": 10, "preemptionPolicy": "Never"}, id="policy of the class"
+        ),
+        pytest.param(
+            "gangs: {preemption: {mode: never, minRunMinutes: 0}}", {}, {"priority": 10}, id="never"
+        ),
+        pytest.param("gangs: {preemption: {minRunMinutes: 5}}", {}, {"priority": 10}, id="young"),
+        pytest.param(
+            "gangs: {preemption: {minRunMinutes: 0, afterSeconds: 9}}",
+            {},
+            {"priority": 10},
+            id="too early",
+        ),
+        pytest.param(
+            NONE_YET, {}, {"priority": 10, "labels": {keys.KUEUE_LABELS[0]: "q"}}, id="Kueue's"
+        ),
+        pytest.param(
+            NONE_YET, {"labels": {keys.KUEUE_LABELS[1]: "q"}}, {"priority": 10}, id="of Kueue"
+        ),
+    ],
+)
+async def test_nothing_is_evicted(cluster, policy, low, high):
+    cluster.policy(policy)
+    async with leading(cluster):
+        cluster.owned("low", 8, **low)
+        await cluster.run("low")
+        cluster.owned("high", 8, **high)
+        assert await stays(cluster) == []
+
+
+async def test_pods_without_an_owner_are_not_evicted(cluster):
+    async with leading(cluster):
+        cluster.pod("low", 8)
+        await cluster.run("low")
+        cluster.owned("high", 8, priority=10)
+        assert await stays(cluster) == []
+
+
+async def test_a_unit_preempts_once_it_has_waited_long_enough(cluster):
+    cluster.policy("gangs: {preemption: {minRunMinutes: 0, afterSeconds: 9}}")
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        assert await stays(cluster, "high-0") == []
+        clock.now += 9
+        cluster.owned("again", 1)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+
+
+async def test_budgets_that_forbid_it_let_no_member_be_evicted(cluster):
+    budget = {
+        "metadata": {"name": "all"},
+        "spec": {"selector": {}},
+        "status": {"disruptionsAllowed": 1},
+    }
+    cluster.put(f"{BUDGETS}/all", budget)
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: "disruption budgets do not allow" in cluster.waits())
+        assert cluster.evicted() == []
+
+
+async def test_another_unit_is_evicted_than_one_that_a_budget_protects(cluster):
+    budget = {
+        "metadata": {"name": "one"},
+        "spec": {"selector": {"matchLabels": {"app": "one"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    cluster.put(f"{BUDGETS}/one", budget)
+    async with leading(cluster):
+        cluster.owned("guarded", 4, labels={"app": "one"})
+        cluster.owned("free", 4)
+        await cluster.run("guarded", "free")
+        cluster.owned("high", 4, priority=10)
+        await until(cluster.evicted)
+        assert cluster.evicted() == ["free"]
+
+
+@pytest.mark.parametrize("refusal", [(429, "budget"), (500, "busy")])
+async def test_a_refused_eviction_is_repeated(cluster, refusal):
+    cluster.fail("POST", "low-1/eviction", refusal, refusal)
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: "1 could not be evicted yet" in cluster.waits())
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        cluster.delete("low-0")
+        cluster.delete("low-1")
+        await until(lambda: cluster.allocated("high-0"))
+
+
+async def test_the_reservation_ends_if_victims_do_not_and_no_others_are_evicted(cluster):
+    """Their finalizers are never removed."""
+    cluster.node("gpu-1")
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        await full(cluster)
+        cluster.named_gang("next", 2, 4, priority=1)
+        await cluster.run("next-0", "next-1")
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        await stays(cluster, "high-0")
+        clock.now += 61
+        cluster.node("another", 1)
+        await until(lambda: "did not become free in time" in cluster.waits())
+        cluster.owned("again", 1)
+        await until(lambda: cluster.allocated("again"))
+        assert "nominatedNodes" not in cluster.gang_object("high")["status"]
+    # The pod of `stays` may count as not bound in time.
+    assert {*cluster.evicted()} - {"sign"} == {"low-0", "low-1"}
+
+
+async def test_the_next_leader_evicts_the_same_pods_and_no_others(cluster):
+    cluster.node("gpu-1")
+    cluster.fail("POST", "low-1/eviction", *[(429, "budget")] * 9)
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("same", 2, 4)
+        await cluster.run("same-0", "same-1")
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0") or cluster.ending("same-0"))
+    first = set(cluster.evicted())
+    cluster.outcomes.clear()
+    async with leading(cluster, term=8):
+        await until(lambda: all(map(cluster.ending, first)))
+        assert await stays(cluster, "high-0")
+    assert set(cluster.evicted()) == first
+
+
+async def test_nothing_is_evicted_if_the_nomination_cannot_be_written(cluster):
+    def refuse(_method, path, body):
+        is_nomination = GANGS in path or "/gangs/" in path
+        return (403, "no", "no") if is_nomination and "nomination" in str(body) else None
+
+    cluster.refuse = refuse
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: "refused to record what is evicted" in cluster.waits())
+    assert cluster.evicted() == []
+
+
+async def test_a_gang_of_which_a_part_was_evicted_is_evicted_as_a_whole(cluster):
+    """The unit is deleted before the API server accepts all evictions."""
+    cluster.fail("POST", "low-1/eviction", (429, "budget"))
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0"))
+        cluster.delete("high-0")
+        await until(lambda: cluster.ending("low-0", "low-1"))
+
+
+async def test_pods_that_have_run_long_enough_are_evicted(cluster):
+    cluster.policy("gangs: {preemption: {minRunMinutes: 5}}")
+    async with leading(cluster):
+        await full(cluster)
+        for name in ("low-0", "low-1"):
+            path = f"/api/v1/namespaces/team/pods/{name}"
+            state = {"phase": "Running", "startTime": rfc3339(NOW - 301)}
+            cluster.put(path, {**cluster[name], "status": state})
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+
+
+async def test_units_for_which_nothing_is_found_are_searched_for_once(cluster):
+    with capture_logs() as logs:
+        async with leading(cluster):
+            cluster.pod("low", 8)
+            await cluster.run("low")
+            for i in range(9):
+                cluster.owned(f"high-{i}", 8, priority=10)
+            await until(lambda: len(searches(logs)) == 9)
+            await stays(cluster, "high-0")
+    assert len(set(searches(logs))) == 9
+
+
+def searches(logs):
+    return [line["unit"] for line in logs if line["event"] == "Nothing to preempt"]
+
+
+async def test_a_set_that_is_too_large_to_be_recorded_is_not_evicted(cluster, monkeypatch):
+    monkeypatch.setattr(nomination, "PODS_MAX", 1)
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: "more than 1 pods would have to be evicted" in cluster.waits())
+    assert cluster.evicted() == []
+
+
+async def test_events_and_reasons_name_nothing_of_another_namespace(cluster):
+    async with leading(cluster):
+        await full(cluster)
+        path = "/api/v1/namespaces/other/pods/high"
+        raw = cluster.owned("high", 8, priority=10)
+        cluster.delete("high")
+        cluster.put(path, {**raw, "metadata": {**raw["metadata"], "uid": "other-high"}})
+        await until(lambda: cluster.events("Preempted") and cluster.events("Preempting"))
+    (ours,), (theirs,) = cluster.events("Preempted"), cluster.events("Preempting")
+    assert "other" not in ours["message"]
+    assert "low-" not in theirs["message"]
+    assert "team" not in theirs["message"]
