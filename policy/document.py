@@ -96,6 +96,17 @@ def _one_step(classes: dict[str, str]) -> dict[str, str]:
     return classes
 
 
+class Preemption(Wire):
+    """Eviction of whole gangs and single pods for a waiting unit of a higher priority."""
+
+    mode: Literal["lowerPriority", "never"] = "lowerPriority"
+    """`lowerPriority`: units of a lower priority may be evicted; `never`: no unit is."""
+    min_run_minutes: Annotated[int, Field(ge=0)] = 5
+    """Time since its start for which a pod, and with it its whole gang, is not evicted."""
+    after_seconds: Annotated[int, Field(ge=0)] = 0
+    """Time for which a unit waits before others are evicted for it."""
+
+
 class Gangs(Wire):
     """Planning of gangs."""
 
@@ -110,6 +121,7 @@ class Gangs(Wire):
     """Time for which a gang waits for pods that are ending, if it would be faster without them."""
     ageing_minutes: Annotated[int, Field(ge=0)] = 10
     """Waiting time after which the planner reserves nodes for a gang."""
+    preemption: Preemption = Preemption()
     non_preempting_classes: Annotated[dict[ClassName, ClassName], AfterValidator(_one_step)] = (
         Field(default_factory=dict)
     )

@@ -8,7 +8,7 @@ from cluster import keys
 from cluster.finding import Code, Severity
 from cluster.mode import PackingStrategy
 from manifest.lines import Embedded
-from policy.document import Policy, PolicyError, parse_plugin_config, parse_policy
+from policy.document import Policy, PolicyError, Preemption, parse_plugin_config, parse_policy
 
 FULL = """\
 apiVersion: linkwise.dev/v1alpha1
@@ -44,6 +44,7 @@ placement: {mode: scheduler, schedulerName: second, strategy: spread}
 gangs:
   commitDeadlineSeconds: 90
   ageingMinutes: 0
+  preemption: {mode: never, minRunMinutes: 0, afterSeconds: 30}
   nonPreemptingClasses: {high: high-waits}
   domains: [rack]
 containers: {gpuInjection: nri}
@@ -69,6 +70,12 @@ def test_an_empty_policy_has_its_defaults(text):
     assert policy.environment == "replace"
     assert (policy.placement.mode, policy.placement.strategy) == ("gates", PackingStrategy.BINPACK)
     assert (policy.gangs.commit_deadline_seconds, policy.gangs.ageing_minutes) == (60, 10)
+    preemption = policy.gangs.preemption
+    assert (preemption.mode, preemption.min_run_minutes, preemption.after_seconds) == (
+        "lowerPriority",
+        5,
+        0,
+    )
     assert (policy.sharing.memory_fraction, policy.sharing.compute_by_mps) == (0.9, False)
     assert policy.affinity.node_labels.model.key == keys.MODEL_SERIES
     assert policy.affinity.node_labels.driver.key == keys.DRIVER_VERSION
@@ -85,6 +92,7 @@ def test_policy_with_all_fields_is_read():
     assert policy.affinity.node_labels.model.values == {"T4": ("Tesla-T4", "Tesla-T4-SHARED")}
     assert policy.placement.strategy is PackingStrategy.SPREAD
     assert policy.gangs.domains == ("rack",)
+    assert policy.gangs.preemption == Preemption(mode="never", min_run_minutes=0, after_seconds=30)
     assert (policy.machines[0].machine, policy.machines[0].constants.nvlink) == ("dgx1-v100", 21)
     assert policy.constants.pcie == 11.5
     assert policy.migration.gpushare
@@ -160,6 +168,20 @@ def test_a_policy_cannot_be_changed():
             1,
             "gangs.commitDeadlineSeconds",
             "must be greater than 0",
+            "write a larger number",
+        ),
+        (
+            "gangs:\n  preemption: {mode: always}",
+            2,
+            "gangs.preemption.mode",
+            "must be 'lowerPriority' or 'never'",
+            "write one of these words",
+        ),
+        (
+            "gangs: {preemption: {minRunMinutes: -1}}",
+            1,
+            "gangs.preemption.minRunMinutes",
+            "must be greater than or equal to 0",
             "write a larger number",
         ),
         (
@@ -248,7 +270,7 @@ def test_a_policy_cannot_be_changed():
             "remove it, or name the scheduler that runs beside the scorer",
         ),
     ],
-    ids=range(28),
+    ids=range(30),
 )
 def test_problem_has_line_path_and_fix(text, line, path, message, fix):
     [problem] = problems(text)
