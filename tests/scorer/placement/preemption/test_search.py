@@ -11,7 +11,13 @@ from support.strategies import clusters, gangs
 from cluster.account.node_ledger import Holding
 from cluster.gang import Link
 from scorer.placement.options import PlanOptions
-from scorer.placement.preemption.search import Eviction, NoEviction, find_victims
+from scorer.placement.preemption.search import (
+    EXACT_MAX,
+    NODES_MIN,
+    Eviction,
+    NoEviction,
+    find_victims,
+)
 from scorer.placement.preemption.victim import Disruptions, Victim, VictimPod
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
@@ -132,6 +138,42 @@ def test_many_units_are_searched_until_a_plan_is_found(full, members, limits):
     found = find_victims(snapshot, members, units, Disruptions(NOW, limits))
 
     assert isinstance(found, Eviction) == bool(plan_without(snapshot, members, able, Link.BEST))
+
+
+@st.composite
+def many_units(draw):
+    """Return three full nodes with more units of a lower priority than are searched exactly."""
+    members = [(f"n{n}", (i,)) for n in range(3) for i in range(8)]
+    numbers = draw(st.lists(st.integers(0, 15), min_size=24, max_size=24))
+    assume(len(set(numbers)) > EXACT_MAX)
+    units = [
+        a_unit(
+            f"{number}",
+            *(pod for pod, own in zip(members, numbers, strict=True) if own == number),
+            priority=draw(st.integers(-1, 2)),
+            started=draw(st.sampled_from([0.0, 900.0])),
+            budgets=draw(st.sets(st.sampled_from(["o/a", "o/b"]), max_size=1)),
+        )
+        for number in sorted(set(numbers))
+    ]
+    snapshot = a_snapshot(*(a_node(f"n{n}") for n in range(3)))
+    return snapshot.hold_all((pod.node, pod.holding) for unit in units for pod in unit.pods), units
+
+
+@settings(max_examples=40, deadline=None)
+@given(many_units(), st.integers(1, 3), st.integers(1, 4), st.sampled_from(Link), allowed)
+def test_no_part_of_the_victims_among_many_units_would_do(full, size, gpus, link, limits):
+    snapshot, units = full
+    members = of_priority(workers(size, gpus), 3)
+
+    found = find_victims(snapshot, members, units, Disruptions(NOW, limits), PlanOptions(link))
+
+    assume(isinstance(found, Eviction) and len(found.victims) <= 8)
+    assert not found.exact
+    parts = (
+        part for count in range(len(found.victims)) for part in combinations(found.victims, count)
+    )
+    assert not any(plan_without(snapshot, members, part, link) for part in parts)
 
 
 # ---- Each criterion, with few units and with many.
@@ -303,6 +345,36 @@ def test_the_reason_is_given_where_nothing_is_evicted(units, spec, reason):
     found = find(units, workers(1, 8), nodes=1, **spec)
 
     assert found == NoEviction(reason)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.permutations(range(NODES_MIN + 16)), st.integers(1, 4))
+def test_of_more_nodes_than_are_looked_at_those_of_the_lowest_priorities_are_emptied(
+    priorities, size
+):
+    units = [a_unit(f"pod-{i}", (f"n{i}", ALL), priority=p - 80) for i, p in enumerate(priorities)]
+
+    found = find(units, workers(size, 8), nodes=len(units))
+
+    assert sorted(unit.priority for unit in found.victims) == list(range(-80, size - 80))
+
+
+def test_more_nodes_are_looked_at_where_the_cheapest_ones_do_not_do():
+    """On these the CPU is held by pods of an equal priority, which GPUs alone do not show."""
+    count = NODES_MIN + 16
+    short = [a_unit(f"short-{i}", (f"n{i}", ALL), priority=0) for i in range(count - 2)]
+    large = [a_unit(f"large-{i}", (f"n{count - 1 - i}", ALL), priority=8) for i in range(2)]
+    free = a_snapshot(*(a_node(f"n{i}", EIGHT) for i in range(count)))
+    cpu = [
+        (f"n{i}", Holding(f"o/cpu-{i}", f"cpu-{i}", cpu=free.nodes[0].node.cpu))
+        for i in range(count - 2)
+    ]
+    pods = [(pod.node, pod.holding) for unit in (*short, *large) for pod in unit.pods]
+    members = of_priority(workers(2, 8, limits={"cpu": "1"}), 9)
+
+    found = find_victims(free.hold_all([*cpu, *pods]), members, [*short, *large], Disruptions(NOW))
+
+    assert names_of(found) == ["large-0", "large-1"]
 
 
 def test_very_many_units_are_not_evicted_for_one():
