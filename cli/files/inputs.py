@@ -63,6 +63,8 @@ class Inputs:
     """Omissions and guesses, for people."""
     unreadable: tuple[str, ...] = ()
     """Why files or objects cannot be read: one line each, with the place and the fix."""
+    stored: Sequence[Value] = ()
+    """The objects of the cluster but its nodes and pods."""
 
 
 def read_inputs(files: InputFiles) -> Inputs:
@@ -115,6 +117,7 @@ def inputs_of(
             *(cluster.warnings if cluster else ()),
         ),
         unreadable=problems,
+        stored=stored,
     )
 
 

@@ -15,6 +15,7 @@ from cli.output.printer import (
     table,
 )
 from cli.output.words import gpus_text
+from cli.render.preempted_text import show_preempted
 from cli.render.simulate_text import show_bandwidth
 from scorer.placement.explain import explain_plan
 
@@ -44,6 +45,7 @@ def show(unit: UnitExplanation) -> None:
         say("  note:", sentence(f"GPUs of {node.node} are reserved for what it lacks: {gpus}"))
     if unit.unhealthy:
         say("  note:", sentence(f"it has {unit.unhealthy}"))
+    show_preempted(unit.preempts)
     for suggestion in unit.suggestions:
         say("  help:", sentence(suggestion))
     if unit.state is UnitState.FITS:

@@ -279,6 +279,8 @@ class PodStatus(KubeObject, frozen=True):
 
     phase: str = ""
     conditions: list[PodCondition] | None = None
+    start_time: str | None = None
+    """When the kubelet of its node first saw it (RFC 3339)."""
 
     @property
     def was_tried(self) -> bool:

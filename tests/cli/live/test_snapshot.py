@@ -54,7 +54,7 @@ def a_full_pod():
     }
     pod["spec"]["initContainers"] = [container | {"name": "init"}]
     pod["metadata"] |= {"managedFields": [{"manager": SECRET}], "resourceVersion": "7"}
-    pod["status"] = {"phase": "Running", "podIP": SECRET, "startTime": SECRET}
+    pod["status"] = {"phase": "Running", "podIP": SECRET, "startTime": "2026-01-01T00:00:00Z"}
     return pod
 
 
