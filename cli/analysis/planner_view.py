@@ -3,7 +3,7 @@
 The decisions are made by the scorer's own scheduling cycle. Pure.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import NamedTuple
@@ -11,19 +11,19 @@ from typing import NamedTuple
 from msgspec import ValidationError, convert
 
 from cli.analysis.fit import placement_snapshot
-from cli.analysis.running import highest_priority, units_that_run, workloads_in
+from cli.analysis.running import highest_priority, units_that_run
+from cli.analysis.workload_owners import owners_of
 from cli.files.current_cluster import CurrentCluster
 from cli.files.objects import AnyObject
 from cluster.gang import GangKey
-from cluster.objects.pod import Owner, Pod
+from cluster.objects.pod import Pod
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
 from scorer.cache.reserved_gpus import Place, ReservedGPUs
-from scorer.cache.workloads import above_set
 from scorer.gang.crd import Gang, object_key
 from scorer.gang.lost_members import lost_members, reserved_holding, running_member
-from scorer.gang.pod_info import PodInfo, controller_of, pod_info
+from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.state.snapshot import Snapshot
@@ -31,8 +31,6 @@ from scorer.queue.cycle import SchedulingCycle, in_order
 from scorer.queue.starvation import assembled_since
 from scorer.timings import Timings
 from scorer.whatif.preemption import RunningUnits
-from workloads.kinds.stateful_set import STATEFUL_SET
-from workloads.members import ExpectedPods, declared
 from workloads.pod_group import PodGroup, group_paths
 
 
@@ -149,22 +147,6 @@ def _reserved(
 def _reserving(snapshot: Snapshot, reserved: ReservedGPUs) -> Snapshot:
     nodes = {name: reserved.held_on(node) for name, node in snapshot.ledger.nodes.items()}
     return replace(snapshot, ledger=replace(snapshot.ledger, nodes=nodes))
-
-
-def owners_of(objects: Sequence[Value], pods: Iterable[PodInfo]) -> Owners:
-    """Return what workloads, and the leaders of groups of pods, declare about gangs."""
-    controllers: dict[str, Owner | None] = {
-        pod.uid: pod.controller for pod in pods if pod.is_group_leader
-    }
-    sizes: dict[str, int] = {}
-    expected: dict[str, ExpectedPods] = {}
-    for kind, workload in workloads_in(objects):
-        uid, controller = workload.metadata.uid, controller_of(workload.owners)
-        controllers[uid] = above_set(controller) if kind is STATEFUL_SET else controller
-        says = declared(kind, workload, uid)
-        if says.members:
-            sizes[uid], expected[uid] = says.members, says.expected
-    return Owners(controllers, sizes, expected)
 
 
 def _group_sizes(

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
+from cli.analysis.workload_owners import workloads_in
 from cli.files.cluster_file import Cluster
 from cluster.objects.disruption_budget import DisruptionBudget
 from cluster.objects.pod import Pod
@@ -18,8 +19,6 @@ from scorer.gang.running_units import EvictionRules, running_units
 from scorer.gang.unit import Owners
 from scorer.placement.preemption.victim import Disruptions
 from scorer.whatif.preemption import RunningUnits
-from workloads.kind import Kind, Workload
-from workloads.registry import kind_of
 
 
 def units_that_run(
@@ -69,18 +68,6 @@ def highest_priority(pods: Iterable[Pod]) -> int:
 
 def _priority(pod: Pod) -> int:
     return pod.spec.priority or 0
-
-
-def workloads_in(objects: Iterable[Value]) -> Iterator[tuple[Kind, Workload]]:
-    """Yield the owners of pods among objects.
-
-    Raises:
-        InputError: One is wrong; with its line.
-    """
-    for value in objects:
-        kind = kind_of(value.need("apiVersion").text(), value.need("kind").text())
-        if kind is not None and kind.plural is not None:
-            yield kind, read_as(kind.shape, without_nulls(value.mapping()), value)
 
 
 def _budgets(objects: Iterable[Value]) -> Iterator[DisruptionBudget]:

@@ -7,9 +7,9 @@ from typer import echo
 
 from cli.analysis.created_pods import created_pods, number_of_pods
 from cli.analysis.fit import placement_snapshot
-from cli.analysis.planner_view import owners_of
 from cli.analysis.running import highest_priority, units_that_run
 from cli.analysis.simulation import PodResult, SimulationStep, simulate
+from cli.analysis.workload_owners import owners_of
 from cli.files.inputs import Inputs
 from cli.output.printer import EXIT_UNREADABLE, Format, complain, emit, warn, widely
 from cli.output.progress import with_progress
