@@ -69,6 +69,8 @@ POD_GROUP_MIN_AVAILABLE = "pod-group.scheduling.sigs.k8s.io/min-available"
 KOORDINATOR_GANG_NAME = "gang.scheduling.koordinator.sh/name"
 KOORDINATOR_GANG_MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
 GPU_TOPOLOGY_REPLICA = "gpu-topology-replica"
+KUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/podset", "kueue.x-k8s.io/managed")
+"""Kueue writes one of them on each pod that it admits."""
 GANG = "linkwise.dev/gang"
 """An annotation that names a pod's gang, and the scheduling gate that holds its members. As a label
 of value `false` it keeps the pods of an owner from being a gang without a mark."""

@@ -1,7 +1,7 @@
 """The running units of a cluster, and the rules for their eviction. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import partial
 
 from cli.analysis.workload_owners import workloads_in
@@ -15,7 +15,7 @@ from policy.condition import conditions_of, first_unmet
 from policy.document import Preemption
 from scorer.commit.pending_binding import eviction_blocker
 from scorer.gang.pod_info import PodInfo, pod_info
-from scorer.gang.running_units import EvictionRules, running_units
+from scorer.gang.running_units import EvictionRules, is_of_kueue, running_units
 from scorer.gang.unit import Owners
 from scorer.placement.preemption.victim import Disruptions
 from scorer.whatif.preemption import RunningUnits
@@ -44,7 +44,8 @@ def units_that_run(
     if preemption.mode == "never" or all(_priority(pod) >= highest for pod in pods):
         return None
     budgets = list(_budgets(objects))
-    selecting = _Selecting(pods, budgets)
+    labels = _Labels(pods, budgets)
+    starts = {_key(pod): pod.status.start_time or pod.metadata.creation_timestamp for pod in pods}
     fragile = {
         workload.metadata.uid
         for _, workload in workloads_in(objects)
@@ -53,8 +54,9 @@ def units_that_run(
     rules = EvictionRules(
         now=now,
         min_run=preemption.min_run_minutes * 60,
-        blocker=partial(eviction_blocker, fragile=fragile),
-        budgets=selecting.of,
+        blocker=partial(labels.blocker, fragile=fragile),
+        started=lambda pod: starts.get(pod.key),
+        budgets=labels.budgets,
     )
     units = running_units(map(pod_info, pods), owners, cluster.ledger.nodes, rules)
     allowed = {budget.name: budget.status.disruptions_allowed for budget in budgets}
@@ -64,6 +66,10 @@ def units_that_run(
 def highest_priority(pods: Iterable[Pod]) -> int:
     """Return the highest priority of pods; the lowest that there is without any."""
     return max(map(_priority, pods), default=-(1 << 31))
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace or "default", pod.metadata.name
 
 
 def _priority(pod: Pod) -> int:
@@ -76,19 +82,17 @@ def _budgets(objects: Iterable[Value]) -> Iterator[DisruptionBudget]:
             yield read_as(DisruptionBudget, without_nulls(value.mapping()), value)
 
 
-class _Selecting:
-    """The PodDisruptionBudgets that select each pod."""
+class _Labels:
+    """The labels of pods, and what follows from them for an eviction."""
 
     def __init__(self, pods: Iterable[Pod], budgets: Iterable[DisruptionBudget]) -> None:
-        self._labels = {
-            (pod.metadata.namespace or "default", pod.metadata.name): pod.labels for pod in pods
-        }
+        self._labels = {_key(pod): pod.labels for pod in pods}
         self._budgets = defaultdict[str, list[DisruptionBudget]](list)
         for budget in budgets:
             if budget.spec.selector is not None:
                 self._budgets[budget.metadata.namespace or "default"].append(budget)
 
-    def of(self, pod: PodInfo) -> frozenset[str]:
+    def budgets(self, pod: PodInfo) -> frozenset[str]:
         """Return the names of the budgets that select a pod."""
         labels = self._labels.get(pod.key, {})
         return frozenset(
@@ -96,3 +100,9 @@ class _Selecting:
             for budget in self._budgets.get(pod.namespace, ())
             if first_unmet(conditions_of(budget.spec.selector), labels) is None
         )
+
+    def blocker(self, pods: Sequence[PodInfo], fragile: Set[str]) -> str | None:
+        """Return why the pods of a unit must not be evicted; None: they may be."""
+        if any(is_of_kueue(self._labels.get(pod.key)) for pod in pods):
+            return "Kueue decides about its preemption"
+        return eviction_blocker(pods, fragile)

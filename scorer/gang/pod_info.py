@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import lru_cache
 
 from cluster.account.pod_usage import PodUsage, pod_usage
@@ -53,8 +52,6 @@ class PodInfo:
     """It may own the object that makes the other members of its gang."""
     weight: int = 0
     """Memory for the pod while it waits [bytes, about]."""
-    started: float | None = None
-    """When its node began to run it, or when it was created [s since the epoch]; None: unknown."""
     annotations: int = 0
     """Size of all its annotations while it waits [characters]; the API server limits it."""
 
@@ -136,7 +133,6 @@ def pod_info(pod: Pod) -> PodInfo:
         lacks_capacity=pod.status.lacks_capacity,
         states_size=mark is not None and (mark.min_available or mark.total) is not None,
         is_group_leader=is_leader(pod),
-        started=_seconds(pod.status.start_time or metadata.creation_timestamp),
     )
     if usage is None or not usage.places or is_placed or is_terminating:
         return info
@@ -158,14 +154,6 @@ def pod_info(pod: Pod) -> PodInfo:
     )
     reason = oversize_reason(kept, usage.demand, info.weight)
     return unplanned(info, f"it is too large to plan: {reason}") if reason else info
-
-
-def _seconds(time: str | None) -> float | None:
-    """Return an RFC 3339 time in seconds since the epoch; None where it is missing or invalid."""
-    try:
-        return datetime.fromisoformat(time).timestamp() if time else None
-    except ValueError:
-        return None
 
 
 def unplanned(pod: PodInfo, reason: str) -> PodInfo:

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.gang import GangKey
+from cluster.keys import KUEUE_LABELS
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
 from scorer.placement.preemption.victim import Victim, VictimPod
@@ -20,6 +22,8 @@ class EvictionRules:
     """Time since its start for which a pod is not evicted [s]."""
     blocker: Callable[[Sequence[PodInfo]], str | None]
     """Return why the pods of a unit must not be evicted, whatever their age."""
+    started: Callable[[PodInfo], str | None]
+    """Return when a pod started (RFC 3339)."""
     budgets: Callable[[PodInfo], frozenset[str]]
     """Return the PodDisruptionBudgets that select a pod, as `namespace/name`."""
 
@@ -45,21 +49,28 @@ def running_units(
     return [_unit(key, members, nodes, rules) for key, members in units.items()]
 
 
+def is_of_kueue(labels: Mapping[str, str] | None) -> bool:
+    """Return whether Kueue admits a pod: its own preemption decides who has quota."""
+    return any(label in (labels or {}) for label in KUEUE_LABELS)
+
+
 def _unit(
     key: GangKey, members: Sequence[PodInfo], nodes: Mapping[str, NodeLedger], rules: EvictionRules
 ) -> Victim:
     held = [(pod, _holding(pod, nodes)) for pod in members]
     unknown = next((pod.name for pod, holding in held if holding is None), None)
     reason = f"it is not known which GPUs pod {unknown} has" if unknown else None
+    now = rules.now
+    starts = {pod.key: _seconds(rules.started(pod)) for pod in members}
     return Victim(
         name=f"{key.namespace}/{key.name}",
         priority=max(pod.usage.priority for pod in members if pod.usage),
         pods=tuple(
-            VictimPod(pod.usage.target, holding, _started(pod, rules.now), rules.budgets(pod))
+            VictimPod(pod.usage.target, holding, _at_most(starts[pod.key], now), rules.budgets(pod))
             for pod, holding in held
             if holding and pod.usage
         ),
-        protected=reason or rules.blocker(members) or _youth(members, rules),
+        protected=reason or rules.blocker(members) or _youth(starts, rules),
     )
 
 
@@ -71,13 +82,22 @@ def _holding(pod: PodInfo, nodes: Mapping[str, NodeLedger]) -> Holding | None:
     return holding if holding and holding.gpus else None
 
 
-def _started(pod: PodInfo, now: float) -> float:
-    return now if pod.started is None else min(pod.started, now)
+def _seconds(time: str | None) -> float | None:
+    """Return a time [s since the epoch]; None where it is missing or invalid."""
+    try:
+        return datetime.fromisoformat(time).timestamp() if time else None
+    except ValueError:
+        return None
 
 
-def _youth(members: Iterable[PodInfo], rules: EvictionRules) -> str | None:
+def _at_most(started: float | None, now: float) -> float:
+    """Return a start that is not in the future; now where it is unknown, so that none is lost."""
+    return now if started is None else min(started, now)
+
+
+def _youth(starts: Mapping[tuple[str, str], float | None], rules: EvictionRules) -> str | None:
     """Name a pod that has not run for long enough; None: all have."""
-    for pod in members:
-        if pod.started is not None and rules.now - pod.started < rules.min_run:
-            return f"pod {pod.name} started less than {rules.min_run / 60:g} min ago"
+    for (_, name), started in starts.items():
+        if started is not None and rules.now - started < rules.min_run:
+            return f"pod {name} started less than {rules.min_run / 60:g} min ago"
     return None

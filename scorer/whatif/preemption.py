@@ -7,6 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from cluster.whatif_api import FitResult, Preempted
+from scorer.gang.running_units import is_of_kueue
 from scorer.gang.unit import Unit
 from scorer.placement.options import PlanOptions
 from scorer.placement.preemption.search import Eviction, find_victims
@@ -45,6 +46,8 @@ class Preemptions:
         """
         kind = unit.priority, unit.signature
         if unit.blocked or kind in self._refused or self._searches >= SEARCHES_MAX:
+            return ()
+        if any(is_of_kueue(member.pod.metadata.labels) for member in unit.members):
             return ()
         self._searches += 1
         units = [one for one in self._running.units if one not in self._evicted]

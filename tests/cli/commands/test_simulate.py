@@ -847,6 +847,21 @@ def test_another_gang_is_preempted(simulate, cluster):
     assert [unit["name"] for unit in answer["pods"][0]["preempts"]] == ["daily"]
 
 
+def test_kueue_decides_about_jobs_in_its_queues(simulate):
+    queued = pod("queued", WHOLE_NODE, priority=1000)
+    queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "research"}
+    victims = [json.loads(text) for text in two_gangs().split("\n---\n")[1:]]
+    for victim in victims:
+        victim["metadata"]["labels"]["kueue.x-k8s.io/managed"] = "true"
+    cluster = "\n---\n".join([EMPTY, *map(json.dumps, victims)])
+
+    _, of_queue = simulate(queued, cluster=two_gangs())
+    _, beside = simulate(pod("prod", WHOLE_NODE, priority=1000), cluster=cluster)
+
+    assert "preempts" not in of_queue["pods"][0]
+    assert "preempts" not in beside["pods"][0]
+
+
 def test_each_gang_is_preempted_for_one_unit(simulate):
     jobs = [pod(f"prod-{i}", WHOLE_NODE, priority=1000) for i in range(3)]
 

@@ -27,7 +27,8 @@ def of_gang(name, gpu, **fields):
 def units(*pods, blocker=lambda _: None, budgets=frozenset()):
     read = [msgspec.convert(pod, Pod) for pod in pods]
     nodes = ledger_of([a_node("n")], read).nodes
-    rules = EvictionRules(NOW, 300.0, blocker, lambda _: budgets)
+    started = {pod.metadata.name: pod.status.start_time for pod in read}
+    rules = EvictionRules(NOW, 300.0, blocker, lambda pod: started[pod.name], lambda _: budgets)
     return running_units(map(pod_info, read), Owners({}, {}), nodes, rules)
 
 
