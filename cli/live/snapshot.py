@@ -18,6 +18,7 @@ from cli.output.document import Document
 from cli.output.printer import Format, dumped
 from cluster import keys
 from cluster.nodes.node_resources import NodeObject
+from cluster.objects.disruption_budget import DisruptionBudget
 from cluster.objects.pod import Metadata, Pod
 from workloads.kind import Workload
 from workloads.pod_group import PodGroup
@@ -71,8 +72,8 @@ def reduced(kind: str, plain: Plain) -> Plain | None:
             return _config_map(plain) if kind == "ConfigMap" else _lease(plain)
         case "Namespace":
             return {"apiVersion": "v1", "kind": kind, "metadata": _metadata(plain)}
-        case "PodGroup":
-            return _declaration(plain, PodGroup)
+        case "PodGroup" | "PodDisruptionBudget":
+            return _declaration(plain, PodGroup) if kind == "PodGroup" else _budget(plain)
         case _:
             known = kind_of(str(plain.get("apiVersion", "")), kind)
             return _declaration(plain, known.shape if known else Workload)
@@ -154,6 +155,12 @@ def _lease(plain: Plain) -> Plain | None:
     annotations = {keys.REFUSED_MACHINES: refused}
     head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
     return {**head, "metadata": {**_metadata(plain), "annotations": annotations}}
+
+
+def _budget(plain: Plain) -> Plain:
+    budget = msgspec.convert(plain, DisruptionBudget)
+    head = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _metadata(plain)}
+    return {**_encoded(budget), **head}
 
 
 def _declaration(plain: Plain, kind: type[Struct]) -> Plain:

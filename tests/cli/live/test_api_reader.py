@@ -8,10 +8,11 @@ import threading
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from support.builders import node_object
+from support.builders import a_pod, node_object, placed_pod
 from support.certificates import a_ca, a_leaf
 
 from cluster import keys
+from cluster.allocations.gpus import GPUShare
 from cluster.gang import GangKey
 from scorer.gang.crd import name_of
 
@@ -453,3 +454,38 @@ def test_recorded_plan_is_read_from_the_gang_object(cluster, linkwise):
     plan["members"][0]["uid"] = "other"
     [other] = json.loads(linkwise("explain", "gang", "team/g", "-o", "json").out)["items"]
     assert other["bandwidth"] is None
+
+
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+
+
+def pods_of_two_priorities(waiting):
+    """Return a pod that has a GPU, of the Job `low`, and one that waits with a priority."""
+    low = placed_pod("low-0", {keys.GPU_WHOLE: 1}, "gpu-0", GPUShare(0))
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "low", "uid": "j", "controller": True}
+    low["metadata"] |= {"namespace": "team", "uid": "low-0", "ownerReferences": [owner]}
+    high = a_pod({keys.GPU_WHOLE: 1}, name="high", priority=waiting)
+    return [low, high]
+
+
+@pytest.mark.parametrize("waiting", [1, 0])
+def test_owners_and_budgets_of_pods_that_may_be_preempted_are_read(cluster, linkwise, waiting):
+    cluster.objects[PODS] = pods_of_two_priorities(waiting)
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "low", "uid": "j"}}
+    cluster.faults["/apis/batch/v1/namespaces/team/jobs/low"] = lambda _: (200, job)
+    cluster.objects[BUDGETS] = [{"metadata": {"name": "keep", "namespace": "team"}}]
+
+    document = json.loads(linkwise("snapshot").out)
+
+    read = {one["kind"] for one in document["items"]} & {"Job", "PodDisruptionBudget"}
+    assert read == ({"Job", "PodDisruptionBudget"} if waiting else set())
+
+
+def test_budgets_without_permission_are_a_warning(cluster, linkwise):
+    cluster.objects[PODS] = pods_of_two_priorities(1)
+    cluster.faults[BUDGETS] = refused(403, "poddisruptionbudgets: no")
+
+    ran = linkwise("snapshot")
+
+    assert ran.code == 0
+    assert "poddisruptionbudgets: no: less is known." in ran.err

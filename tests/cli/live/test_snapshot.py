@@ -204,3 +204,21 @@ def test_snapshot_text_does_not_depend_on_object_order():
     assert [kind for kind, _ in read] == [kind for kind in order for _ in range(4)]
     # One object a line, so that two snapshots can be compared line by line.
     assert len(text.splitlines()) == len(objects) + 2
+
+
+def test_of_a_budget_its_selector_and_what_it_allows_are_kept():
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "team", "annotations": {"note": SECRET}},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "serve"}}},
+        "status": {"disruptionsAllowed": 3, "expectedPods": 5},
+    }
+
+    assert reduced("PodDisruptionBudget", budget) == {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "team"},
+        "spec": {"selector": {"matchLabels": {"app": "serve"}}},
+        "status": {"disruptionsAllowed": 3},
+    }
