@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from cli.analysis.check_report import CheckReport, TemplateReport
 from cli.files.inputs import Inputs, admit_pod
 from cli.files.objects import Plain
+from cluster.objects.priority_class import prioritized
 from cluster.whatif_api import MAX_PODS, FitRequest, FitTemplate
 from manifest.template import PodTemplate
 from webhook.fit_template import fit_template
@@ -45,7 +47,10 @@ def _judge_template(inputs: Inputs, template: PodTemplate) -> tuple[Plain, FitTe
     typed = template.read(pod)
     outcome = admit_pod(inputs, template, typed)
     report = pod_report(template, pod, typed, outcome)
-    return report, fit_template(template, report["patched"], outcome)
+    to_place = fit_template(template, report["patched"], outcome)
+    if to_place is None:
+        return report, None
+    return report, structs.replace(to_place, pod=prioritized(to_place.pod, inputs.classes))
 
 
 def _fits(

@@ -847,6 +847,30 @@ def test_another_gang_is_preempted(simulate, cluster):
     assert [unit["name"] for unit in answer["pods"][0]["preempts"]] == ["daily"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "spec", "preempts"),
+    [
+        pytest.param({"value": 9}, {"priorityClassName": "prod"}, True, id="its class"),
+        pytest.param({"value": 9}, {"priorityClassName": "other"}, False, id="unknown class"),
+        pytest.param({"value": 9}, {}, False, id="no class"),
+        pytest.param({"value": 9, "globalDefault": True}, {}, True, id="default class"),
+        pytest.param(
+            {"value": 9, "preemptionPolicy": "Never"},
+            {"priorityClassName": "prod"},
+            False,
+            id="a class that never preempts",
+        ),
+    ],
+)
+def test_a_priority_class_of_the_cluster_gives_a_pod_its_priority(simulate, fields, spec, preempts):
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    a_class = head | {"metadata": {"name": "prod"}} | fields
+
+    _, answer = simulate(pod("high", WHOLE_NODE, **spec), cluster=two_gangs(a_class))
+
+    assert ("preempts" in answer["pods"][0]) == preempts
+
+
 def test_kueue_decides_about_jobs_in_its_queues(simulate):
     queued = pod("queued", WHOLE_NODE, priority=1000)
     queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "research"}
