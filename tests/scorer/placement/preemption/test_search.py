@@ -77,6 +77,21 @@ def plan_without(snapshot, members, units, link):
     return found if isinstance(found, Plan) else None
 
 
+def damage_of(snapshot, units, made):
+    """Return how much less the free GPUs of all nodes are worth after a plan."""
+    pods = [(pod.node, pod.holding) for unit in units for pod in unit.pods]
+    before = snapshot.without_holdings(pods)
+
+    def worth(moment):
+        return sum(
+            moment.tables[node.node.name].remainder(node.free_mask)
+            for node in moment.nodes
+            if node.node.name in moment.tables
+        )
+
+    return round(worth(before) - worth(made.applied_to(before)), 4)
+
+
 def sufficient(snapshot, members, units, link):
     """Return every set of units that may be evicted and whose eviction gives a plan."""
     able = [unit for unit in units if unit.priority < 3 and not unit.protected]
@@ -102,8 +117,12 @@ def test_the_best_of_all_sets_is_found_where_there_are_few_units(full, members, 
         assert isinstance(found, NoEviction)
         return
     assert isinstance(found, Eviction)
-    best = min((disruptions.cost(some), -(made.bandwidth.value or 0)) for some, made in every)
-    assert (found.cost, -(found.plan.bandwidth.value or 0)) == best
+    best = min(
+        (disruptions.cost(some), -(made.bandwidth.value or 0), damage_of(snapshot, some, made))
+        for some, made in every
+    )
+    assert (found.cost, -(found.plan.bandwidth.value or 0)) == best[:2]
+    assert found.damage == pytest.approx(best[2], abs=1e-3)
     assert found.exact
 
 
@@ -309,6 +328,20 @@ def test_free_gpus_are_used_besides(others):
     found = find(units, workers(1, 5), nodes=2, others=others)
 
     assert names_of(found) == ["small"]
+
+
+def test_of_units_of_equal_cost_those_go_after_which_the_plan_destroys_the_least():
+    """Two of two free GPUs are less of a loss than two of four."""
+    units = [
+        a_unit("a", ("n0", (1, 2, 3)), started=NOW),
+        a_unit("rest-0", ("n0", (4, 5, 6, 7)), priority=9),
+        a_unit("b", ("n1", (1,)), started=NOW),
+        a_unit("rest-1", ("n1", (2, 3, 4, 5, 6, 7)), priority=9),
+    ]
+
+    found = find(units, workers(1, 2), nodes=2)
+
+    assert names_of(found) == ["b"]
 
 
 @pytest.mark.parametrize(
