@@ -5,10 +5,22 @@ import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.builders import a_node, a_snapshot, an_nvswitch_machine, exact, workers
+from support.builders import (
+    a_counted_node,
+    a_machine,
+    a_member,
+    a_node,
+    a_snapshot,
+    an_nvswitch_machine,
+    exact,
+    gated_workers,
+    workers,
+)
 from support.strategies import clusters, gangs
 
+from cluster import keys
 from cluster.account.node_ledger import Holding
+from cluster.allocations.gpus import Counted, Exact, GPUShare
 from cluster.gang import Link
 from scorer.placement.options import PlanOptions
 from scorer.placement.preemption.search import (
@@ -415,3 +427,49 @@ def test_very_many_units_are_not_evicted_for_one():
 
     assert isinstance(find(units, workers(65, 8), nodes=65), NoEviction)
     assert len(names_of(find(units, workers(64, 8), nodes=65))) == 512
+
+
+# ---- Shares, and nodes where NVIDIA's plugin chooses the GPUs, among many units.
+
+
+def find_among(nodes, units, members):
+    snapshot = a_snapshot(*nodes)
+    snapshot = snapshot.hold_all((pod.node, pod.holding) for unit in units for pod in unit.pods)
+    return find_victims(snapshot, of_priority(members, 9), units, Disruptions(NOW))
+
+
+def a_pod_with(gpus, node, name):
+    """Return a single pod on node `n<number>`, whose priority is this number."""
+    pod = VictimPod(f"n{node}", Holding(f"o/{name}", name, gpus), 0.0)
+    return Victim(pod.holding.pod, node, (pod,))
+
+
+def test_of_many_shares_no_more_are_evicted_than_one_card_needs():
+    nodes = [a_node(f"n{n}", a_machine(4), "core_mem", card_memory=16) for n in range(3)]
+    units = [
+        a_pod_with(Exact((GPUShare(i, mem=8),)), n, f"pod-{n}-{i}-{half}")
+        for n in range(3)
+        for i in range(4)
+        for half in range(2)
+    ]
+
+    found = find_among(nodes, units, [a_member(0, limits={keys.GPU_MEM: 12})])
+
+    assert isinstance(found, Eviction)
+    cards = {unit.pods[0].holding.gpus.indices for unit in found.victims}
+    assert [unit.priority for unit in found.victims] == [0, 0]
+    assert len(cards) == 1
+
+
+def test_of_many_counted_pods_those_of_the_lowest_priority_are_evicted():
+    nodes = [a_counted_node(f"n{n}") for n in range(4)]
+    units = [
+        a_pod_with(Counted(keys.NVIDIA_GPU, 2), n, f"pod-{n}-{i}")
+        for n in range(4)
+        for i in range(4)
+    ]
+
+    found = find_among(nodes, units, gated_workers(2, 8))
+
+    assert isinstance(found, Eviction)
+    assert [unit.priority for unit in found.victims] == [0] * 4 + [1] * 4
