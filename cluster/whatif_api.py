@@ -4,7 +4,9 @@
 added, never changed.
 """
 
-from msgspec import Struct
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
 
 from cluster.objects.pod import Pod
 
@@ -69,6 +71,19 @@ class NodeLeft(Struct, frozen=True, omit_defaults=True):
     replicas_free_after: list[int] | None = None
 
 
+class Preempted(Struct, frozen=True, kw_only=True):
+    """A gang or a single pod that would be evicted."""
+
+    kind: Literal["gang", "pod"]
+    namespace: str
+    name: str
+    pods: int
+    running_seconds: int
+    """Since the first of its pods started; 0 where this is unknown."""
+    gpu_hours: float
+    """GPU time of its pods since they started; 0 where this is unknown [h]."""
+
+
 class FitResult(Struct, frozen=True):
     """Placement of the pods of one template."""
 
@@ -98,6 +113,11 @@ class FitResult(Struct, frozen=True):
     """The number of nodes that it spans; with `nic unknown`, compare only equal numbers."""
     best_possible_nodes: int | None = None
     """The number of nodes on the empty cluster."""
+    preempts: list[Preempted] | UnsetType = UNSET
+    """The units that would be evicted for them where they do not fit now; unset: none. The API
+    names only those of the namespaces of the request."""
+    preempts_others: int | UnsetType = UNSET
+    """The number of such units of other namespaces; unset: none, or all are named."""
 
 
 class FitResponse(Struct, frozen=True):

@@ -4,10 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from cli.analysis.check_report import CheckReport, TemplateReport
 from cli.files.inputs import Inputs, admit_pod
 from cli.files.objects import Plain
+from cluster.objects.priority_class import prioritized
 from cluster.whatif_api import MAX_PODS, FitRequest, FitTemplate
 from manifest.template import PodTemplate
 from webhook.fit_template import fit_template
@@ -16,19 +18,20 @@ from webhook.pod_report import pod_report
 Progress: TypeAlias = Callable[[Sequence[PodTemplate]], Iterable[PodTemplate]]
 
 
-def judge(inputs: Inputs, progress: Progress) -> CheckReport:
+def judge(inputs: Inputs, progress: Progress, clock: float) -> CheckReport:
     """Judge each pod template; with a cluster, find a place for its pods.
 
     Args:
         inputs: Manifests, policy and cluster.
         progress: Yields the templates, and shows how many are judged.
+        clock: The time [s since 1970].
     """
     reports, templates = [], []
     for template in progress(inputs.templates):
         report, to_place = _judge_template(inputs, template)
         reports.append(report)
         templates.append(to_place)
-    fits, notes = _fits(inputs, templates)
+    fits, notes = _fits(inputs, templates, clock)
     for report, fit in zip(reports, fits, strict=True):
         report["placement"] = fit
     return CheckReport(
@@ -44,11 +47,14 @@ def _judge_template(inputs: Inputs, template: PodTemplate) -> tuple[Plain, FitTe
     typed = template.read(pod)
     outcome = admit_pod(inputs, template, typed)
     report = pod_report(template, pod, typed, outcome)
-    return report, fit_template(template, report["patched"], outcome)
+    to_place = fit_template(template, report["patched"], outcome)
+    if to_place is None:
+        return report, None
+    return report, structs.replace(to_place, pod=prioritized(to_place.pod, inputs.classes))
 
 
 def _fits(
-    inputs: Inputs, templates: list[FitTemplate | None]
+    inputs: Inputs, templates: list[FitTemplate | None], clock: float
 ) -> tuple[list[object], tuple[str, ...]]:
     """Return where each template's pods would go, as JSON; and a note where this is not known."""
     request = FitRequest([template for template in templates if template])
@@ -60,5 +66,6 @@ def _fits(
     # Placement costs 0.3 s to import; a check without a cluster needs none.
     from cli.analysis.fit import fit_results  # noqa: PLC0415
 
-    fits = iter(msgspec.to_builtins(fit_results(inputs.cluster, inputs.policy, request)))
+    results = fit_results(inputs, inputs.cluster, request, clock)
+    fits = iter(msgspec.to_builtins(results))
     return [next(fits) if template else None for template in templates], ()

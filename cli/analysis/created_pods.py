@@ -8,6 +8,7 @@ from msgspec import json, structs
 
 from cli.analysis.simulation import AdmittedPod
 from cli.files.inputs import Inputs, admit_pod
+from cluster.objects.priority_class import prioritized
 from manifest.template import PodTemplate
 from manifest.value import InputError
 
@@ -53,7 +54,7 @@ def _admit_one(inputs: Inputs, template: PodTemplate, index: int) -> AdmittedPod
     # The pod shares parts with its template. A copy through JSON is ten times as fast as deepcopy.
     patched = patch.apply(json.decode(json.encode(raw)), in_place=True)
     return AdmittedPod(
-        pod=template.read(patched),
+        pod=prioritized(template.read(patched), inputs.classes),
         namespace=template.namespace,
         outcome=outcome,
         workload=template.workload,

@@ -29,6 +29,7 @@ from scorer.placement.baselines import best_possible, index_order, never_fits
 from scorer.placement.pods.member import new_member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
+from scorer.whatif.preemption import Preemptions
 from workloads.registry import GANG_KINDS
 
 _STATES_WITHOUT_PODS = {
@@ -195,6 +196,7 @@ def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
     refusal = None if isinstance(outcome, Plan) else outcome.reason
     never = refusal and not unit.blocked and never_fits(before, unit.members, unit.link)
     unplaced = UnitState.NEVER if never else UnitState.WAITS
+    running = view.running() if refusal and not never else None
     best = UNDEFINED if unit.blocked else best_possible(before, unit.members, bandwidth, order)
     return UnitExplanation(
         kind="gang" if unit.is_gang else "pod",
@@ -212,6 +214,7 @@ def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
         best_possible=best,
         index_order=order,
         suggestions=() if planned else tuple(suggestions(before, unit)),
+        preempts=Preemptions(running).find(before, unit) if running else (),
     )
 
 

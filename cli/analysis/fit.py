@@ -1,12 +1,16 @@
 """Places pods that do not exist yet on the cluster in a file, with the scorer's engine. Pure."""
 
+from cli.analysis.running import highest_priority, units_that_run
+from cli.analysis.workload_owners import owners_of
 from cli.files.cluster_file import Cluster
+from cli.files.inputs import Inputs
 from cluster.whatif_api import FitRequest, FitResult
 from policy.snapshot import PolicySnapshot
 from scorer.gang.pod_info import pod_info
 from scorer.placement.options import preferences_of
 from scorer.placement.state.snapshot import Snapshot, snapshot_of
 from scorer.whatif.fit import would_fit
+from scorer.whatif.preemption import RunningUnits
 from scorer.whatif.simulate import settled_members
 from topology.choice import ChoiceMode
 
@@ -24,7 +28,25 @@ def placement_snapshot(
     return snapshot_of(cluster.ledger, preferences=preferences_of(policy.policy, mode))
 
 
-def fit_results(cluster: Cluster, policy: PolicySnapshot, request: FitRequest) -> list[FitResult]:
-    """Return where each template's pods would go, as the scorer of a cluster answers."""
-    settled = settled_members(map(pod_info, cluster.pods))
-    return would_fit(placement_snapshot(cluster, policy), request, settled)
+def fit_results(
+    inputs: Inputs, cluster: Cluster, request: FitRequest, clock: float
+) -> list[FitResult]:
+    """Return where each template's pods would go, as the scorer of a cluster answers.
+
+    Args:
+        inputs: The policy, and the other objects of the cluster.
+        cluster: The cluster.
+        request: The templates.
+        clock: The time [s since 1970].
+    """
+    pods = [pod_info(pod) for pod in cluster.pods]
+
+    def running() -> RunningUnits | None:
+        preemption, owners = inputs.policy.policy.gangs.preemption, owners_of(inputs.stored, pods)
+        highest = highest_priority(template.pod for template in request.templates)
+        return units_that_run(
+            cluster, inputs.stored, owners, preemption, highest=highest, now=clock
+        )
+
+    snapshot = placement_snapshot(cluster, inputs.policy)
+    return would_fit(snapshot, request, settled_members(pods), running=running)

@@ -3,36 +3,35 @@
 The decisions are made by the scorer's own scheduling cycle. Pure.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from msgspec import ValidationError, convert
 
 from cli.analysis.fit import placement_snapshot
+from cli.analysis.running import highest_priority, units_that_run
+from cli.analysis.workload_owners import owners_of
 from cli.files.current_cluster import CurrentCluster
 from cli.files.objects import AnyObject
 from cluster.gang import GangKey
-from cluster.objects.pod import Owner, Pod
+from cluster.objects.pod import Pod
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
 from scorer.cache.reserved_gpus import Place, ReservedGPUs
-from scorer.cache.workloads import above_set
 from scorer.gang.crd import Gang, object_key
 from scorer.gang.lost_members import lost_members, reserved_holding, running_member
-from scorer.gang.pod_info import PodInfo, controller_of, pod_info
+from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.cycle import SchedulingCycle, in_order
 from scorer.queue.starvation import assembled_since
 from scorer.timings import Timings
-from workloads.kinds.stateful_set import STATEFUL_SET
-from workloads.members import ExpectedPods, declared
+from scorer.whatif.preemption import RunningUnits
 from workloads.pod_group import PodGroup, group_paths
-from workloads.registry import kind_of
 
 
 class Decision(NamedTuple):
@@ -61,6 +60,8 @@ class PlannerView:
     reserved: ReservedGPUs
     """GPUs that are reserved for members that running gangs lack; the snapshot counts them as
     taken."""
+    running: Callable[[], RunningUnits | None]
+    """Return the units that hold GPUs; None where none may be evicted."""
 
     @cached_property
     def pod_infos(self) -> tuple[PodInfo, ...]:
@@ -107,13 +108,22 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
         (pod.metadata.namespace or "default", pod.metadata.name): pod
         for pod in current.cluster.pods
     }
-    owners = _owners(current.objects, map(pod_info, pods.values()))
+    owners = owners_of(current.objects, map(pod_info, pods.values()))
     groups = dict(_group_sizes(current.objects, pods.values(), owners))
     snapshot = placement_snapshot(current.cluster, current.policy)
     owners = replace(owners, groups=groups)
     reserved = _reserved(snapshot, gangs.values(), tuple(map(pod_info, pods.values())), owners)
     snapshot = _reserving(snapshot, reserved)
-    return PlannerView(snapshot, pods, owners, gangs, is_starving, reserved)
+
+    @cache
+    def running() -> RunningUnits | None:
+        highest = highest_priority(pod for pod in pods.values() if not pod.spec.node_name)
+        preemption = current.policy.policy.gangs.preemption
+        return units_that_run(
+            current.cluster, current.objects, owners, preemption, highest=highest, now=clock
+        )
+
+    return PlannerView(snapshot, pods, owners, gangs, is_starving, reserved, running)
 
 
 def _reserved(
@@ -141,26 +151,6 @@ def _reserved(
 def _reserving(snapshot: Snapshot, reserved: ReservedGPUs) -> Snapshot:
     nodes = {name: reserved.held_on(node) for name, node in snapshot.ledger.nodes.items()}
     return replace(snapshot, ledger=replace(snapshot.ledger, nodes=nodes))
-
-
-def _owners(objects: Sequence[Value], pods: Iterable[PodInfo]) -> Owners:
-    """Return what workloads, and the leaders of groups of pods, declare about gangs."""
-    controllers: dict[str, Owner | None] = {
-        pod.uid: pod.controller for pod in pods if pod.is_group_leader
-    }
-    sizes: dict[str, int] = {}
-    expected: dict[str, ExpectedPods] = {}
-    for value in objects:
-        kind = kind_of(value.need("apiVersion").text(), value.need("kind").text())
-        if kind is None or kind.plural is None:
-            continue
-        workload = read_as(kind.shape, without_nulls(value.mapping()), value)
-        uid, controller = workload.metadata.uid, controller_of(workload.owners)
-        controllers[uid] = above_set(controller) if kind is STATEFUL_SET else controller
-        says = declared(kind, workload, uid)
-        if says.members:
-            sizes[uid], expected[uid] = says.members, says.expected
-    return Owners(controllers, sizes, expected)
 
 
 def _group_sizes(

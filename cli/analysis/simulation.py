@@ -10,12 +10,14 @@ from cluster.allocations.gpus import NO_GPUS, GPUs
 from cluster.gang import gang_mark
 from cluster.objects.pod import Pod
 from cluster.requests.other_systems import gpus_of_others
+from cluster.whatif_api import Preempted
 from scorer.gang.pod_info import pod_info
 from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.baselines import IndexOrder, never_fits
 from scorer.placement.explain import notes_on
 from scorer.placement.state.snapshot import Snapshot
 from scorer.whatif.fit import BY_COUNT
+from scorer.whatif.preemption import Preemptions, RunningUnits
 from scorer.whatif.simulate import (
     Intended,
     SimulatedUnit,
@@ -85,6 +87,8 @@ class UnitResult(UnitPlacement):
     """Nodes by name and lowest free indices; None where bandwidth is not compared with it."""
     never: bool
     """It would not fit if nothing else ran."""
+    preempts: tuple[Preempted, ...] = ()
+    """The units that would be evicted for it."""
 
     @property
     def notes(self) -> list[str]:
@@ -165,6 +169,7 @@ def simulate(
     progress: Callable[[Iterable[SimulationStep], int], Iterable[SimulationStep]] = (
         _without_progress
     ),
+    running: RunningUnits | None = None,
 ) -> Simulation:
     """Place pods in turn; denied pods and pods without GPUs take nothing.
 
@@ -173,10 +178,11 @@ def simulate(
         admitted: The pods that are created.
         pods: The cluster's pods: running and completed ones count towards their gang's size.
         progress: Yields each step when it is done; its second argument is the number of pods.
+        running: The units that may be evicted for others; None: none may.
     """
     placed = [pod for pod in admitted if pod.needs_placement]
     intended = [pod.intended for pod in placed]
-    summaries = _Summaries(snapshot)
+    summaries = _Summaries(snapshot, running)
     units: list[UnitResult] = []
     after = snapshot
     members = (pod_info(pod) for pod in pods if gang_mark(pod)[0] is not None)
@@ -196,13 +202,15 @@ def simulate(
 class _Summaries:
     """Reduces each result while its step is current, so that no past cluster is kept in memory."""
 
-    def __init__(self, cluster: Snapshot) -> None:
+    def __init__(self, cluster: Snapshot, running: RunningUnits | None) -> None:
         self._cluster = cluster
+        self._preemptions = Preemptions(running) if running else None
         self._never: dict[Hashable, bool] = {}
         """By what distinguishes units: pods of one workload are planned once."""
 
     def unit_result(self, result: SimulatedUnit) -> UnitResult:
         """Return what is shown of a result."""
+        never = result.plan is None and self._never_fits(result)
         compared = result.is_gang or (result.plan and result.plan.bandwidth.value is not None)
         return UnitResult(
             result.unit,
@@ -212,8 +220,12 @@ class _Summaries:
             _only(result.seen, result.plan.gpus) if result.plan else self._cluster,
             result.best_possible,
             result.index_order if compared else None,
-            result.plan is None and self._never_fits(result),
+            never,
+            () if result.plan or never else self._preempts(result),
         )
+
+    def _preempts(self, result: SimulatedUnit) -> tuple[Preempted, ...]:
+        return self._preemptions.find(result.seen, result.unit) if self._preemptions else ()
 
     def _never_fits(self, result: SimulatedUnit) -> bool:
         unit = result.unit

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from cluster.allocations.gpus import NO_GPUS, GPUs
+from cluster.whatif_api import Preempted
 from scorer.gang.crd import NodeGPUs
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.bandwidth import UNDEFINED, Bandwidth
@@ -77,6 +78,8 @@ class UnitExplanation:
     """Its GPUs that are not the planned ones; empty where there are none."""
     suggestions: tuple[str, ...] = ()
     """Changes that would let it be placed, or placed on healthy GPUs, each a sentence."""
+    preempts: tuple[Preempted, ...] = ()
+    """The units that would be evicted for it."""
 
     @property
     def is_waiting(self) -> bool:

@@ -110,9 +110,10 @@ def check(
 
         from cli.analysis.check import judge
         from cli.output.progress import with_progress
+        from runtime.process.clock import wall
 
         read = read_inputs(inputs)
-        report = judge(read, partial(with_progress, title="Checking pods"))
+        report = judge(read, partial(with_progress, title="Checking pods"), wall())
         return show_report(report, View(output), read.unreadable, strict=strict)
     from cli.live.dry_run_client import Server, dry_run
 

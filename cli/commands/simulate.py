@@ -7,7 +7,9 @@ from typer import echo
 
 from cli.analysis.created_pods import created_pods, number_of_pods
 from cli.analysis.fit import placement_snapshot
+from cli.analysis.running import highest_priority, units_that_run
 from cli.analysis.simulation import PodResult, SimulationStep, simulate
+from cli.analysis.workload_owners import owners_of
 from cli.files.inputs import Inputs
 from cli.output.printer import EXIT_UNREADABLE, Format, complain, emit, warn, widely
 from cli.output.progress import with_progress
@@ -15,6 +17,7 @@ from cli.render import simulate_json, simulate_text
 from cli.render.page.caption import Caption
 from cluster.account.ledger import Ledger
 from cluster.nodes.node import Node
+from scorer.gang.pod_info import pod_info
 from topology.choice import ChoiceMode
 from webhook.outcome import Verdict
 
@@ -52,7 +55,14 @@ def show_simulation(inputs: Inputs, view: View, mode: ChoiceMode, caption: Capti
     total = number_of_pods(inputs.templates)
     snapshot = placement_snapshot(inputs.cluster, inputs.policy, mode)
     admitted = list(with_progress(created_pods(inputs), "Admitting pods", total=total))
-    simulation = simulate(snapshot, admitted, inputs.cluster.pods, _placing)
+    pods, stored = inputs.cluster.pods, inputs.stored
+    owners = owners_of(stored, map(pod_info, pods))
+    highest = highest_priority(one.pod for one in admitted)
+    preemption = inputs.policy.policy.gangs.preemption
+    running = units_that_run(
+        inputs.cluster, stored, owners, preemption, highest=highest, now=caption.clock
+    )
+    simulation = simulate(snapshot, admitted, pods, _placing, running)
     for unjudged in inputs.unjudged:
         complain(unjudged.sentence)
     for warning in (*inputs.warnings, *_ledger_warnings(snapshot.ledger)):

@@ -103,7 +103,7 @@ class Trial:
         inputs = inputs_of(manifests, current.policy, current.cluster, current.objects)
         if number_of_pods(inputs.templates) > PODS:
             raise InputError(f"{_NAME}: more than {PODS} pods. Ask linkwise simulate.")
-        checked = judge(inputs, self._in_time)
+        checked = judge(inputs, self._in_time, moment.at)
         items = tuple(
             Judged(
                 item.source,

@@ -1,7 +1,7 @@
 """Reads what `check` and `simulate` work on: workloads, policy, profiles and a cluster."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cli.files.claim_templates import read_claim_templates
@@ -11,6 +11,7 @@ from cli.files.source import DEFAULT_NAMESPACE, read_readable, stream_objects
 from cluster.keys import NAMESPACE_NAME
 from cluster.nodes.capacity import Capacity, capacity_of
 from cluster.objects.pod import Pod
+from cluster.objects.priority_class import PriorityClass
 from cluster.requests.template_claim import Asked, template_names
 from manifest.lines import without_nulls
 from manifest.template import PodTemplate
@@ -67,6 +68,10 @@ class Inputs:
     """Omissions and guesses, for people."""
     unreadable: tuple[str, ...] = ()
     """Why files or objects cannot be read: one line each, with the place and the fix."""
+    stored: Sequence[Value] = ()
+    """The objects of the cluster but its nodes and pods."""
+    classes: Mapping[str, PriorityClass] = field(default_factory=dict)
+    """The PriorityClasses of the manifests and the cluster, by name."""
 
 
 def read_inputs(files: InputFiles) -> Inputs:
@@ -124,6 +129,8 @@ def inputs_of(
             *(cluster.warnings if cluster else ()),
         ),
         unreadable=problems,
+        stored=stored,
+        classes=_classes([*stored, *objects]),
     )
 
 
@@ -157,6 +164,15 @@ def _build_cluster(objects: "ClusterObjects", policy: PolicySnapshot) -> "Cluste
     cluster = objects.build(policy)
     require_nodes(cluster, objects.file)
     return cluster
+
+
+def _classes(objects: Iterable[Value]) -> dict[str, PriorityClass]:
+    read = (
+        read_as(PriorityClass, without_nulls(value.mapping()), value)
+        for value in objects
+        if value.need("kind").plain == "PriorityClass"
+    )
+    return {each.metadata.name: each for each in read}
 
 
 def _namespace_labels(objects: Iterable[Value]) -> dict[str, Mapping[str, str]]:

@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from cli.analysis.running import highest_priority
 from cli.files.objects import AnyObject, Plain
 from cli.live.api_reader import ApiReader, Forbidden, NotFound
 from cli.live.kubeconfig import Access
@@ -70,9 +71,11 @@ async def _fetch(access: Access) -> FetchedCluster:
             _taint_rules(reader, fetched),
         )
         fetched.gangs = await _gangs(reader)
-        waiting = list(_waiting_members(pods))
-        owners, groups = await read_owners(reader, waiting), await read_pod_groups(reader, waiting)
-    collections = (nodes, pods, owners, groups, *others)
+        waiting, evictable = list(_waiting_members(pods)), _evictable(pods)
+        owners = await read_owners(reader, [*waiting, *evictable])
+        groups = await read_pod_groups(reader, waiting)
+        budgets = await _budgets(reader, fetched) if evictable else []
+    collections = (nodes, pods, owners, groups, budgets, *others)
     fetched.objects = ordered(plain for collection in collections for plain in collection)
     return fetched
 
@@ -115,6 +118,11 @@ async def _taint_rules(reader: ApiReader, fetched: FetchedCluster) -> list[Plain
         if rules := await _devices(reader, fetched, "DeviceTaintRule", resource):
             return rules
     return []
+
+
+async def _budgets(reader: ApiReader, fetched: FetchedCluster) -> list[Plain]:
+    path = "/apis/policy/v1/poddisruptionbudgets"
+    return await _optional(reader, fetched, "PodDisruptionBudget", path, f"ClusterRole {ROLE}")
 
 
 async def read_lease(reader: ApiReader) -> list[Plain]:
@@ -176,6 +184,19 @@ def _waiting_members(pods: Iterable[Plain]) -> Iterator[Pod]:
         pod = msgspec.convert(plain, Pod)
         if not pod.spec.node_name and gang_mark(pod)[0]:
             yield pod
+
+
+def _evictable(pods: Iterable[Plain]) -> list[Pod]:
+    """Return the pods with GPUs of a lower priority than one that waits."""
+    read = [msgspec.convert(plain, Pod) for plain in pods]
+    highest = highest_priority(pod for pod in read if not pod.spec.node_name)
+    return [
+        pod
+        for pod in read
+        if pod.spec.node_name
+        and (pod.spec.priority or 0) < highest
+        and keys.ALLOCATION in pod.annotations
+    ]
 
 
 def controllers_of(metadata: Metadata) -> Iterator[Owner]:

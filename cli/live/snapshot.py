@@ -21,6 +21,7 @@ from cluster.nodes.device_claims import ClaimObject
 from cluster.nodes.node_resources import NodeObject
 from cluster.nodes.resource_slice import MEMORY, SliceObject, reads_attribute
 from cluster.nodes.taint_rules import RuleObject
+from cluster.objects.disruption_budget import DisruptionBudget
 from cluster.objects.pod import Metadata, Pod
 from workloads.kind import Workload
 from workloads.pod_group import PodGroup
@@ -193,6 +194,12 @@ def _about_devices(kind: str, plain: Plain, found: Struct) -> Plain:
     return {**_encoded(found), **head, "metadata": _metadata(plain)}
 
 
+def _budget(plain: Plain) -> Plain:
+    budget = msgspec.convert(plain, DisruptionBudget)
+    head = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _metadata(plain)}
+    return {**_encoded(budget), **head}
+
+
 def _declaration(plain: Plain, kind: type[Struct]) -> Plain:
     """Return the part of an object that states the number of pods."""
     head = {"apiVersion": plain["apiVersion"], "kind": plain["kind"], "metadata": _metadata(plain)}
@@ -256,6 +263,7 @@ _REDUCE: Mapping[str, Callable[[Plain], Plain | None]] = {
     "ResourceSlice": _slice,
     "ResourceClaim": _claim,
     "DeviceTaintRule": _rule,
+    "PodDisruptionBudget": _budget,
     "PodGroup": _pod_group,
 }
 """By kind; all others are workloads."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from cli.analysis.unit_explanation import PodPlacement, UnitExplanation, UnitState
 from cli.output.document import Document, rounded
 from cli.render.simulate_json import GPUsTaken, IndexOrder, index_order, lists, runner_up
 from cluster.allocations.gpus import number_counted
+from cluster.whatif_api import Preempted
 from scorer.placement.explain import explain_plan
 
 
@@ -49,6 +50,8 @@ class ExplainedUnit(Struct, frozen=True, kw_only=True):
     """Its unhealthy GPUs, and the pods that have them."""
     help: list[str]
     """Changes that would let it be placed."""
+    preempts: list[Preempted] | UnsetType = UNSET
+    """The units that would be evicted for it; unset where there are none."""
     nodes: list[str]
     gpus: dict[str, list[int]]
     bandwidth: float | None
@@ -101,6 +104,7 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         ],
         unhealthy=unit.unhealthy or None,
         help=list(unit.suggestions),
+        preempts=list(unit.preempts) or UNSET,
         nodes=list(unit.plan.gpus) if unit.plan else [],
         gpus=lists(unit.plan.gpus) if unit.plan else {},
         bandwidth=rounded(unit.bandwidth.value),

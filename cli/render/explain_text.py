@@ -15,6 +15,7 @@ from cli.output.printer import (
     table,
 )
 from cli.output.words import gpus_text
+from cli.render.preempted_text import show_preempted
 from cli.render.simulate_text import show_bandwidth
 from scorer.placement.explain import explain_plan
 
@@ -46,6 +47,7 @@ def show(unit: UnitExplanation) -> None:
         say("  note:", sentence(f"it has {unit.unhealthy}"))
     if unit.moved:
         say("  note:", sentence(f"it has {unit.moved}"))
+    show_preempted(unit.preempts)
     for suggestion in unit.suggestions:
         say("  help:", sentence(suggestion))
     if unit.state is UnitState.FITS:

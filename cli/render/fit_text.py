@@ -1,7 +1,8 @@
 """The text of a placement that `check` found for the pods of a template."""
 
-from cli.output.printer import BAD, GOOD, QUIET, Paint, say, sentence, table
+from cli.output.printer import BAD, GOOD, QUIET, WARNING, Paint, say, sentence, table
 from cli.output.words import gpus_text, plural
+from cli.render.preempted_text import show_preempted
 from cluster.allocations.gpus import Counted, Exact, GPUShare
 from cluster.keys import NVIDIA_GPU
 from cluster.whatif_api import FitResult, NodeLeft, PodFit
@@ -21,6 +22,10 @@ def show_fit(fit: FitResult) -> None:
         some = f"{len(placed)} of {len(fit.pods)} fit now" if placed else none
         say(" ", Paint(some, BAD, bold=True))
         say("   ", sentence(fit.reason or ""))
+        show_preempted(fit.preempts or ())
+        if fit.preempts_others:
+            others = f"{fit.preempts_others} {plural('unit', fit.preempts_others)}"
+            say(" ", Paint("would preempt", WARNING), f"{others} of other namespaces")
     if fit.why:
         say("    why:", sentence(fit.why))
     for note in fit.notes:

@@ -1,6 +1,6 @@
 """The document of `linkwise simulate` for scripts."""
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
 from cli.analysis.simulation import PodResult, UnitResult
@@ -8,7 +8,7 @@ from cli.analysis.simulation import Simulation as Simulated
 from cli.output.document import Document, rounded
 from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import number_counted
-from cluster.whatif_api import NodeLeft
+from cluster.whatif_api import NodeLeft, Preempted
 from manifest.workload import Unjudged
 from scorer.placement.baselines import IndexOrder as Order
 from scorer.placement.explain import PlanExplanation, explain_plan
@@ -44,6 +44,8 @@ class PodPlace(Struct, frozen=True, kw_only=True):
     """The same on the empty cluster [GB/s]."""
     never: bool
     """It would not fit if nothing else ran."""
+    preempts: list[Preempted] | UnsetType = UNSET
+    """Of a pod on its own: the units that would be evicted for it; unset where there are none."""
     notes: list[str]
     """Of a pod on its own: what the plan could not know, or leaves to others."""
     findings: list[PodFinding]
@@ -88,6 +90,8 @@ class GangPlace(Struct, frozen=True, kw_only=True):
     """Why it is not placed."""
     never: bool
     """It would not fit if nothing else ran."""
+    preempts: list[Preempted] | UnsetType = UNSET
+    """The units that would be evicted for it; unset where there are none."""
     bandwidth_note: str | None = None
     """`nic unknown`: the NICs do not count in the bandwidth. `GPUs unknown`: there is none,
     since NVIDIA's plugin chooses some of the GPUs."""
@@ -149,6 +153,7 @@ def _pod(result: PodResult) -> PodPlace:
         bandwidth=rounded(alone.plan.bandwidth.value if alone and alone.plan else None),
         best_possible=rounded(alone.best_possible.value if alone else None),
         never=bool(result.unit and result.unit.never),
+        preempts=list(alone.preempts if alone else ()) or UNSET,
         notes=alone.notes if alone else [],
         findings=[
             PodFinding(code=finding.code.value, message=finding.message, fix=finding.fix)
@@ -168,6 +173,7 @@ def _gang(gang: UnitResult) -> GangPlace:
         index_order=index_order(gang.index_order),
         reason=gang.reason,
         never=gang.never,
+        preempts=list(gang.preempts) or UNSET,
     )
     if gang.plan is None:
         return shown

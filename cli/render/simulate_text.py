@@ -19,6 +19,7 @@ from cli.output.printer import (
     table,
 )
 from cli.output.words import gpus_text, plural
+from cli.render.preempted_text import show_preempted
 from cluster.account.node_ledger import NodeLedger
 from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.nodes.node import NodeMode
@@ -67,6 +68,7 @@ def _show_unit(unit: UnitResult) -> None:
     if unit.plan is None:
         say(Paint("never" if unit.never else "waits", BAD, bold=True), kind, name)
         say(" ", sentence(unit.reason or ""))
+        show_preempted(unit.preempts)
         if unit.never:
             say("  help:", sentence(suggested_change(unit.seen, unit.members)))
         say()

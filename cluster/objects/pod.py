@@ -304,6 +304,7 @@ class PodStatus(KubeObject, frozen=True):
     conditions: list[PodCondition] | None = None
     resource_claim_statuses: list[MadeClaim] | None = None
     start_time: str | None = None
+    """When the kubelet of its node first saw it (RFC 3339)."""
 
     @property
     def was_tried(self) -> bool:

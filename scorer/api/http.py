@@ -5,6 +5,7 @@ They are read-only: a response shows the state on which the next decision is bas
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -17,11 +18,17 @@ from runtime.http.authentication import authenticate
 from runtime.http.limits import Limits
 from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
 from runtime.kube.client import Kube, KubeError
-from runtime.process.clock import Clock
+from runtime.process.clock import Clock, wall
+from scorer.cache.informers import Informers
+from scorer.commit.pending_binding import eviction_blocker
+from scorer.gang.running_units import EvictionRules, running_units
 from scorer.leader import Leader, LeaderContext
+from scorer.placement.preemption.victim import Disruptions
 from scorer.placement.state.node_cache import DeadlineExceeded
+from scorer.placement.state.snapshot import Snapshot
 from scorer.report.inspection import view_gangs, view_nodes
 from scorer.whatif.fit import settled_in, would_fit
+from scorer.whatif.preemption import RunningUnits, without_names
 
 WHATIF_LIMITS = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
 """Of the webhook's requests, so that they leave processor time to the planner."""
@@ -161,4 +168,43 @@ def _fits(
     snapshot = state.snapshot().fork(is_expired)
     settled = settled_in(state, request)
     reservation = context.planner.reservation
-    return lambda: FitResponse(would_fit(snapshot, request, settled, reservation))
+    highest = max(template.pod.spec.priority or 0 for template in request.templates)
+    running = _running(context.informers, snapshot, highest)
+    namespaces = {template.pod.metadata.namespace or "default" for template in request.templates}
+
+    def fits() -> FitResponse:
+        found = would_fit(snapshot, request, settled, reservation, running)
+        return FitResponse([without_names(fit, namespaces) for fit in found])
+
+    return fits
+
+
+def _running(
+    informers: Informers, snapshot: Snapshot, highest: int
+) -> Callable[[], RunningUnits | None]:
+    """Return what gathers, in another thread, the units that may be evicted.
+
+    Args:
+        informers: Have the pods.
+        snapshot: The cluster.
+        highest: The highest priority of the pods that do not exist yet.
+    """
+    pods, owners = informers.state.pods, informers.owners
+    preemption = informers.policy.policy.gangs.preemption
+    now, fragile = wall(), frozenset(informers.workloads.fails_on_eviction)
+    rules = EvictionRules(
+        now=now,
+        min_run=preemption.min_run_minutes * 60,
+        blocker=partial(eviction_blocker, fragile=fragile),
+        started=lambda pod: pod.created,
+        budgets=lambda _: frozenset(),
+    )
+
+    def running() -> RunningUnits | None:
+        lower = (pod.usage for pod in pods if pod.usage and pod.usage.priority < highest)
+        if preemption.mode == "never" or next(lower, None) is None:
+            return None
+        units = running_units(pods, owners, snapshot.ledger.nodes, rules)
+        return RunningUnits(units, Disruptions(now))
+
+    return running

@@ -133,6 +133,11 @@ class ClusterState:
         """Return a pod with its assumed allocation; None: it does not exist."""
         return self._pods.get(key)
 
+    @property
+    def pods(self) -> tuple[PodInfo, ...]:
+        """All pods, with their assumed allocations."""
+        return tuple(self._pods.values())
+
     def usages(self, node: str) -> Iterable[PodUsage]:
         """Return the usages of pods that are bound to a node, or have an allocation there."""
         return self._usages.get(node, {}).values()

@@ -122,7 +122,7 @@ class Healer:
 
     def _complete_moves(self, now: float) -> list[Call]:
         """Return the evictions of pods that a move, maybe of the last leader, left behind."""
-        calls = []
+        calls: list[Call] = []
         for key in self._moving:
             gang = self._informers.gang(key)
             is_early = key in self._beginning or now < self._tried_at.get(key, -inf) + _RETRY

@@ -3,16 +3,19 @@
 Dry runs on a cluster and `check` with a cluster in a file use it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from operator import attrgetter
 from typing import TypeAlias
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import number_counted
 from cluster.nodes.node import NodeMode
-from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, PodFit
+from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, PodFit, Preempted
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
@@ -21,8 +24,10 @@ from scorer.placement.baselines import never_fits
 from scorer.placement.explain import notes_on, why_these
 from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement
+from scorer.placement.state.node_cache import DeadlineExceeded
 from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.cycle import Reservation
+from scorer.whatif.preemption import Preemptions, RunningUnits
 from scorer.whatif.simulate import (
     Intended,
     SimulatedUnit,
@@ -43,6 +48,7 @@ def would_fit(
     request: FitRequest,
     settled: Iterable[PodInfo],
     reserved: Reservation | None = None,
+    running: Callable[[], RunningUnits | None] = lambda: None,
 ) -> list[FitResult]:
     """Return the placement of each template's pods as if all of them were created now.
 
@@ -51,6 +57,8 @@ def would_fit(
         request: The templates.
         settled: The members of gangs that have their GPUs already.
         reserved: Nodes that are reserved for a waiting unit; None: there are none.
+        running: Return the units that may be evicted for others; None: none may. It is called if
+            a unit does not fit.
 
     Raises:
         DeadlineExceeded: The snapshot's time is over; it is checked before each node.
@@ -60,6 +68,7 @@ def would_fit(
     """
     pods = [pod for template in request.templates for pod in _intended(template)]
     results, after = simulate(snapshot, pods, settled, reserved)
+    preempted = _preempted(results, running)
     decided = {place: result for result in results for place in result.places}
     found: list[FitResult] = []
     start = 0
@@ -67,9 +76,27 @@ def would_fit(
         places = range(start, start + len(template.names))
         units = [decided[place] for place in places]
         placements = [_placement(decided[place], place) for place in places]
-        found.append(_fit(template, units, placements, _left(snapshot, after, placements)))
+        fit = _fit(template, units, placements, _left(snapshot, after, placements))
+        evicted = [one for key in dict.fromkeys(u.places for u in units) for one in preempted[key]]
+        found.append(replace(fit, preempts=evicted or UNSET))
         start = places.stop
     return found
+
+
+def _preempted(
+    units: Iterable[SimulatedUnit], running: Callable[[], RunningUnits | None]
+) -> dict[tuple[int, ...], tuple[Preempted, ...]]:
+    """Return the units that would be evicted for each unit, by its places."""
+    preempted: dict[tuple[int, ...], tuple[Preempted, ...]] = defaultdict(tuple)
+    refused = [unit for unit in units if unit.plan is None]
+    known = running() if refused else None
+    # What fits is known by now: it is not withheld because the search takes too long.
+    if known is not None:
+        preemptions = Preemptions(known)
+        with suppress(DeadlineExceeded):
+            for unit in refused:
+                preempted[unit.places] = preemptions.find(unit.seen, unit.unit)
+    return preempted
 
 
 def settled_in(state: ClusterState, request: FitRequest) -> list[PodInfo]:

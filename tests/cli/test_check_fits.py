@@ -1,7 +1,9 @@
 import json
 
 import pytest
+from support.builders import placed_pod
 
+from cluster.allocations.gpus import GPUShare
 from cluster.whatif_api import MAX_PODS
 
 CLUSTER = """\
@@ -199,3 +201,27 @@ def test_pods_that_do_not_fit_are_results_of_sarif(check):
     assert result["message"]["text"].startswith("Deployment default/serve: does not fit now: ")
     (location,) = result["locations"]
     assert location["physicalLocation"]["artifactLocation"]["uri"] == "job.yaml"
+
+
+@pytest.mark.parametrize(
+    ("priority", "line"),
+    [
+        pytest.param("priority: 9", "  would preempt pod team-b/low\n", id="higher"),
+        pytest.param("priority: 0", "", id="equal"),
+    ],
+)
+def test_check_names_what_would_be_preempted(linkwise, write, priority, line):
+    low = placed_pod("low", {"aliyun.com/gpu": 8}, "dgx-0", *map(GPUShare, range(8)))
+    owner = {"kind": "ReplicaSet", "name": "low", "uid": "low", "controller": True}
+    low["metadata"] |= {"namespace": "team-b", "uid": "low-0", "ownerReferences": [owner]}
+    kind = "apiVersion: linkwise.dev/v1alpha1\nkind: Cluster\n"
+    node = "nodes: [{name: dgx-0, machine: dgx1-v100, mode: topology}]\n"
+    write("cluster.yaml", f"{kind}{node}---\n{json.dumps(low)}")
+    limits = DEPLOYMENT.replace("REPLICAS", "1").replace("LIMITS", "aliyun.com/gpu: 8")
+    write("job.yaml", limits.replace("{spec: {", f"{{spec: {{{priority}, "))
+
+    ran = linkwise("check", "job.yaml", "--cluster", "cluster.yaml")
+
+    assert "  does not fit now\n" in ran.out
+    assert ("would preempt" in ran.out) == bool(line)
+    assert line in ran.out

@@ -1,16 +1,19 @@
 """Find the units whose eviction gives a waiting unit a plan.
 
-Sets of units are compared by `Cost`, then by the bandwidth of the plan. Of up to `EXACT_MAX` units
+Sets of units are compared by `Cost`, then by the bandwidth of the plan and by the damage to what it
+leaves free. Of up to `EXACT_MAX` units
 the best set is found. Of more, units are taken node by node (`by_nodes`), from a few starts, and
 those that are not needed stay. Either way no part of the set that is found would do.
 
-Not compared is what two plans of equal bandwidth leave free. Members that ask for parts of GPUs
-are searched a whole node at a time.
+There, sets of equal cost that one start could give are not compared. Members that ask for parts of
+GPUs are searched a whole node at a time.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, groupby
+
+import numpy as np
 
 from cluster.account.ledger import Ledger
 from scorer.placement.options import DEFAULT, PlanOptions
@@ -39,6 +42,8 @@ class Eviction:
     """In the order of names."""
     plan: Plan
     cost: Cost
+    damage: float
+    """The part of the remainder of its nodes that the plan destroys [GB/s]."""
     exact: bool
     """No other set of units is better."""
 
@@ -66,7 +71,7 @@ def find_victims(
         disruptions: The cost of evictions.
         options: As in `plan`, without siblings.
 
-    Cost: linear in the pods of the units: about 15 ms for 5,000 pods, 70 ms for 20,000; and at most
+    Cost: linear in the pods of the units: about 12 ms for 5,000 pods, 40 ms for 20,000; and at most
     about 100 plans on the nodes of one set, and one for each unit that is taken.
     """
     if any(member.pod.spec.preemption_policy == "Never" for member in members):
@@ -127,7 +132,11 @@ class _Search:
         in_order = groupby(sorted(sets, key=lambda pair: pair[0]), key=lambda pair: pair[0])
         for cost, equal in in_order:
             plans = ((units, self._plan(world, units)) for _, units in equal)
-            found = [_eviction(units, made, cost, exact=True) for units, made in plans if made]
+            found = [
+                self._eviction(world, units, made, cost, exact=True)
+                for units, made in plans
+                if made
+            ]
             if found:
                 return min(found, key=_rank)
         return None
@@ -135,7 +144,7 @@ class _Search:
     def by_nodes(self, candidates: Sequence[Victim]) -> Eviction | None:
         """Return a good set of many units, of which no part would do."""
         ordered = self.disruptions.in_order(candidates)
-        spread = [unit for unit in ordered.units if len(unit.amounts) > 1]
+        spread = [ordered.units[i] for i in np.flatnonzero(ordered.spans > 1).tolist()]
         spread.sort(key=lambda unit: (unit.priority, -len(unit.amounts)))
         starts: list[tuple[Victim, ...]] = [(), *((unit,) for unit in spread[:STARTS_MAX])]
         count = max(NODES_MIN, 2 * self.room.needed)
@@ -156,7 +165,8 @@ class _Search:
                 kept = self._needed(world, units)
                 made = self._plan(world, kept)
                 # The search made a plan for these very units.
-                return _eviction(kept, made, self.disruptions.cost(kept)) if made else None
+                cost = self.disruptions.cost(kept)
+                return self._eviction(world, kept, made, cost, exact=False) if made else None
         return None
 
     def _needed(self, world: Snapshot, units: Sequence[Victim]) -> Sequence[Victim]:
@@ -184,15 +194,31 @@ class _Search:
         """Return the plan after an eviction, or None."""
         if not Ended(self.room, units).suffices:
             return None
-        pods = ((pod.node, pod.holding) for unit in units for pod in unit.pods)
-        made = plan(world.without_holdings(pods), self.members, self.options)
+        made = plan(_without(world, units), self.members, self.options)
         return made if isinstance(made, Plan) else None
 
+    def _eviction(
+        self, world: Snapshot, units: Iterable[Victim], made: Plan, cost: Cost, *, exact: bool
+    ) -> Eviction:
+        victims = tuple(sorted(units, key=lambda unit: unit.name))
+        return Eviction(victims, made, cost, _damage(_without(world, victims), made), exact)
 
-def _eviction(units: Iterable[Victim], made: Plan, cost: Cost, *, exact: bool = False) -> Eviction:
-    return Eviction(tuple(sorted(units, key=lambda unit: unit.name)), made, cost, exact)
+
+def _without(world: Snapshot, units: Iterable[Victim]) -> Snapshot:
+    return world.without_holdings((pod.node, pod.holding) for unit in units for pod in unit.pods)
+
+
+def _damage(before: Snapshot, made: Plan) -> float:
+    """Return the part of the remainder of its nodes that a plan destroys [GB/s]."""
+    damage = 0.0
+    for node, gpus in made.gpus.items():
+        table, free = before.tables.get(node), before.ledger.nodes[node].free_mask
+        if table is not None:
+            left = free & ~sum(1 << gpu for gpu in gpus)
+            damage += table.remainder(free) - table.remainder(left)
+    return round(damage, 5)
 
 
 def _rank(found: Eviction) -> tuple[object, ...]:
     bandwidth = found.plan.bandwidth.value or 0.0
-    return found.cost, -bandwidth, [unit.name for unit in found.victims]
+    return found.cost, -bandwidth, found.damage, [unit.name for unit in found.victims]

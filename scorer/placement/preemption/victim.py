@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,18 @@ class Amounts(NamedTuple):
         """Return the difference."""
         gpus, cpu, memory, pods = self
         return Amounts(gpus - other[0], cpu - other[1], memory - other[2], pods - other[3])
+
+
+class Numbers(NamedTuple):
+    """Numbers of a unit, one row of the table that units are sorted by."""
+
+    priority: int
+    pods: int
+    nodes: int
+    """On which it has pods."""
+    gpus: int
+    starts: float
+    """The sum over its GPUs of the time when their pod started [s since the epoch]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +87,16 @@ class Victim:
         return Counter(budget for pod in self.pods for budget in pod.budgets)
 
     @cached_property
-    def _gpus_and_starts(self) -> tuple[int, float]:
-        """Return its GPUs, and the sum of their starts."""
+    def numbers(self) -> Numbers:
+        """What its cost alone depends on, besides budgets."""
         pairs = [(len(pod.holding.gpus), pod.started) for pod in self.pods]
-        return sum(gpus for gpus, _ in pairs), sum(gpus * started for gpus, started in pairs)
+        return Numbers(
+            self.priority,
+            len(self.pods),
+            len(self.amounts),
+            sum(gpus for gpus, _ in pairs),
+            sum(gpus * started for gpus, started in pairs),
+        )
 
     def gpu_seconds(self, now: float) -> float:
         """Return the GPU time that an eviction loses: that of all its pods since they started.
@@ -85,8 +104,7 @@ class Victim:
         Args:
             now: [s since the epoch]
         """
-        gpus, starts = self._gpus_and_starts
-        return max(0.0, gpus * now - starts)
+        return max(0.0, self.numbers.gpus * now - self.numbers.starts)
 
 
 class Cost(NamedTuple):
@@ -110,6 +128,8 @@ class UnitsByCost(NamedTuple):
     units: list[Victim]
     levels: NDArray[np.int64]
     """By unit: equal where budgets and priority are, and higher where these cost more."""
+    spans: NDArray[np.int64]
+    """By unit: the number of nodes on which it has pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +161,14 @@ class Disruptions:
 
     def in_order(self, units: Sequence[Victim]) -> UnitsByCost:
         """Return units in the order of the cost of each alone; of equal ones the first is first."""
-        violated = [self.violated_budgets([unit]) if unit.budgets else 0 for unit in units]
-        columns = (
-            np.array([unit.gpu_seconds(self.now) for unit in units], dtype=np.float64),
-            np.array([len(unit.pods) for unit in units], dtype=np.int64),
-            np.array([unit.priority for unit in units], dtype=np.int64),
-            np.array(violated, dtype=np.int64),
+        numbers = chain.from_iterable([unit.numbers for unit in units])
+        priority, pods, spans, gpus, starts = np.fromiter(numbers, np.float64).reshape(-1, 5).T
+        violated = np.array(
+            [self.violated_budgets([unit]) if unit.budgets else 0 for unit in units]
         )
-        order = np.lexsort(columns)
-        changes = [np.diff(column[order], prepend=column[order[:1]]) != 0 for column in columns[2:]]
-        levels = np.cumsum(changes[0] | changes[1])
-        return UnitsByCost([units[i] for i in order.tolist()], levels)
+        lost = np.maximum(0.0, gpus * self.now - starts)
+        order = np.lexsort((lost, pods, priority, violated))
+        violated, priority = violated[order], priority[order]
+        is_higher = (np.diff(violated, prepend=-1) != 0) | (np.diff(priority, prepend=np.inf) != 0)
+        in_order = [units[i] for i in order.tolist()]
+        return UnitsByCost(in_order, np.cumsum(is_higher), spans[order].astype(np.int64))

@@ -403,7 +403,9 @@ def test_gang_without_pods_is_explained_by_its_object(name, phase, state, reason
     )
     gangs = {("team", "bert-1234"): gang}
     nothing = ReservedGPUs(lambda _: None)
-    view = PlannerView(snapshot_of(Ledger()), {}, Owners({}, {}), gangs, lambda _: False, nothing)
+    view = PlannerView(
+        snapshot_of(Ledger()), {}, Owners({}, {}), gangs, lambda _: False, nothing, lambda: None
+    )
 
     (unit,) = explain_gang(view, "team", name)
 
@@ -639,3 +641,24 @@ def test_a_pod_that_waits_does_not_fit_where_gpus_are_reserved(lacking):
     unit = explain_pod(lacking, "default", "other-0")
 
     assert unit.state is UnitState.WAITS
+
+
+def test_a_gang_that_waits_names_the_gang_that_would_be_preempted(explain, document):
+    owner = {"kind": "JobSet", "name": "low", "uid": "low", "controller": True}
+    low = [
+        pod | {"metadata": pod["metadata"] | {"ownerReferences": [owner], "uid": f"low-{i}"}}
+        for i, pod in enumerate(settled("low", "dgx-0", *range(8)))
+    ]
+    high = [pod | {"spec": pod["spec"] | {"priority": 9}} for pod in waiting("high", 4)]
+
+    ran = explain([*dgx("dgx-0"), *low, *high], "gang", "default/high")
+    (item,) = document([*dgx("dgx-0"), *low, *high], "gang", "default/high")
+
+    assert "  would preempt gang default/low: 8 pods\n" in ran.out
+    assert [(unit["kind"], unit["name"]) for unit in item["preempts"]] == [("gang", "low")]
+
+
+def test_a_gang_that_is_placed_preempts_nothing(document):
+    (item,) = document([*dgx("dgx-0"), *settled("low", "dgx-0", 0, 1)], "gang", "default/low")
+
+    assert "preempts" not in item

@@ -1,13 +1,16 @@
 import json
 import textwrap
+from datetime import UTC, datetime
 
 import pytest
-from support.builders import dgx1_v100, node_object, topology_map
+from support.builders import dgx1_v100, node_object, placed_pod, topology_map
 
 from cli.live.snapshot import snapshot_text
 from cluster import keys
+from cluster.allocations.gpus import GPUShare
 from cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy, TopologyManager
 from cluster.nodes.topology_configmap import PublishedTopology
+from runtime.process.clock import wall
 
 CLUSTER = """\
 apiVersion: linkwise.dev/v1alpha1
@@ -749,3 +752,171 @@ def test_replicas_of_nvidias_plugin_are_what_is_left_of_its_nodes(simulate, link
     assert "t4    default  4 of 4 replicas  3 of 4 replicas\n" in simulated
     assert "fits now on t4\n" in checked
     assert "0 of 0" not in simulated + checked
+
+
+# ---- Preemption.
+
+EMPTY = """\
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+- {name: dgx, count: 2, machine: dgx1-v100, mode: topology}
+"""
+WHOLE_NODE = {keys.GPU_WHOLE: 8}
+
+
+def a_running_gang(name, node, hours=2, controller="JobSet"):
+    """Return the pods of a gang of team-b that has had all GPUs of a node for some hours."""
+    start = datetime.fromtimestamp(wall() - 3600 * hours, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    owner = {"kind": controller, "name": name, "uid": f"uid-of-{name}", "controller": True}
+    labels = {keys.POD_GROUP_NAME: name, keys.POD_GROUP_MIN_AVAILABLE: "8"}
+    for i in range(8):
+        placed = placed_pod(f"{name}-{i}", {keys.GPU_WHOLE: 1}, node, GPUShare(i), labels=labels)
+        metadata = {"namespace": "team-b", "uid": f"{name}-{i}", "ownerReferences": [owner]}
+        placed["metadata"] |= metadata
+        yield placed | {"status": {"phase": "Running", "startTime": start}}
+
+
+def two_gangs(*more, **nightly):
+    objects = [*a_running_gang("nightly", "dgx-0", **nightly), *a_running_gang("daily", "dgx-1", 3)]
+    return "\n---\n".join([EMPTY, *map(json.dumps, [*objects, *more])])
+
+
+def a_budget(gang):
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "team-b"},
+        "spec": {"selector": {"matchLabels": {keys.POD_GROUP_NAME: gang}}},
+        "status": {"disruptionsAllowed": 7},
+    }
+
+
+def a_policy(text):
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": keys.POLICY_NAME, "namespace": keys.POLICY_NAMESPACE},
+        "data": {keys.POLICY_KEY: text},
+    }
+
+
+def a_job(name, **spec):
+    metadata = {"name": name, "namespace": "team-b", "uid": f"uid-of-{name}"}
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def test_a_pod_that_waits_names_the_gang_that_would_be_preempted(simulate):
+    code, answer = simulate(pod("prod", WHOLE_NODE, priority=1000), cluster=two_gangs())
+
+    (found,) = answer["pods"]
+    (preempted,) = found["preempts"]
+    assert (code, found["node"]) == (1, None)
+    assert 7_190 < preempted.pop("running_seconds") < 7_260
+    assert preempted == {
+        "kind": "gang",
+        "namespace": "team-b",
+        "name": "nightly",
+        "pods": 8,
+        "gpu_hours": 16.0,
+    }
+
+
+def test_the_text_says_what_an_eviction_loses(linkwise, write):
+    write("cluster.yaml", two_gangs())
+    write("job.json", json.dumps(pod("prod", WHOLE_NODE, priority=1000)))
+
+    ran = linkwise("simulate", "job.json", "--cluster", "cluster.yaml")
+
+    assert "  would preempt gang team-b/nightly: 8 pods, running 2 h 0 min, 16 GPU h\n" in ran.out
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        pytest.param(two_gangs(a_budget("nightly")), id="a budget would be violated"),
+        pytest.param(two_gangs(hours=0), id="it started a moment ago"),
+        pytest.param(
+            two_gangs(a_job("nightly"), controller="Job"), id="its Job would count a failure"
+        ),
+    ],
+)
+def test_another_gang_is_preempted(simulate, cluster):
+    _, answer = simulate(pod("prod", WHOLE_NODE, priority=1000), cluster=cluster)
+
+    assert [unit["name"] for unit in answer["pods"][0]["preempts"]] == ["daily"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "spec", "preempts"),
+    [
+        pytest.param({"value": 9}, {"priorityClassName": "prod"}, True, id="its class"),
+        pytest.param({"value": 9}, {"priorityClassName": "other"}, False, id="unknown class"),
+        pytest.param({"value": 9}, {}, False, id="no class"),
+        pytest.param({"value": 9, "globalDefault": True}, {}, True, id="default class"),
+        pytest.param(
+            {"value": 9, "preemptionPolicy": "Never"},
+            {"priorityClassName": "prod"},
+            False,
+            id="a class that never preempts",
+        ),
+    ],
+)
+def test_a_priority_class_of_the_cluster_gives_a_pod_its_priority(simulate, fields, spec, preempts):
+    head = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    a_class = head | {"metadata": {"name": "prod"}} | fields
+
+    _, answer = simulate(pod("high", WHOLE_NODE, **spec), cluster=two_gangs(a_class))
+
+    assert ("preempts" in answer["pods"][0]) == preempts
+
+
+def test_kueue_decides_about_jobs_in_its_queues(simulate):
+    queued = pod("queued", WHOLE_NODE, priority=1000)
+    queued["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": "research"}
+    victims = [json.loads(text) for text in two_gangs().split("\n---\n")[1:]]
+    for victim in victims:
+        victim["metadata"]["labels"]["kueue.x-k8s.io/managed"] = "true"
+    cluster = "\n---\n".join([EMPTY, *map(json.dumps, victims)])
+
+    _, of_queue = simulate(queued, cluster=two_gangs())
+    _, beside = simulate(pod("prod", WHOLE_NODE, priority=1000), cluster=cluster)
+
+    assert "preempts" not in of_queue["pods"][0]
+    assert "preempts" not in beside["pods"][0]
+
+
+def test_each_gang_is_preempted_for_one_unit(simulate):
+    jobs = [pod(f"prod-{i}", WHOLE_NODE, priority=1000) for i in range(3)]
+
+    _, answer = simulate(*jobs, cluster=two_gangs())
+
+    names = [[unit["name"] for unit in found.get("preempts", ())] for found in answer["pods"]]
+    assert names == [["nightly"], ["daily"], []]
+
+
+@pytest.mark.parametrize(
+    ("spec", "policy"),
+    [
+        pytest.param({}, "", id="no priority"),
+        pytest.param({"priority": 9, "preemptionPolicy": "Never"}, "", id="preemptionPolicy Never"),
+        pytest.param({"priority": 9}, "gangs: {preemption: {mode: never}}", id="mode never"),
+        pytest.param(
+            {"priority": 9}, "gangs: {preemption: {minRunMinutes: 600}}", id="minRunMinutes"
+        ),
+    ],
+)
+def test_nothing_is_preempted(simulate, spec, policy):
+    cluster = two_gangs(a_policy(policy))
+
+    code, answer = simulate(pod("prod", WHOLE_NODE, **spec), cluster=cluster)
+
+    assert code == 1
+    assert "preempts" not in answer["pods"][0]
+
+
+def test_a_gang_that_fits_preempts_nothing(simulate):
+    _, answer = simulate(gang(), cluster="\n---\n".join([EMPTY, json.dumps(a_budget("x"))]))
+
+    assert answer["gangs"][0]["placed"]
+    assert "preempts" not in answer["gangs"][0]

@@ -8,11 +8,12 @@ import threading
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from support.builders import node_object
+from support.builders import a_pod, node_object, placed_pod
 from support.certificates import a_ca, a_leaf
 from support.dra import a_claim, a_device, a_rule, a_slice
 
 from cluster import keys
+from cluster.allocations.gpus import GPUShare
 from cluster.gang import GangKey
 from scorer.gang.crd import name_of
 
@@ -477,3 +478,38 @@ def test_claims_nodes_are_read_and_kept_in_a_snapshot(cluster, linkwise, version
     [node] = live["nodes"]
     assert (node["machine_source"], node["unhealthy"]) == ("catalogue", [5])
     assert [device["id"] for device in node["devs"] if device["cordoned"]] == [3]
+
+
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+
+
+def pods_of_two_priorities(waiting):
+    """Return a pod that has a GPU, of the Job `low`, and one that waits with a priority."""
+    low = placed_pod("low-0", {keys.GPU_WHOLE: 1}, "gpu-0", GPUShare(0))
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "low", "uid": "j", "controller": True}
+    low["metadata"] |= {"namespace": "team", "uid": "low-0", "ownerReferences": [owner]}
+    high = a_pod({keys.GPU_WHOLE: 1}, name="high", priority=waiting)
+    return [low, high]
+
+
+@pytest.mark.parametrize("waiting", [1, 0])
+def test_owners_and_budgets_of_pods_that_may_be_preempted_are_read(cluster, linkwise, waiting):
+    cluster.objects[PODS] = pods_of_two_priorities(waiting)
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "low", "uid": "j"}}
+    cluster.faults["/apis/batch/v1/namespaces/team/jobs/low"] = lambda _: (200, job)
+    cluster.objects[BUDGETS] = [{"metadata": {"name": "keep", "namespace": "team"}}]
+
+    document = json.loads(linkwise("snapshot").out)
+
+    read = {one["kind"] for one in document["items"]} & {"Job", "PodDisruptionBudget"}
+    assert read == ({"Job", "PodDisruptionBudget"} if waiting else set())
+
+
+def test_budgets_without_permission_are_a_warning(cluster, linkwise):
+    cluster.objects[PODS] = pods_of_two_priorities(1)
+    cluster.faults[BUDGETS] = refused(403, "poddisruptionbudgets: no")
+
+    ran = linkwise("snapshot")
+
+    assert ran.code == 0
+    assert "poddisruptionbudgets: no: less is known." in ran.err

@@ -64,7 +64,7 @@ def a_full_pod():
     }
     pod["spec"]["initContainers"] = [container | {"name": "init"}]
     pod["metadata"] |= {"managedFields": [{"manager": SECRET}], "resourceVersion": "7"}
-    pod["status"] = {"phase": "Running", "podIP": SECRET, "startTime": SECRET}
+    pod["status"] = {"phase": "Running", "podIP": SECRET, "startTime": "2026-01-01T00:00:00Z"}
     return pod
 
 
@@ -236,3 +236,21 @@ def test_slices_and_claims_of_other_devices_are_left_out():
     assert reduced("ResourceSlice", a_slice(a_device(0), driver="other.example")) is None
     assert reduced("ResourceClaim", a_claim("gpu-0", driver="other.example")) is None
     assert reduced("DeviceTaintRule", a_rule("a", "", "NoSchedule", driver="other.example")) is None
+
+
+def test_of_a_budget_its_selector_and_what_it_allows_are_kept():
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "team", "annotations": {"note": SECRET}},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "serve"}}},
+        "status": {"disruptionsAllowed": 3, "expectedPods": 5},
+    }
+
+    assert reduced("PodDisruptionBudget", budget) == {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "team"},
+        "spec": {"selector": {"matchLabels": {"app": "serve"}}},
+        "status": {"disruptionsAllowed": 3},
+    }

@@ -183,6 +183,30 @@ async def test_the_reason_of_a_reservation_does_not_name_the_starving_unit(score
     await until_true(reserved)
 
 
+@pytest.mark.usefixtures("tokens")
+async def test_a_dry_run_counts_units_of_other_namespaces_that_would_be_preempted(scorer, cluster):
+    cluster.put("/api/v1/nodes/gpu-0", NODE)
+    for name, namespace, gpus in (("secret", "other", range(4)), ("own", "team", range(4, 8))):
+        held = placed_pod(name, {keys.GPU_WHOLE: 4}, "gpu-0", *map(GPUShare, gpus))
+        owner = {"kind": "ReplicaSet", "name": name, "uid": f"{name}-rs", "controller": True}
+        held["metadata"] |= {"namespace": namespace, "uid": name, "ownerReferences": [owner]}
+        started = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+        cluster.put(f"/api/v1/namespaces/{namespace}/pods/{name}", held | {"status": started})
+    gate = {"schedulingGates": [{"name": keys.GANG}]}
+    raw = a_pod({keys.GPU_WHOLE: 8}, priority=9, **gate)
+    raw["metadata"]["namespace"] = "team"
+    request = FitRequest([FitTemplate(msgspec.convert(raw, Pod), ["train"])])
+
+    async def preempted():
+        _, body = await scorer.fits(request, WEBHOOK)
+        assert b"secret" not in body
+        (fit,) = msgspec.json.decode(body, type=FitResponse).fits
+        named = [(unit.namespace, unit.name) for unit in fit.preempts or ()]
+        return named == [("team", "own")] and fit.preempts_others == 1
+
+    await until_true(preempted)
+
+
 @pytest.mark.parametrize(("token", "status"), [("unknown", 401), ("wider", 401), ("other", 403)])
 @pytest.mark.usefixtures("tokens")
 async def test_only_the_webhook_may_request_dry_runs(scorer, token, status):

@@ -5,13 +5,31 @@ import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.builders import a_node, a_snapshot, an_nvswitch_machine, exact, workers
+from support.builders import (
+    a_counted_node,
+    a_machine,
+    a_member,
+    a_node,
+    a_snapshot,
+    an_nvswitch_machine,
+    exact,
+    gated_workers,
+    workers,
+)
 from support.strategies import clusters, gangs
 
+from cluster import keys
 from cluster.account.node_ledger import Holding
+from cluster.allocations.gpus import Counted, Exact, GPUShare
 from cluster.gang import Link
 from scorer.placement.options import PlanOptions
-from scorer.placement.preemption.search import Eviction, NoEviction, find_victims
+from scorer.placement.preemption.search import (
+    EXACT_MAX,
+    NODES_MIN,
+    Eviction,
+    NoEviction,
+    find_victims,
+)
 from scorer.placement.preemption.victim import Disruptions, Victim, VictimPod
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
@@ -71,6 +89,21 @@ def plan_without(snapshot, members, units, link):
     return found if isinstance(found, Plan) else None
 
 
+def damage_of(snapshot, units, made):
+    """Return how much less the free GPUs of all nodes are worth after a plan."""
+    pods = [(pod.node, pod.holding) for unit in units for pod in unit.pods]
+    before = snapshot.without_holdings(pods)
+
+    def worth(moment):
+        return sum(
+            moment.tables[node.node.name].remainder(node.free_mask)
+            for node in moment.nodes
+            if node.node.name in moment.tables
+        )
+
+    return round(worth(before) - worth(made.applied_to(before)), 4)
+
+
 def sufficient(snapshot, members, units, link):
     """Return every set of units that may be evicted and whose eviction gives a plan."""
     able = [unit for unit in units if unit.priority < 3 and not unit.protected]
@@ -96,8 +129,12 @@ def test_the_best_of_all_sets_is_found_where_there_are_few_units(full, members, 
         assert isinstance(found, NoEviction)
         return
     assert isinstance(found, Eviction)
-    best = min((disruptions.cost(some), -(made.bandwidth.value or 0)) for some, made in every)
-    assert (found.cost, -(found.plan.bandwidth.value or 0)) == best
+    best = min(
+        (disruptions.cost(some), -(made.bandwidth.value or 0), damage_of(snapshot, some, made))
+        for some, made in every
+    )
+    assert (found.cost, -(found.plan.bandwidth.value or 0)) == best[:2]
+    assert found.damage == pytest.approx(best[2], abs=1e-3)
     assert found.exact
 
 
@@ -132,6 +169,42 @@ def test_many_units_are_searched_until_a_plan_is_found(full, members, limits):
     found = find_victims(snapshot, members, units, Disruptions(NOW, limits))
 
     assert isinstance(found, Eviction) == bool(plan_without(snapshot, members, able, Link.BEST))
+
+
+@st.composite
+def many_units(draw):
+    """Return three full nodes with more units of a lower priority than are searched exactly."""
+    members = [(f"n{n}", (i,)) for n in range(3) for i in range(8)]
+    numbers = draw(st.lists(st.integers(0, 15), min_size=24, max_size=24))
+    assume(len(set(numbers)) > EXACT_MAX)
+    units = [
+        a_unit(
+            f"{number}",
+            *(pod for pod, own in zip(members, numbers, strict=True) if own == number),
+            priority=draw(st.integers(-1, 2)),
+            started=draw(st.sampled_from([0.0, 900.0])),
+            budgets=draw(st.sets(st.sampled_from(["o/a", "o/b"]), max_size=1)),
+        )
+        for number in sorted(set(numbers))
+    ]
+    snapshot = a_snapshot(*(a_node(f"n{n}") for n in range(3)))
+    return snapshot.hold_all((pod.node, pod.holding) for unit in units for pod in unit.pods), units
+
+
+@settings(max_examples=40, deadline=None)
+@given(many_units(), st.integers(1, 3), st.integers(1, 4), st.sampled_from(Link), allowed)
+def test_no_part_of_the_victims_among_many_units_would_do(full, size, gpus, link, limits):
+    snapshot, units = full
+    members = of_priority(workers(size, gpus), 3)
+
+    found = find_victims(snapshot, members, units, Disruptions(NOW, limits), PlanOptions(link))
+
+    assume(isinstance(found, Eviction) and len(found.victims) <= 8)
+    assert not found.exact
+    parts = (
+        part for count in range(len(found.victims)) for part in combinations(found.victims, count)
+    )
+    assert not any(plan_without(snapshot, members, part, link) for part in parts)
 
 
 # ---- Each criterion, with few units and with many.
@@ -269,6 +342,20 @@ def test_free_gpus_are_used_besides(others):
     assert names_of(found) == ["small"]
 
 
+def test_of_units_of_equal_cost_those_go_after_which_the_plan_destroys_the_least():
+    """Two of two free GPUs are less of a loss than two of four."""
+    units = [
+        a_unit("a", ("n0", (1, 2, 3)), started=NOW),
+        a_unit("rest-0", ("n0", (4, 5, 6, 7)), priority=9),
+        a_unit("b", ("n1", (1,)), started=NOW),
+        a_unit("rest-1", ("n1", (2, 3, 4, 5, 6, 7)), priority=9),
+    ]
+
+    found = find(units, workers(1, 2), nodes=2)
+
+    assert names_of(found) == ["b"]
+
+
 @pytest.mark.parametrize(
     ("units", "spec", "reason"),
     [
@@ -305,8 +392,84 @@ def test_the_reason_is_given_where_nothing_is_evicted(units, spec, reason):
     assert found == NoEviction(reason)
 
 
+@settings(max_examples=10, deadline=None)
+@given(st.permutations(range(NODES_MIN + 16)), st.integers(1, 4))
+def test_of_more_nodes_than_are_looked_at_those_of_the_lowest_priorities_are_emptied(
+    priorities, size
+):
+    units = [a_unit(f"pod-{i}", (f"n{i}", ALL), priority=p - 80) for i, p in enumerate(priorities)]
+
+    found = find(units, workers(size, 8), nodes=len(units))
+
+    assert sorted(unit.priority for unit in found.victims) == list(range(-80, size - 80))
+
+
+def test_more_nodes_are_looked_at_where_the_cheapest_ones_do_not_do():
+    """On these the CPU is held by pods of an equal priority, which GPUs alone do not show."""
+    count = NODES_MIN + 16
+    short = [a_unit(f"short-{i}", (f"n{i}", ALL), priority=0) for i in range(count - 2)]
+    large = [a_unit(f"large-{i}", (f"n{count - 1 - i}", ALL), priority=8) for i in range(2)]
+    free = a_snapshot(*(a_node(f"n{i}", EIGHT) for i in range(count)))
+    cpu = [
+        (f"n{i}", Holding(f"o/cpu-{i}", f"cpu-{i}", cpu=free.nodes[0].node.cpu))
+        for i in range(count - 2)
+    ]
+    pods = [(pod.node, pod.holding) for unit in (*short, *large) for pod in unit.pods]
+    members = of_priority(workers(2, 8, limits={"cpu": "1"}), 9)
+
+    found = find_victims(free.hold_all([*cpu, *pods]), members, [*short, *large], Disruptions(NOW))
+
+    assert names_of(found) == ["large-0", "large-1"]
+
+
 def test_very_many_units_are_not_evicted_for_one():
     units = [a_unit(f"pod-{n}-{i}", (f"n{n}", (i,))) for n in range(65) for i in range(8)]
 
     assert isinstance(find(units, workers(65, 8), nodes=65), NoEviction)
     assert len(names_of(find(units, workers(64, 8), nodes=65))) == 512
+
+
+# ---- Shares, and nodes where NVIDIA's plugin chooses the GPUs, among many units.
+
+
+def find_among(nodes, units, members):
+    snapshot = a_snapshot(*nodes)
+    snapshot = snapshot.hold_all((pod.node, pod.holding) for unit in units for pod in unit.pods)
+    return find_victims(snapshot, of_priority(members, 9), units, Disruptions(NOW))
+
+
+def a_pod_with(gpus, node, name):
+    """Return a single pod on node `n<number>`, whose priority is this number."""
+    pod = VictimPod(f"n{node}", Holding(f"o/{name}", name, gpus), 0.0)
+    return Victim(pod.holding.pod, node, (pod,))
+
+
+def test_of_many_shares_no_more_are_evicted_than_one_card_needs():
+    nodes = [a_node(f"n{n}", a_machine(4), "core_mem", card_memory=16) for n in range(3)]
+    units = [
+        a_pod_with(Exact((GPUShare(i, mem=8),)), n, f"pod-{n}-{i}-{half}")
+        for n in range(3)
+        for i in range(4)
+        for half in range(2)
+    ]
+
+    found = find_among(nodes, units, [a_member(0, limits={keys.GPU_MEM: 12})])
+
+    assert isinstance(found, Eviction)
+    cards = {unit.pods[0].holding.gpus.indices for unit in found.victims}
+    assert [unit.priority for unit in found.victims] == [0, 0]
+    assert len(cards) == 1
+
+
+def test_of_many_counted_pods_those_of_the_lowest_priority_are_evicted():
+    nodes = [a_counted_node(f"n{n}") for n in range(4)]
+    units = [
+        a_pod_with(Counted(keys.NVIDIA_GPU, 2), n, f"pod-{n}-{i}")
+        for n in range(4)
+        for i in range(4)
+    ]
+
+    found = find_among(nodes, units, gated_workers(2, 8))
+
+    assert isinstance(found, Eviction)
+    assert [unit.priority for unit in found.victims] == [0] * 4 + [1] * 4
