@@ -79,7 +79,7 @@ async def full(cluster, **pod):
 
 
 async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
-    async with leading(cluster):
+    async with leading(cluster) as leader:
         await full(cluster)
         cluster.named_gang("high", 1, 4, priority=10)
         await until(lambda: cluster.ending("low-0", "low-1"))
@@ -87,6 +87,8 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
         assert sorted(nominated["spec"]["nomination"]["victims"]) == ["low-0", "low-1"]
         await until(lambda: "nominatedNodes" in cluster.gang_object("high")["status"])
         assert "2 pods of 1 gang or single pod of lower priority" in cluster.waits()
+        # No autoscaler is asked for nodes meanwhile.
+        assert [lacks for _, lacks in leader.context.planner.scale_up_candidates()] == [False]
         assert not cluster.record("high-0")
         cluster.delete("low-0")
         cluster.delete("low-1")
