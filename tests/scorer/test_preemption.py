@@ -357,3 +357,25 @@ async def test_events_and_reasons_name_nothing_of_another_namespace(cluster):
     assert "other" not in ours["message"]
     assert "low-" not in theirs["message"]
     assert "team" not in theirs["message"]
+
+
+async def test_a_gang_has_the_priority_of_its_highest_member(cluster):
+    async with leading(cluster):
+        owner = {**OWNER, "uid": "job-low"}
+        for name, priority in (("low-0", 1), ("low-1", 10)):
+            cluster.pod(name, 4, gang="low", owner=owner, priority=priority)
+        await cluster.run("low-0", "low-1")
+        cluster.named_gang("high", 1, 8, priority=10)
+        assert await stays(cluster, "high-0") == []
+
+
+async def test_gangs_of_one_name_are_distinguished(cluster):
+    """Only the gang of the lower priority is evicted."""
+    async with leading(cluster):
+        for i, priority in enumerate((5, 1)):
+            owner = {**OWNER, "uid": f"job-{i}"}
+            cluster.pod(f"run-{i}", 4, gang="same", size=1, owner=owner, priority=priority)
+        await cluster.run("run-0", "run-1")
+        cluster.owned("high", 4, priority=10)
+        await until(cluster.evicted)
+        assert cluster.evicted() == ["run-1"]
