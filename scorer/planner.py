@@ -79,10 +79,16 @@ class Planner:
         return WaitReason.RETRY if backs_off else self._pending.wait_reason(unit)
 
     def scale_up_candidates(self) -> list[tuple[Unit, bool]] | None:
-        """Return all pending units, and whether each lacks only capacity; None: not known yet."""
+        """Return all pending units, and whether each needs more nodes; None: not known yet.
+
+        A unit for which others are evicted needs none.
+        """
         if not self.has_synced:
             return None
-        return [(unit, self._pending.lacks_capacity(unit)) for unit in self._pending]
+        return [(unit, self._needs_nodes(unit)) for unit in self._pending]
+
+    def _needs_nodes(self, unit: Unit) -> bool:
+        return self._pending.lacks_capacity(unit) and not self._preemptor.preempts_for(unit.key)
 
     @property
     def partial(self) -> int:

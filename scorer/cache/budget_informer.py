@@ -15,9 +15,9 @@ from runtime.kube.decode import decode
 from runtime.kube.objects import Key
 from runtime.kube.reflector import Reflector
 
-OF_NAMESPACE_MAX = 64
+OF_NAMESPACE_MAX = 16
 """Budgets of a namespace that pods are compared with."""
-_CONDITIONS_MAX = 64
+_CONDITIONS_MAX = 16
 """Conditions of a selector. One with more counts as selecting all pods."""
 
 

@@ -93,6 +93,10 @@ class Preemptor:
         self._lowest, self._units, self._has_searched = None, None, False
         self._due = math.inf
 
+    def preempts_for(self, key: GangKey) -> bool:
+        """Return whether others are evicted for a unit."""
+        return key in self._nominated
+
     def reason(self, key: GangKey) -> str | None:
         """Return what is done for a unit that waits, or why nothing is; None: nothing to say."""
         nominated = self._nominated.get(key)

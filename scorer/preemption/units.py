@@ -26,6 +26,11 @@ class _Held(NamedTuple):
     node: str
     holding: Holding
 
+    @property
+    def priority(self) -> int:
+        """The priority of the pod."""
+        return self.pod.usage.priority if self.pod.usage else 0
+
 
 class PlacedUnit(NamedTuple):
     """A unit that has GPUs."""
@@ -57,7 +62,12 @@ def placed_units(informers: Informers, now: float, min_run: float) -> list[Place
     for held in _held(informers.state):
         if held.pod.settled and held.pod.allocation:
             members.setdefault(informers.owners.key(held.pod), []).append(held)
-    return [_placed_unit(key, pods, informers, now, min_run) for key, pods in members.items()]
+    first = (pods[0].pod for pods in members.values())
+    priorities = _priorities(first, informers)
+    return [
+        _placed_unit(key, held, priorities.get(key, held[0].priority), informers, now, min_run)
+        for key, held in members.items()
+    ]
 
 
 def ending_soon(state: ClusterState, now: float) -> list[Place]:
@@ -91,14 +101,19 @@ def _pod(state: ClusterState, holding: Holding) -> PodInfo | None:
 
 
 def _placed_unit(
-    key: GangKey, held: list[_Held], informers: Informers, now: float, min_run: float
+    key: GangKey,
+    held: list[_Held],
+    priority: int,
+    informers: Informers,
+    now: float,
+    min_run: float,
 ) -> PlacedUnit:
     pods = tuple(each.pod for each in held)
     gang = pods[0].gang
     budgets = [_budgets(pod, informers) for pod in pods]
     victim = Victim(
         name=f"{key.namespace}/{gang or key.name}",
-        priority=_priority(key, pods, informers),
+        priority=priority,
         pods=tuple(
             VictimPod(each.node, each.holding, _started(each.pod, now), selecting or frozenset())
             for each, selecting in zip(held, budgets, strict=True)
@@ -109,13 +124,18 @@ def _placed_unit(
     return PlacedUnit(key, victim, pods)
 
 
-def _priority(key: GangKey, pods: Iterable[PodInfo], informers: Informers) -> int:
-    """Return the highest priority of all pods of a unit, those that wait among them."""
-    all_pods = list(pods)
-    if all_pods[0].gang is not None:
-        group = informers.state.group((key.namespace, all_pods[0].gang))
-        all_pods += [pod for pod in group if informers.owners.key(pod) == key]
-    return max(pod.usage.priority for pod in all_pods if pod.usage is not None)
+def _priorities(pods: Iterable[PodInfo], informers: Informers) -> dict[GangKey, int]:
+    """Return the highest priority of all pods of each gang, those that wait among them.
+
+    Each group is read once: it may have any number of gangs of one name.
+    """
+    priorities: dict[GangKey, int] = {}
+    for group in {(pod.namespace, pod.gang) for pod in pods if pod.gang is not None}:
+        for pod in informers.state.group(group):
+            if pod.usage is not None:
+                key = informers.owners.key(pod)
+                priorities[key] = max(priorities.get(key, pod.usage.priority), pod.usage.priority)
+    return priorities
 
 
 def _budgets(pod: PodInfo, informers: Informers) -> frozenset[str] | None:

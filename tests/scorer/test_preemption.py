@@ -79,7 +79,7 @@ async def full(cluster, **pod):
 
 
 async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
-    async with leading(cluster):
+    async with leading(cluster) as leader:
         await full(cluster)
         cluster.named_gang("high", 1, 4, priority=10)
         await until(lambda: cluster.ending("low-0", "low-1"))
@@ -87,6 +87,8 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
         assert sorted(nominated["spec"]["nomination"]["victims"]) == ["low-0", "low-1"]
         await until(lambda: "nominatedNodes" in cluster.gang_object("high")["status"])
         assert "2 pods of 1 gang or single pod of lower priority" in cluster.waits()
+        # No autoscaler is asked for nodes meanwhile.
+        assert [lacks for _, lacks in leader.context.planner.scale_up_candidates()] == [False]
         assert not cluster.record("high-0")
         cluster.delete("low-0")
         cluster.delete("low-1")
@@ -355,3 +357,25 @@ async def test_events_and_reasons_name_nothing_of_another_namespace(cluster):
     assert "other" not in ours["message"]
     assert "low-" not in theirs["message"]
     assert "team" not in theirs["message"]
+
+
+async def test_a_gang_has_the_priority_of_its_highest_member(cluster):
+    async with leading(cluster):
+        owner = {**OWNER, "uid": "job-low"}
+        for name, priority in (("low-0", 1), ("low-1", 10)):
+            cluster.pod(name, 4, gang="low", owner=owner, priority=priority)
+        await cluster.run("low-0", "low-1")
+        cluster.named_gang("high", 1, 8, priority=10)
+        assert await stays(cluster, "high-0") == []
+
+
+async def test_gangs_of_one_name_are_distinguished(cluster):
+    """Only the gang of the lower priority is evicted."""
+    async with leading(cluster):
+        for i, priority in enumerate((5, 1)):
+            owner = {**OWNER, "uid": f"job-{i}"}
+            cluster.pod(f"run-{i}", 4, gang="same", size=1, owner=owner, priority=priority)
+        await cluster.run("run-0", "run-1")
+        cluster.owned("high", 4, priority=10)
+        await until(cluster.evicted)
+        assert cluster.evicted() == ["run-1"]

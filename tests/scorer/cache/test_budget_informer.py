@@ -25,7 +25,7 @@ def put(cluster, name, selector, allowed=1):
         pytest.param({}, True, id="empty selects all"),
         pytest.param(None, False, id="none selects none"),
         pytest.param(
-            {"matchLabels": {f"app-{i}": "b" for i in range(65)}}, True, id="too many conditions"
+            {"matchLabels": {f"app-{i}": "b" for i in range(17)}}, True, id="too many conditions"
         ),
     ],
 )
