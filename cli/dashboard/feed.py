@@ -88,7 +88,7 @@ class Feed:
         """Make a cluster the latest moment; if it is cancelled, the last one stays."""
         moment = Moment(current, self._clock())
         # One worker computes all views, so that values are computed once and the loop stays free.
-        await self.compute(lambda: (moment.rows, moment.usage, moment.waiting))
+        await self.compute(lambda: (moment.rows, moment.usage, moment.units))
         self._moment = moment
         self.history.add(moment)
         self._wake()

@@ -1,13 +1,18 @@
-"""The past of the map within bounds, kept as differences; and the GPU time of namespaces. Pure."""
+"""The map and the pending units of the last hour, as bounded differences; GPU time. Pure."""
 
 from collections import deque
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Hashable, Iterable, Mapping
+from itertools import takewhile
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from cli.dashboard.moment import Moment, NodeRow
+from cli.dashboard.moment import Moment, NodeRow, UnitRow
+from cluster.gang import GangKey
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 
 SECONDS = 3600.0
 """The time that is kept [s]."""
@@ -36,6 +41,8 @@ class Change(NamedTuple):
     at: float
     before: Mapping[str, NodeRow | None]
     """The rows as they were; None: there was no such node."""
+    units_before: Mapping[GangKey, UnitRow | None]
+    """The pending units as they were; None: it did not wait."""
     size: int
 
 
@@ -54,6 +61,7 @@ class History:
         self._size = 0
         self._usage: tuple[float, dict[str, int]] | None = None
         self.rows: Mapping[str, NodeRow] = {}
+        self._units: Mapping[GangKey, UnitRow] = {}
         self.version = 0
         self.samples: deque[Sample] = deque(maxlen=SAMPLES)
         self.gpu_seconds: dict[str, float] = {}
@@ -73,16 +81,13 @@ class History:
 
     def add(self, moment: Moment) -> None:
         """Add the next moment, as a new version."""
-        rows, old = moment.rows, self.rows
-        changed = {name for name, row in rows.items() if old.get(name) != row} | (
-            old.keys() - rows.keys()
-        )
-        before = {name: old.get(name) for name in changed} if self.version else {}
+        before = _replaced(self.rows, moment.rows) if self.version else {}
+        units = _replaced(self._units, moment.units) if self.version else {}
         self.version += 1
-        size = len(msgspec.json.encode(before)) if before else 0
-        self._changes.append(Change(self.version, moment.at, before, size))
+        size = sum(len(msgspec.json.encode(list(each.items()))) for each in (before, units) if each)
+        self._changes.append(Change(self.version, moment.at, before, units, size))
         self._size += size
-        self.rows = rows
+        self.rows, self._units = moment.rows, moment.units
         self._count(moment)
         self._sample(moment)
         self._forget(moment.at)
@@ -98,16 +103,18 @@ class History:
 
     def at(self, time: float) -> dict[str, NodeRow]:
         """Return the map at an earlier time [s since 1970]; the oldest that is kept if need be."""
-        rows = dict(self.rows)
-        for change in reversed(self._changes):
-            if change.at <= time:
-                break
-            for name, row in change.before.items():
-                if row is None:
-                    rows.pop(name, None)
-                else:
-                    rows[name] = row
-        return rows
+        return _restored(self.rows, (change.before for change in self._after(time)))
+
+    def waiting_at(self, time: float) -> list[UnitRow]:
+        """Return the units that waited at an earlier time, by priority, then by age."""
+        units = _restored(self._units, (change.units_before for change in self._after(time)))
+        return sorted(
+            units.values(), key=lambda unit: (-unit.priority, unit.since, unit.namespace, unit.name)
+        )
+
+    def _after(self, time: float) -> Iterable[Change]:
+        """Return the changes after a time, the newest first."""
+        return takewhile(lambda change: change.at > time, reversed(self._changes))
 
     def _count(self, moment: Moment) -> None:
         """Add the GPU time of each namespace since the last moment."""
@@ -143,6 +150,29 @@ class History:
             # What the oldest version replaced cannot be shown any more.
             first = self._changes[0]
             self._size -= first.size
-            self._changes[0] = first._replace(before={}, size=0)
+            self._changes[0] = first._replace(before={}, units_before={}, size=0)
         while len(self.samples) > 1 and self.samples[1].at <= now - self._seconds:
             self.samples.popleft()
+
+
+def _replaced(old: Mapping[K, V], new: Mapping[K, V]) -> dict[K, V | None]:
+    """Return the old values of all that differs; None: there was none."""
+    changed = [key for key, value in new.items() if old.get(key) != value]
+    return {key: old.get(key) for key in (*changed, *(old.keys() - new.keys()))}
+
+
+def _restored(now: Mapping[K, V], replaced: Iterable[Mapping[K, V | None]]) -> dict[K, V]:
+    """Return the values before changes.
+
+    Args:
+        now: The values after them.
+        replaced: What each change replaced, the newest first.
+    """
+    values = dict(now)
+    for before in replaced:
+        for key, value in before.items():
+            if value is None:
+                values.pop(key, None)
+            else:
+                values[key] = value
+    return values

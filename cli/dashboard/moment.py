@@ -16,8 +16,10 @@ from cli.analysis.pending import PendingUnit, pending_units
 from cli.analysis.planner_view import PlannerView, planner_view
 from cli.files.current_cluster import CurrentCluster
 from cli.render.page.occupancy import COLOURS
+from cli.render.page.unit_results import request_text
 from cluster.account.slots import SlotGroup, free_slots
-from scorer.gang.unit import units_of
+from cluster.gang import GangKey
+from scorer.gang.unit import Unit, units_of
 
 
 class HolderRow(Struct, frozen=True, array_like=True):
@@ -53,6 +55,20 @@ class NodeRow(Struct, frozen=True, array_like=True):
     holders: tuple[HolderRow, ...]
 
 
+class UnitRow(Struct, frozen=True):
+    """A pending unit, without the decision of the planner."""
+
+    kind: str
+    """`gang` or `pod`."""
+    namespace: str
+    name: str
+    asks: str
+    pods: int
+    since: str
+    """RFC 3339; empty if unknown."""
+    priority: int
+
+
 @dataclass(frozen=True)
 class Moment:
     """A cluster at one moment."""
@@ -83,9 +99,17 @@ class Moment:
         return planner_view(self.current, self.at)
 
     @cached_property
+    def units(self) -> Mapping[GangKey, UnitRow]:
+        """The pending units; this needs no plan."""
+        return {
+            unit.key: _unit_row(unit)
+            for unit in units_of(self.planner.pod_infos, self.planner.owners)
+        }
+
+    @property
     def waiting(self) -> int:
         """The number of pending units."""
-        return sum(1 for _ in units_of(self.planner.pod_infos, self.planner.owners))
+        return len(self.units)
 
     @cached_property
     def pending(self) -> list[PendingUnit]:
@@ -105,6 +129,18 @@ class Moment:
 def colour_of(holder: str) -> int:
     """Return the colour of a gang, or of a pod on its own, by its name: the same on every page."""
     return crc32(holder.encode(errors="surrogatepass")) % COLOURS
+
+
+def _unit_row(unit: Unit) -> UnitRow:
+    return UnitRow(
+        kind="gang" if unit.is_gang else "pod",
+        namespace=unit.key.namespace,
+        name=unit.key.name,
+        asks=" or ".join(dict.fromkeys(request_text(member.request) for member in unit.members)),
+        pods=len(unit.members),
+        since=unit.since,
+        priority=unit.priority,
+    )
 
 
 def _row(node: FleetNode, domains: tuple[str, ...]) -> NodeRow:

@@ -35,6 +35,8 @@ LIMITS = Limits(
 )
 TRIAL_SECONDS = 20.0
 """The longest simulation of a manifest [s]."""
+UNITS = 200
+"""The number of units that waited at an earlier time which the page gets."""
 YAML = "application/yaml"
 LOOPBACK = "127.0.0.1"
 _TYPES = {
@@ -156,8 +158,9 @@ class Dashboard:
         time = query.get("at", "")
         history = self._feed.history
         at = float(time) if time.replace(".", "", 1).isdecimal() and len(time) < 30 else 0.0
-        rows = list(history.at(at).values())
-        return lambda: {"at": at, "nodes": rows}
+        rows, waiting = list(history.at(at).values()), history.waiting_at(at)
+        units = {"count": len(waiting), "first": waiting[:UNITS]}
+        return lambda: {"at": at, "nodes": rows, "waiting": units}
 
     def _samples(self, _: Query) -> Callable[[], object]:
         samples = list(self._feed.history.samples)

@@ -21,7 +21,10 @@ export const store = {
   version: 0,
   /** The server's time less ours [s]. */
   ahead: 0,
-  /** An earlier moment that is shown, or null. @type {{at: number, rows: Map<string, Row>} | null} */
+  /**
+   * An earlier moment that is shown, or null.
+   * @type {{at: number, rows: Map<string, Row>, waiting: {count: number, first: any[]}} | null}
+   */
   past: null,
   /** A manifest's placement: GPUs by node, or null. @type {Map<string, number[]> | null} */
   trial: null,

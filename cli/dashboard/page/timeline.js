@@ -30,7 +30,8 @@ export function timeline(/** @type {HTMLElement} */ place) {
       for (let at = 0; at !== wanted;) {
         at = wanted;
         const past = await fetched("past", {at: String(Math.round(at))});
-        if (wanted) store.past = {at, rows: new Map(past.nodes.map((/** @type {any} */ row) => [row[NAME], row]))};
+        const byName = past.nodes.map((/** @type {any} */ row) => [row[NAME], row]);
+        if (wanted) store.past = {at, rows: new Map(byName), waiting: past.waiting};
         changed();
       }
     } finally {
@@ -49,7 +50,7 @@ export function timeline(/** @type {HTMLElement} */ place) {
     document.body.classList.toggle("past", store.past !== null);
     live.toggleAttribute("disabled", store.past === null);
     words.textContent = store.past
-      ? `${clock(store.past.at)}, ${duration(now() - store.past.at)} ago: the map only` : "Now";
+      ? `${clock(store.past.at)}, ${duration(now() - store.past.at)} ago: the map and what waited` : "Now";
     range.setAttribute("aria-valuetext", words.textContent);
     if (!place.hidden && Date.now() - asked > PAUSE) {
       asked = Date.now();

@@ -7,6 +7,8 @@ import {fetchedView} from "./view.js";
 const KINDS = {placed: ["✓ placed", "good"], fits: ["✓ fits now", "good"], waits: ["waits", "bad"],
   never: ["✕ never fits", "bad"]};
 
+const CHANGES = {allocated: "Allocated", released: "Released", moved: "Moved", gained: "More GPUs", lost: "Fewer GPUs"};
+
 /** @returns {import("./app.js").View} */
 export function unit(/** @type {HTMLElement} */ place, /** @type {string[]} */ parts) {
   const [kind, namespace = "", name = ""] = parts;
@@ -76,11 +78,11 @@ function plan(/** @type {any} */ recorded) {
 /** Show what became of its GPUs while the page was served. */
 function changes(/** @type {any[]} */ seen) {
   if (!seen.length) return null;
-  const places = (/** @type {any[]} */ nodes) => nodes.map(has => [" ", nameOf(has.node),
-    has.gpus.length ? ` ${has.gpus.join(" ")}` : ` ${plural(has.pods, "pod")}`]);
+  const places = (/** @type {any[]} */ nodes) => nodes.map((has, i) => [i ? ", " : " ", nameOf(has.node),
+    has.gpus.length ? ` (GPU${has.gpus.length > 1 ? "s" : ""} ${has.gpus.join(" ")})` : ` (${plural(has.pods, "pod")})`]);
   return h("section.card.changes", {}, h("h3", {}, "Its GPUs in the last hour"),
     h("ol.history", {}, seen.map(change => h("li", {}, h("time", {}, clock(change.at)),
-      h("b", {}, capital(change.kind).replace(".", "")),
+      h("b", {}, /** @type {any} */(CHANGES)[change.kind]),
       change.before.length ? h("span.quiet", {}, " from", places(change.before)) : null,
       change.after.length ? h("span", {}, change.before.length ? " to" : " on", places(change.after)) : null))));
 }

@@ -1,15 +1,34 @@
 // @ts-check
 /** The units that wait, in the order of planning, each with its reason. */
 
-import {duration, h, link, nameOf, plural, shown} from "./dom.js";
-import {now} from "./store.js";
+import {clock, duration, h, link, nameOf, plural, shown} from "./dom.js";
+import {now, store} from "./store.js";
 import {fetchedView} from "./view.js";
 
 const SHOWN = 200;
 
 /** @returns {import("./app.js").View} */
 export function waiting(/** @type {HTMLElement} */ place) {
-  return fetchedView(place, "Waiting", "waiting", {}, content, "");
+  const live = h("div"), past = h("div");
+  place.append(live, past);
+  const view = fetchedView(live, "Waiting", "waiting", {}, content, "");
+  /** @type {unknown} */
+  let drawn = null;
+  return {...view, draw: () => {
+    [live.hidden, past.hidden] = [store.past !== null, store.past === null];
+    if (!store.past) view.draw();
+    else if (drawn !== store.past) past.replaceChildren(...earlier(drawn = store.past));
+  }};
+}
+
+/** Show what waited at an earlier moment; the reasons of the planner are not kept. */
+function earlier(/** @type {NonNullable<typeof store.past>} */ {at, waiting: {count, first}}) {
+  return [
+    h("h1", {}, count ? `${plural(count, "unit")} waited` : "Nothing waited"),
+    h("p.quiet", {}, `At ${clock(at)}, by priority, then age. Reasons are computed for the present alone.`),
+    h("ol.queue", {}, first.map((unit, i) => row({...unit, reason: "", reserved: 0}, i, at))),
+    count > first.length ? h("p.quiet", {}, `${plural(count - first.length, "more unit")} after these.`) : "",
+  ];
 }
 
 function content(/** @type {any[]} */ units) {
@@ -22,13 +41,13 @@ function content(/** @type {any[]} */ units) {
     h("h1", {}, `${words.join(" and ")} ${units.length === 1 ? "waits" : "wait"}`),
     h("p.quiet", {}, "In the order of planning: priority, then age. "
       + "The reasons are those of the planner on the state that is shown."),
-    h("ol.queue", {}, units.slice(0, SHOWN).map(row)),
+    h("ol.queue", {}, units.slice(0, SHOWN).map((unit, i) => row(unit, i, now()))),
     units.length > SHOWN ? h("p.quiet", {}, `${plural(units.length - SHOWN, "more unit")} after these.`)
       : null,
   ];
 }
 
-function row(/** @type {any} */ unit, /** @type {number} */ number) {
+function row(/** @type {any} */ unit, /** @type {number} */ number, /** @type {number} */ at) {
   const fits = unit.reason.startsWith("It fits now");
   const since = Date.parse(unit.since) / 1000;
   const [words, kind] = unit.never ? ["✕ never fits", "bad"] : fits ? ["✓ fits now", "good"] : ["waits", "quiet"];
@@ -39,8 +58,8 @@ function row(/** @type {any} */ unit, /** @type {number} */ number) {
       h("span.quiet.small", {}, unit.kind === "gang" ? `gang, ${unit.pods} waiting, ${unit.asks} each`
         : `pod, ${unit.asks}`, " · namespace ", nameOf(unit.namespace)),
       h(`span.status.${kind}`, {}, words)),
-      h("p", {}, shown(unit.reason)),
+      unit.reason ? h("p", {}, shown(unit.reason)) : null,
       unit.reserved ? h("p.reserved", {}, `${plural(unit.reserved, "node")} ${unit.reserved === 1 ? "is" : "are"} `
         + "reserved for it, since it has waited so long: others of its priority or below go elsewhere.") : null),
-    h("span.age", {}, Number.isFinite(since) ? duration(now() - since) : ""));
+    h("span.age", {}, Number.isFinite(since) ? duration(at - since) : ""));
 }

@@ -5,18 +5,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.dashboard.history import BYTES, History
-from cli.dashboard.moment import NodeRow
+from cli.dashboard.moment import NodeRow, UnitRow
+from cluster.gang import GangKey
 
 
 def row(name: str, states: str) -> NodeRow:
     return NodeRow(name, "", "", "topology", "", states, 0, states.count("."), 0, (), ())
 
 
-def at_time(at: float, nodes: dict[str, str], usage: dict[str, int] | None = None):
+def unit(name: str, priority: int) -> UnitRow:
+    return UnitRow("gang", "team", name, "1 GPU", 1, "", priority)
+
+
+def at_time(
+    at: float,
+    nodes: dict[str, str],
+    usage: dict[str, int] | None = None,
+    units: dict[str, int] | None = None,
+):
     """A moment with the values that the history reads."""
     rows = {name: row(name, states) for name, states in nodes.items()}
     held = [SimpleNamespace(namespace=name, gpus=gpus) for name, gpus in (usage or {}).items()]
-    return SimpleNamespace(at=at, rows=rows, usage=held, waiting=0)
+    waiting = {
+        GangKey("team", name, ""): unit(name, priority) for name, priority in (units or {}).items()
+    }
+    return SimpleNamespace(at=at, rows=rows, usage=held, units=waiting, waiting=len(waiting))
 
 
 MAPS = st.lists(
@@ -32,6 +45,21 @@ def test_every_moment_that_is_kept_is_shown_again(maps):
 
     for at, nodes in enumerate(maps):
         assert {name: each.states for name, each in history.at(at).items()} == nodes
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("abc"), st.integers(0, 2)), min_size=1), st.booleans()
+)
+def test_what_waited_at_every_moment_is_shown_again_in_order(moments, nodes_change):
+    history = History()
+    for at, units in enumerate(moments):
+        nodes = {"n": "#." if at % 2 else ".."} if nodes_change else {}
+        history.add(at_time(at, nodes, units=units))
+
+    for at, units in enumerate(moments):
+        rows = history.waiting_at(at)
+        assert {row.name: row.priority for row in rows} == units
+        assert [row.priority for row in rows] == sorted(units.values(), reverse=True)
 
 
 @given(MAPS)
@@ -81,6 +109,16 @@ def test_the_past_is_bounded_in_bytes():
     assert history.start > 50
     assert history.at(history.start)["a"].states == ".#"[int(history.start) % 2] + "."
     assert BYTES > 1000
+
+
+def test_what_waited_is_bounded_in_bytes():
+    history = History(max_bytes=1000)
+    for at in range(100):
+        history.add(at_time(at, {}, units={f"unit-{at}": 0}))
+
+    assert history._size <= 1000
+    assert history.start > 50
+    assert [row.name for row in history.waiting_at(0)] == [f"unit-{int(history.start)}"]
 
 
 @pytest.mark.parametrize(

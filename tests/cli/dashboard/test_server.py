@@ -9,7 +9,7 @@ import pytest
 from support.dashboard import placed_pod, waiting_pod
 
 from cli.dashboard.feed import CLIENTS, Feed
-from cli.dashboard.server import LIMITS, serve_dashboard
+from cli.dashboard.server import LIMITS, UNITS, serve_dashboard
 from runtime.process.clock import wall
 
 SECRET = "a-secret-for-a-test"  # noqa: S105
@@ -135,6 +135,20 @@ async def test_any_time_is_answered(serving, at):
 
         assert status == 200
         assert len(json.loads(body)["nodes"]) == 3
+
+
+async def test_an_earlier_time_has_the_first_units_that_waited_then(serving, moment):
+    waiting = [waiting_pod(f"unit-{n:03}", 1) for n in range(UNITS + 5)]
+    async with serving(*waiting) as (feed, _, address), aiohttp.ClientSession() as session:
+        at = feed.moment.at
+        await feed.publish(moment().current)
+        _, then, _ = await get(session, f"{address.url}api/past?at={at}")
+        _, now, _ = await get(session, f"{address.url}api/past?at={feed.moment.at}")
+
+    past = json.loads(then)["waiting"]
+    assert past["count"] == UNITS + 5
+    assert [unit["name"] for unit in past["first"]] == [f"unit-{n:03}" for n in range(UNITS)]
+    assert json.loads(now)["waiting"] == {"count": 0, "first": []}
 
 
 async def test_of_200_clients_the_newest_wait_and_all_others_are_answered(serving):
