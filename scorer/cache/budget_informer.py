@@ -1,19 +1,20 @@
 """Watch the PodDisruptionBudgets: which pods each selects, and how many evictions it allows."""
 
-from collections.abc import Mapping, Set
+from collections import Counter
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 import msgspec
 from msgspec import Raw
 
-from cluster.objects.affinity import LabelSelector
-from cluster.objects.kube_object import KubeObject, Labels
-from cluster.objects.pod import Metadata
+from cluster.objects.disruption_budget import DisruptionBudget
+from cluster.objects.kube_object import Labels
 from policy.condition import Condition, conditions_of, first_unmet
 from runtime.kube.client import Kube
 from runtime.kube.decode import decode
 from runtime.kube.objects import Key
 from runtime.kube.reflector import Reflector
+from scorer.gang.pod_info import PodInfo
 
 OF_NAMESPACE_MAX = 16
 """Budgets of a namespace that pods are compared with."""
@@ -21,26 +22,12 @@ _CONDITIONS_MAX = 16
 """Conditions of a selector. One with more counts as selecting all pods."""
 
 
-class _Spec(KubeObject, frozen=True):
-    selector: LabelSelector | None = None
-
-
-class _Status(KubeObject, frozen=True):
-    disruptions_allowed: int = 0
-
-
-class _Budget(KubeObject, frozen=True):
-    metadata: Metadata
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-
-_budgets = msgspec.json.Decoder(_Budget)
+_decoder = msgspec.json.Decoder(DisruptionBudget)
 
 
 @dataclass(frozen=True, slots=True)
-class DisruptionBudget:
-    """A PodDisruptionBudget."""
+class WatchedBudget:
+    """The part of a PodDisruptionBudget that is kept."""
 
     name: str
     """`namespace/name`."""
@@ -54,19 +41,18 @@ class DisruptionBudget:
         return self.conditions is not None and first_unmet(self.conditions, labels) is None
 
 
-def read_budget(raw: bytes | Raw) -> DisruptionBudget:
+def read_budget(raw: bytes | Raw) -> WatchedBudget:
     """Return a PodDisruptionBudget from its JSON.
 
     Raises:
         msgspec.DecodeError: The JSON is not that of a PodDisruptionBudget.
     """
-    budget = decode(raw, _budgets)
-    metadata, selector = budget.metadata, budget.spec.selector
+    budget = decode(raw, _decoder)
+    selector = budget.spec.selector
     conditions = None if selector is None else conditions_of(selector)
     if conditions and len(conditions) > _CONDITIONS_MAX:
         conditions = ()
-    name = f"{metadata.namespace}/{metadata.name}"
-    return DisruptionBudget(name, conditions, max(0, budget.status.disruptions_allowed))
+    return WatchedBudget(budget.name, conditions, max(0, budget.status.disruptions_allowed))
 
 
 class BudgetInformer:
@@ -74,7 +60,7 @@ class BudgetInformer:
 
     def __init__(self, kube: Kube) -> None:
         """Prepare the watch."""
-        self._by_namespace: dict[str, dict[str, DisruptionBudget]] = {}
+        self._by_namespace: dict[str, dict[str, WatchedBudget]] = {}
         path = "/apis/policy/v1/poddisruptionbudgets"
         self.reflector = Reflector(kube, path, read_budget, on_change=self._changed)
 
@@ -87,13 +73,38 @@ class BudgetInformer:
             return None
         return frozenset(each.name for each in budgets.values() if each.selects(labels))
 
+    def blocker(self, pods: Iterable[PodInfo]) -> str | None:
+        """Return which budget does not let all these pods be evicted; None: all do.
+
+        The Eviction API judges one pod after the other, so that it would stop in the middle of a
+        gang. A pod that is not ready may be evicted beyond a budget; here it counts like others.
+        """
+        counts, allowed = Counter[str](), self.allowed
+        for pod in pods:
+            names = self.selecting(pod.namespace, pod.life.labels if pod.life else {})
+            if names is None:
+                return "its namespace has too many PodDisruptionBudgets"
+            if len(names) > 1:
+                name = min(names).partition("/")[2]
+                return (
+                    f"PodDisruptionBudget {name} selects a pod of another one: none can be evicted"
+                )
+            counts.update(names)
+        for name, count in sorted(counts.items()):
+            if count > allowed.get(name, 0):
+                return (
+                    f"PodDisruptionBudget {name.partition('/')[2]} lets {allowed.get(name, 0)} of "
+                    f"its {count} pods be evicted"
+                )
+        return None
+
     @property
     def allowed(self) -> dict[str, int]:
         """The evictions that each budget allows now, by `namespace/name`."""
         budgets = self.reflector.items.values()
         return {budget.name: budget.allowed for budget in budgets}
 
-    def _changed(self, items: Mapping[Key, DisruptionBudget], changed: Set[Key]) -> None:
+    def _changed(self, items: Mapping[Key, WatchedBudget], changed: Set[Key]) -> None:
         for namespace, name in changed:
             budget = items.get((namespace, name))
             of_namespace = self._by_namespace.setdefault(namespace, {})

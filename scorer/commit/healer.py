@@ -14,7 +14,6 @@ from cluster.gang import GangKey
 from cluster.keys import MOVED
 from runtime.kube.client import KubeError
 from scorer.commit.binding_tracker import BindingTracker
-from scorer.commit.disruption_budgets import budget_blocker
 from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
 from scorer.gang.crd import Gang, GangPlan, Phase
@@ -219,7 +218,7 @@ class Healer:
     async def _begin(self, key: GangKey, pods: tuple[PodInfo, ...], moved: Moved) -> bool:
         """Record a move, if all pods may be evicted; return whether it is recorded."""
         try:
-            if why := await budget_blocker(self._handle.kube, pods):
+            if why := self._informers.budgets.blocker(pods):
                 self._refuse(key, why)
                 return False
             await self._status_reporter.annotate(key, MOVED, moved_text(moved))

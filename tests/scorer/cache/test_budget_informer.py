@@ -1,9 +1,15 @@
 """The PodDisruptionBudgets that select pods."""
 
+import msgspec
 import pytest
+from support.builders import placed_pod
 from support.servers.informers_harness import watching
 
+from cluster import keys
+from cluster.allocations.gpus import GPUShare
+from cluster.objects.pod import Pod
 from scorer.cache.budget_informer import OF_NAMESPACE_MAX
+from scorer.gang.pod_info import pod_info
 
 BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
 
@@ -43,3 +49,39 @@ async def test_pods_of_a_namespace_with_too_many_budgets_are_not_compared(cluste
         put(cluster, f"budget-{i}", {})
     async with watching(cluster) as informers:
         assert informers.budgets.selecting("team", {}) is None
+
+
+def a_bound_pod(name, labels):
+    raw = placed_pod(name, {keys.GPU_WHOLE: 1}, "gpu-0", GPUShare(0), labels=labels)
+    raw["metadata"]["namespace"] = "team"
+    return pod_info(msgspec.convert(raw, Pod))
+
+
+IN = {"matchExpressions": [{"key": "rank", "operator": "In", "values": ["0", "1"]}]}
+
+
+@pytest.mark.parametrize(
+    ("budgets", "reason"),
+    [
+        pytest.param([], None, id="none"),
+        pytest.param([("a", 4, {"matchLabels": {"app": "bert"}})], None, id="enough"),
+        pytest.param(
+            [("a", 3, {"matchLabels": {"app": "bert"}})],
+            "PodDisruptionBudget a lets 3 of its 4 pods be evicted",
+            id="one too few",
+        ),
+        pytest.param([("a", 0, {"matchLabels": {"app": "else"}})], None, id="others"),
+        pytest.param([("a", 0, {})], "PodDisruptionBudget a lets 0 of its 4", id="empty: all"),
+        pytest.param([("a", 0, None)], None, id="no selector: none"),
+        pytest.param([("a", 1, IN)], "PodDisruptionBudget a lets 1 of its 2", id="expression"),
+        pytest.param(
+            [("a", 4, {}), ("b", 2, IN)], "a selects a pod of another one", id="two for one pod"
+        ),
+    ],
+)
+async def test_a_budget_that_does_not_allow_all_is_named(cluster, budgets, reason):
+    for name, allowed, selector in budgets:
+        put(cluster, name, selector, allowed)
+    pods = [a_bound_pod(f"bert-{i}", {"app": "bert", "rank": str(i)}) for i in range(4)]
+    async with watching(cluster) as informers:
+        assert (reason or "None") in str(informers.budgets.blocker(pods))
