@@ -67,7 +67,7 @@ class PodInfo:
     """It may own the object that makes the other members of its gang."""
     weight: int = 0
     """Memory for the pod while it waits [bytes, about]."""
-    life: "Life | None" = None
+    life: Life | None = None
     """What an eviction depends on, of a pod that has GPUs."""
     annotations: int = 0
     """Size of all its annotations while it waits [characters]; the API server limits it."""

@@ -275,7 +275,7 @@ class Preemptor:
 
     def _overdue(self, nominated: Nominated, left: list[PodInfo]) -> str:
         if left:
-            return f"{len(left)} pods could not be evicted for it: {nominated.refusal or 'in vain'}"
+            return f"not all pods could be evicted for it: {nominated.refusal or 'no answer'}"
         return "the GPUs of units that were evicted for it did not become free in time"
 
     def _fail(self, key: GangKey, reason: str) -> None:
