@@ -76,7 +76,7 @@ class PodInfo:
     """Why kube-scheduler allocates its claims for GPUs, while it has no node."""
     weight: int = 0
     """Memory for the pod while it waits [bytes, about]."""
-    life: "Life | None" = None
+    life: Life | None = None
     """What an eviction depends on, of a pod that has GPUs."""
     annotations: int = 0
     """Size of all its annotations while it waits [characters]; the API server limits it."""

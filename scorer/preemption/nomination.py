@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
+from cluster.account.gpu_usage import LedgerError
 from runtime.kube.objects import Key
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.reserved_gpus import Place
@@ -13,6 +14,7 @@ from scorer.gang.plan_record import placement_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.placement.result import Plan
+from scorer.placement.state.snapshot import Snapshot
 from scorer.preemption.units import PlacedUnit
 
 VictimPods: TypeAlias = tuple[tuple[Key, str], ...]
@@ -75,6 +77,20 @@ def new_nomination(unit: Unit, victims: Sequence[PlacedUnit], now: float) -> Nom
 def places_of(plan: Plan) -> tuple[Place, ...]:
     """Return what is reserved for the members of a plan."""
     return tuple(Place(each.node, each.holding) for each in plan.placements)
+
+
+def with_places(snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:
+    """Return a snapshot with what is reserved for a unit; without nodes where it has no room."""
+    nodes = snapshot.ledger.nodes
+    missing = [
+        place
+        for place in places
+        if place.node in nodes and place.holding.uid not in nodes[place.node].holdings
+    ]
+    try:
+        return snapshot.hold_all(missing) if missing else snapshot
+    except LedgerError:
+        return snapshot.without({place.node for place in missing})
 
 
 def record_of(nominated: Nominated, plan: Plan, until: str) -> Nomination:

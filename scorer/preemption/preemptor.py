@@ -44,6 +44,7 @@ from scorer.preemption.nomination import (
     record_of,
     restored,
     restored_places,
+    with_places,
 )
 from scorer.preemption.units import (
     PlacedUnit,
@@ -51,6 +52,7 @@ from scorer.preemption.units import (
     is_of_kueue,
     lowest_priority,
     placed_units,
+    places_held,
 )
 from scorer.report.events import EventMessage, preempted, preempting
 
@@ -149,10 +151,17 @@ class Preemptor:
     def _search(self, unit: Unit, snapshot: Snapshot, options: PlanOptions) -> str | None:
         """Nominate a unit for the GPUs of others; return why not, or None."""
         now = self._clock()
-        soon = snapshot.without_holdings(ending_soon(self._state, now))
+        soon = self._once_evicted(unit, snapshot, now)
         if soon is not snapshot and isinstance(plan(soon, unit.members, options), Plan):
             return "it fits once pods that are ending have ended"
-        others = [each for each in self._placed(now) if each.key != unit.key]
+        evicting = {
+            uid for each in self._nominated.values() for pods in each.victims for _, uid in pods
+        }
+        others = [
+            each
+            for each in self._placed(now)
+            if each.key != unit.key and not any(pod.uid in evicting for pod in each.pods)
+        ]
         disruptions = Disruptions(now, self._informers.budgets.allowed)
         victims = (each.victim for each in others)
         found = find_victims(soon, unit.members, victims, disruptions, options)
@@ -166,6 +175,21 @@ class Preemptor:
         chosen = set(map(id, found.victims))
         self._nominate(unit, [one for one in others if id(one.victim) in chosen], found.plan)
         return None
+
+    def _once_evicted(self, unit: Unit, snapshot: Snapshot, now: float) -> Snapshot:
+        """Return the cluster once pods that are ending or being evicted have ended.
+
+        What they leave belongs to the units for which they are evicted.
+        """
+        others = [each for key, each in self._nominated.items() if key != unit.key]
+        evicting = (pod for each in others for pod in each.remaining(self._state))
+        leaving = [*ending_soon(self._state, now), *places_held(self._state, evicting)]
+        soon = snapshot.without_holdings(leaving)
+        for each in others:
+            if each.unit.priority >= unit.priority:
+                places = self._state.reserved.of(each.unit.key, Purpose.NOMINATION)
+                soon = with_places(soon, places)
+        return soon
 
     def _placed(self, now: float) -> list[PlacedUnit]:
         if self._units is None:
@@ -251,7 +275,7 @@ class Preemptor:
 
     def _overdue(self, nominated: Nominated, left: list[PodInfo]) -> str:
         if left:
-            return f"{len(left)} pods could not be evicted for it: {nominated.refusal or 'in vain'}"
+            return f"not all pods could be evicted for it: {nominated.refusal or 'no answer'}"
         return "the GPUs of units that were evicted for it did not become free in time"
 
     def _fail(self, key: GangKey, reason: str) -> None:
@@ -299,7 +323,7 @@ class Preemptor:
         self._metrics.evicted(len(pods) - len(refused), EvictionReason.PREEMPTED)
         nominated = self._nominated.get(key)
         if nominated is not None:
-            why = next(iter(refused.values()), "")
+            why = _refusal(next(iter(refused.values()))) if refused else ""
             self._nominated[key] = replace(nominated, refusal=why)
             # A pod that was evicted is shown by the watch within this time.
             self._evict_again.start(key)
@@ -315,6 +339,13 @@ class Preemptor:
             if first is not None:
                 message = preempted(first.gang or first.name, len(victim), unit.priority)
                 self._status_reporter.announce(_event(first, message, unit.key.name))
+
+
+def _refusal(status: int) -> str:
+    """Return why a pod was not evicted. The answer itself may name pods of other namespaces."""
+    if status == 429:
+        return "a disruption budget does not allow it now"
+    return f"the API server refused it (status {status})" if status else "no answer"
 
 
 def _event(pod: PodInfo, message: EventMessage, change: str) -> Event:

@@ -81,6 +81,16 @@ def ending_soon(state: ClusterState, now: float) -> list[Place]:
     return places
 
 
+def places_held(state: ClusterState, pods: Iterable[PodInfo]) -> list[Place]:
+    """Return what pods with GPUs have on their nodes."""
+    ledgers = ((pod.uid, state.ledger(pod.usage.target)) for pod in pods if pod.usage)
+    return [
+        Place(ledger.node.name, ledger.holdings[uid])
+        for uid, ledger in ledgers
+        if ledger and uid in ledger.holdings
+    ]
+
+
 def is_of_kueue(labels: Labels | None) -> bool:
     """Return whether Kueue admits a pod: its own preemption decides who has quota."""
     return labels is not None and any(label in labels for label in KUEUE_LABELS)

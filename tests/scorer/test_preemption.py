@@ -233,13 +233,19 @@ async def test_another_unit_is_evicted_than_one_that_a_budget_protects(cluster):
         assert cluster.evicted() == ["free"]
 
 
-@pytest.mark.parametrize("refusal", [(429, "budget"), (500, "busy")])
-async def test_a_refused_eviction_is_repeated(cluster, refusal):
+@pytest.mark.parametrize(
+    ("refusal", "why"),
+    [
+        ((429, "budget"), "1 could not be evicted yet: a disruption budget does not allow it now"),
+        ((500, "pod team/low-1"), "1 could not be evicted yet: the API server refused it (status"),
+    ],
+)
+async def test_a_refused_eviction_is_repeated(cluster, refusal, why):
     cluster.fail("POST", "low-1/eviction", refusal, refusal)
     async with leading(cluster):
         await full(cluster)
         cluster.named_gang("high", 1, 8, priority=10)
-        await until(lambda: "1 could not be evicted yet" in cluster.waits())
+        await until(lambda: why in cluster.waits())
         await until(lambda: cluster.ending("low-0", "low-1"))
         cluster.delete("low-0")
         cluster.delete("low-1")
@@ -379,3 +385,18 @@ async def test_gangs_of_one_name_are_distinguished(cluster):
         cluster.owned("high", 4, priority=10)
         await until(cluster.evicted)
         assert cluster.evicted() == ["run-1"]
+
+
+async def test_two_units_take_different_victims(cluster):
+    """Neither waits for what the other is to have."""
+    async with leading(cluster):
+        for name in ("low-0", "low-1"):
+            cluster.owned(name, 4)
+        await cluster.run("low-0", "low-1")
+        cluster.owned("high-0", 4, priority=10)
+        cluster.owned("high-1", 4, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        assert sorted(cluster.evicted()) == ["low-0", "low-1"]
+        cluster.delete("low-0")
+        cluster.delete("low-1")
+        await until(lambda: cluster.allocated("high-0", "high-1"))
