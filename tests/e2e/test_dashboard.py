@@ -12,6 +12,7 @@ import pytest
 from controlplane.credentials import kubeconfig
 from controlplane.gangs import make_gang
 from controlplane.process import wait_until
+from support.browser import NEEDS_CHROMIUM, new_context, new_page, running_chromium
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 DGX = {"machine": "dgx1-v100", "mode": "topology"}
@@ -118,6 +119,36 @@ def test_a_gang_is_seen_waiting_then_placed_then_gone(nodes, pods, dashboard):
     until(page, lambda: not any(name == gang for name, _ in page.holders()), "it is gone")
     past = page.get(f"past?at={int(page.facts['start']) + 1}")
     assert {row[0] for row in past["nodes"]} <= {"gpu-0", "gpu-1", "more"}
+
+
+@NEEDS_CHROMIUM
+@pytest.mark.usefixtures("placing_on_described_nodes")
+def test_a_person_sees_a_gang_wait_then_placed_then_gone(nodes, pods, dashboard):
+    nodes({**DGX, "name": "gpu"})
+    url, gang = dashboard().url, f"{pods.namespace}/train"
+    with running_chromium() as browser:
+        page = new_page(new_context(browser, 1400, "light"), url)
+        page.set_default_timeout(120_000)
+        page.goto(f"{url}#/waiting")
+        make_gang(pods, "train", 2, 8)
+        page.wait_for_selector(".unit-row:has-text('2 waiting')")
+        page.get_by_role("link", name="train").click()
+        page.wait_for_selector(".why")
+
+        nodes({**DGX, "name": "more"})
+        page.wait_for_selector(".title .status:has-text('placed')")
+        page.wait_for_selector(".changes li:has-text('Allocated')")
+        page.goto(f"{url}#/node/more")
+        page.wait_for_selector(f"main:has-text('{gang}')")
+        assert page.locator("rect.tile.placed").count() == 8
+
+        pods.clear()
+        page.wait_for_function(
+            "gang => !document.querySelector('main').textContent.includes(gang)", arg=gang
+        )
+        assert page.locator("rect.tile").count() == 8
+        assert page.locator("rect.tile.placed").count() == 0
+        assert page.problems == []
 
 
 @pytest.mark.usefixtures("webhook")
