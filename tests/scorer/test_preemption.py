@@ -1,10 +1,13 @@
 """A leader evicts whole units of lower priority for one that fits nowhere."""
 
+import asyncio
+from itertools import count
+
 import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
 from support.servers.fake_cluster import status
-from support.servers.leader_harness import NOW, Clock, Cluster, leading
+from support.servers.leader_harness import NOW, PODS, Clock, Cluster, leading
 from support.waiting import until
 
 from cluster import keys
@@ -400,3 +403,55 @@ async def test_two_units_take_different_victims(cluster):
         cluster.delete("low-0")
         cluster.delete("low-1")
         await until(lambda: cluster.allocated("high-0", "high-1"))
+
+
+async def live(cluster):
+    """Bind pods, end those that are being deleted, and create these again, as controllers do."""
+    uids = count(1)
+    while True:
+        for pod in cluster.all(PODS):
+            name = pod["metadata"]["name"]
+            if pod["metadata"].get("deletionTimestamp"):
+                cluster.delete(name)
+                gang = name.rpartition("-")[0]
+                owner = pod["metadata"]["ownerReferences"][0]
+                priority, uid = pod["spec"].get("priority"), f"{name}-{next(uids)}"
+                cluster.pod(name, 4, gang=gang, owner=owner, priority=priority, uid=uid)
+            elif not pod["spec"].get("nodeName") and not pod["spec"].get("schedulingGates"):
+                cluster.bind(name)
+        await asyncio.sleep(0.01)
+
+
+def bound(cluster, gang):
+    return sum(bool(cluster[f"{gang}-{i}"]["spec"].get("nodeName")) for i in (0, 1))
+
+
+async def test_gangs_of_three_classes_are_placed_by_priority_and_whole(cluster):
+    """All nodes are full when the highest arrive."""
+    for i in range(1, 6):
+        cluster.node(f"gpu-{i}")
+    gangs = {**{f"night-{i}": 1 for i in range(5)}, **{f"day-{i}": 5 for i in range(3)}}
+    async with leading(cluster):
+        running = asyncio.create_task(live(cluster))
+        for name, priority in gangs.items():
+            cluster.named_gang(name, 2, 4, priority=priority)
+        await until(lambda: sum(bound(cluster, name) for name in gangs) == 12)
+        high = {f"high-{i}": 10 for i in range(4)}
+        for name, priority in high.items():
+            cluster.named_gang(name, 2, 4, priority=priority)
+        await until(lambda: all(bound(cluster, name) == 2 for name in high))
+
+        def left():
+            return sorted(name[:3] for name in gangs for _ in range(bound(cluster, name)))
+
+        await until(lambda: left() == ["day"] * 4)
+        running.cancel()
+        evicted = {name.rpartition("-")[0] for name in cluster.evicted()}
+    assert sorted(cluster.evicted()) == sorted(
+        name for gang in evicted for name in [f"{gang}-0", f"{gang}-1"] * times(cluster, gang)
+    )
+
+
+def times(cluster, gang):
+    """Return how often the first pod of a gang was evicted."""
+    return cluster.evicted().count(f"{gang}-0")

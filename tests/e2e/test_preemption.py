@@ -1,0 +1,130 @@
+"""Gangs of higher priority take whole gangs of lower priority off full nodes."""
+
+import pytest
+from controlplane.gangs import events, gang_labels, wait_for_event, where
+from controlplane.history import History
+from controlplane.pods import container
+from controlplane.process import wait_until
+from controlplane.soak import often
+
+from cluster import keys
+
+CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+VALUES = {"nightly": 100, "research": 500, "production": 1000}
+PATIENCE = 120
+GRACE = 2
+"""The grace period of all pods [s]."""
+POLICY = (
+    "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {preemption: {minRunMinutes: 0}}\n"
+)
+GANGS, NODES = often(9, 30), often(4, 16)
+"""Each gang needs as many GPUs as a node has. `make soak` runs the long form."""
+
+
+@pytest.fixture(autouse=True)
+def preempting(plane, placing, policy, pods):
+    """Three priority classes, and pods that may be evicted at once."""
+    del placing
+    for name, value in VALUES.items():
+        plane.api.create(CLASSES, {"metadata": {"name": name}, "value": value})
+    for name in VALUES:
+        spec = {"priorityClassName": name}
+        wait_until(lambda spec=spec: not pods.refusal({}, spec=spec, dryRun="All"), "it is known")
+    policy(POLICY)
+    yield
+    for name in VALUES:
+        plane.api.delete(f"{CLASSES}/{name}")
+
+
+@pytest.fixture
+def history(pods):
+    with History(pods.api) as history:
+        yield history
+        history.catch_up()
+    assert (history.held_twice(), history.misplaced()) == ([], [])
+
+
+@pytest.fixture
+def gangs(pods):
+    """Create gangs of StatefulSets, which make evicted pods again; delete them at the end."""
+    made = []
+    sets = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
+
+    def make(name, of_class, members=2, each=4):
+        labels = gang_labels(name, members)
+        spec = {
+            "containers": [container({keys.GPU_WHOLE: each})],
+            "priorityClassName": of_class,
+            "terminationGracePeriodSeconds": GRACE,
+        }
+        body = {
+            "metadata": {"name": name},
+            "spec": {
+                "replicas": members,
+                "serviceName": name,
+                "podManagementPolicy": "Parallel",
+                "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": {"labels": {**labels, "app": name}}, "spec": spec},
+            },
+        }
+        pods.api.create(sets, body)
+        made.append(name)
+
+    yield make
+    for name in made:
+        pods.api.delete(f"{sets}/{name}")
+    pods.clear()
+
+
+def size(pods, gang):
+    return len(where(pods, gang))
+
+
+@pytest.mark.usefixtures("history")
+def test_a_production_gang_takes_a_nightly_gang_as_a_whole(pods, machines, gangs):
+    machines(3)
+    for name, of_class in BEFORE.items():
+        gangs(name, of_class)
+    wait_until(lambda: all(size(pods, name) == 2 for name in BEFORE), "all are bound", PATIENCE)
+    before = {name: uids(pods, name) for name in BEFORE}
+
+    gangs("urgent", "production")
+    wait_until(lambda: size(pods, "urgent") == 2, "it is bound", PATIENCE)
+
+    (evicted,) = [name for name in BEFORE if uids(pods, name) != before[name]]
+    assert evicted in {"first", "second"}
+    assert not uids(pods, evicted) & before[evicted]
+    assert size(pods, evicted) == 0
+    wait_for_event(pods, "Preempted", f"All 2 pods of {evicted} are evicted", of="StatefulSet")
+    wait_for_event(pods, "Preempting", "2 pods of 1 gang", of="StatefulSet")
+
+
+BEFORE = {"first": "nightly", "second": "nightly", "kept": "research"}
+
+
+def uids(pods, gang):
+    found = pods.all().items()
+    return {pod["metadata"]["uid"] for name, pod in found if name.rpartition("-")[0] == gang}
+
+
+@pytest.mark.usefixtures("history")
+def test_high_gangs_are_placed_whole_on_full_nodes_and_none_loses_a_part(pods, machines, gangs):
+    machines(NODES)
+    low = [f"low-{i}" for i in range(GANGS * 2 // 3)]
+    for i, name in enumerate(low):
+        gangs(name, "nightly" if i % 2 else "research")
+
+    def placed():
+        return [size(pods, name) for name in low]
+
+    wait_until(lambda: sum(placed()) == 2 * NODES, "all nodes are full", PATIENCE)
+
+    high = [f"high-{i}" for i in range(GANGS // 3)]
+    for name in high:
+        gangs(name, "production")
+    wait_until(lambda: all(size(pods, name) == 2 for name in high), "all are bound", PATIENCE)
+
+    # Whatever was evicted for them was evicted as a whole, and nothing else was.
+    wait_until(lambda: {*placed()} <= {0, 2}, "no gang has a part of its pods", PATIENCE)
+    assert sum(placed()) == 2 * (NODES - len(high))
+    assert len(events(pods, "Preempting", of="StatefulSet")) >= len(high)
