@@ -196,7 +196,7 @@ def _running(
         now=now,
         min_run=preemption.min_run_minutes * 60,
         blocker=partial(eviction_blocker, fragile=fragile),
-        started=lambda pod: pod.created,
+        started=lambda pod: pod.life.started if pod.life else None,
         budgets=lambda _: frozenset(),
     )
 
