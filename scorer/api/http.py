@@ -5,7 +5,6 @@ They are read-only: a response shows the state on which the next decision is bas
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -20,8 +19,7 @@ from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_res
 from runtime.kube.client import Kube, KubeError
 from runtime.process.clock import Clock, wall
 from scorer.cache.informers import Informers
-from scorer.commit.pending_binding import eviction_blocker
-from scorer.gang.running_units import EvictionRules, running_units
+from scorer.gang.placed_units import EvictionRules, placed_units
 from scorer.leader import Leader, LeaderContext
 from scorer.placement.preemption.victim import Disruptions
 from scorer.placement.state.node_cache import DeadlineExceeded
@@ -195,16 +193,16 @@ def _running(
     rules = EvictionRules(
         now=now,
         min_run=preemption.min_run_minutes * 60,
-        blocker=partial(eviction_blocker, fragile=fragile),
-        started=lambda pod: pod.life.started if pod.life else None,
-        budgets=lambda _: frozenset(),
+        fragile=fragile,
+        started=lambda pod: pod.life.started if pod.life else "",
+        budgets=lambda _, __: frozenset(),
     )
 
     def running() -> RunningUnits | None:
         lower = (pod.usage for pod in pods if pod.usage and pod.usage.priority < highest)
         if preemption.mode == "never" or next(lower, None) is None:
             return None
-        units = running_units(pods, owners, snapshot.ledger.nodes, rules)
-        return RunningUnits(units, Disruptions(now))
+        units = placed_units(pods, owners, snapshot.ledger.nodes, rules)
+        return RunningUnits([unit.victim for unit in units], Disruptions(now))
 
     return running

@@ -10,12 +10,12 @@ from runtime.kube.objects import Key
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.reserved_gpus import Place
 from scorer.gang.crd import Nomination, planned_pod
+from scorer.gang.placed_units import PlacedUnit
 from scorer.gang.plan_record import placement_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.placement.result import Plan
 from scorer.placement.state.snapshot import Snapshot
-from scorer.preemption.units import PlacedUnit
 
 VictimPods: TypeAlias = tuple[tuple[Key, str], ...]
 """Namespace and name of each pod of a unit, and its uid."""

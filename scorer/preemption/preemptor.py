@@ -26,6 +26,7 @@ from scorer.cache.reserved_gpus import Purpose
 from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
 from scorer.gang.crd import Nomination
+from scorer.gang.placed_units import PlacedUnit, is_of_kueue
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.metrics import EvictionReason, PreemptionOutcome, Stage
@@ -47,11 +48,9 @@ from scorer.preemption.nomination import (
     with_places,
 )
 from scorer.preemption.units import (
-    PlacedUnit,
     ending_soon,
-    is_of_kueue,
     lowest_priority,
-    placed_units,
+    placed_in,
     places_held,
 )
 from scorer.report.events import EventMessage, preempted, preempting
@@ -194,7 +193,7 @@ class Preemptor:
     def _placed(self, now: float) -> list[PlacedUnit]:
         if self._units is None:
             min_run = self._informers.policy.policy.gangs.preemption.min_run_minutes * 60
-            self._units = placed_units(self._informers, now, min_run)
+            self._units = placed_in(self._informers, now, min_run)
         return self._units
 
     def _nominate(self, unit: Unit, victims: list[PlacedUnit], made: Plan) -> None:

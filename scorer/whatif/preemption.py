@@ -7,7 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from cluster.whatif_api import FitResult, Preempted
-from scorer.gang.running_units import is_of_kueue
+from scorer.gang.placed_units import is_of_kueue
 from scorer.gang.unit import Unit
 from scorer.placement.options import PlanOptions
 from scorer.placement.preemption.search import Eviction, find_victims

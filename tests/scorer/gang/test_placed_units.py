@@ -1,13 +1,13 @@
 import msgspec
 import pytest
-from support.builders import a_node, placed_pod
+from support.builders import a_held_pod, a_node, placed_pod
 
 from cluster import keys
 from cluster.account.accounting import ledger_of
 from cluster.allocations.gpus import GPUShare
 from cluster.objects.pod import Pod
+from scorer.gang.placed_units import EvictionRules, placed_units
 from scorer.gang.pod_info import pod_info
-from scorer.gang.running_units import EvictionRules, running_units
 from scorer.gang.unit import Owners
 
 NOW = 1_767_225_600.0 + 3_600  # 2026-01-01T01:00:00Z
@@ -24,12 +24,13 @@ def of_gang(name, gpu, **fields):
     return a_running_pod(name, gpu, labels={keys.POD_GROUP_NAME: "bert"}, **fields)
 
 
-def units(*pods, blocker=lambda _: None, budgets=frozenset()):
+def units(*pods, fragile=frozenset(), budgets=frozenset()):
     read = [msgspec.convert(pod, Pod) for pod in pods]
     nodes = ledger_of([a_node("n")], read).nodes
-    started = {pod.metadata.name: pod.status.start_time for pod in read}
-    rules = EvictionRules(NOW, 300.0, blocker, lambda pod: started[pod.name], lambda _: budgets)
-    return running_units(map(pod_info, read), Owners({}, {}), nodes, rules)
+    rules = EvictionRules(NOW, 300.0, fragile, lambda pod: pod.life.started, lambda _, __: budgets)
+    found = placed_units(map(pod_info, read), Owners({}, {}), nodes, rules)
+    assert all(len(unit.pods) >= len(unit.victim.pods) for unit in found)
+    return [unit.victim for unit in found]
 
 
 def test_a_gang_is_one_unit_of_its_highest_priority_and_a_pod_is_another():
@@ -69,13 +70,40 @@ def test_a_pod_whose_start_is_unknown_has_lost_no_time(started):
     assert unit.protected is None
 
 
-def test_the_reason_that_forbids_an_eviction_and_budgets_are_noted():
-    (unit,) = units(
-        a_running_pod("a", 0), blocker=lambda pods: f"{len(pods)}!", budgets=frozenset({"d/x"})
-    )
+def test_jobs_that_fail_by_an_eviction_and_budgets_are_noted():
+    (unit,) = units(a_running_pod("a", 0), fragile={"job"}, budgets=frozenset({"d/x"}))
 
-    assert unit.protected == "1!"
+    assert "Job job would count an evicted pod as a failure" in unit.protected
     assert unit.budgets == {"d/x": 1}
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        pytest.param(
+            a_running_pod("a", 0, labels={"kueue.x-k8s.io/queue-name": "q"}), "Kueue", id="Kueue"
+        ),
+        pytest.param(a_running_pod("a", 0, bound=False), "pod a is not bound yet", id="unbound"),
+    ],
+)
+def test_a_unit_that_others_decide_about_is_protected(pod, why):
+    (unit,) = units(pod)
+
+    assert why in unit.protected
+
+
+def test_a_pod_that_waits_counts_in_the_priority_of_its_gang():
+    waiting = a_held_pod(1, "w", namespace="default", owner=JOB, priority=9)
+    waiting["metadata"]["labels"] = {keys.POD_GROUP_NAME: "bert"}
+    (gang,) = units(of_gang("a", 0), waiting)
+
+    assert (gang.priority, len(gang.pods)) == (9, 1)
+
+
+def test_too_many_budgets_protect():
+    (unit,) = units(a_running_pod("a", 0), budgets=None)
+
+    assert unit.protected == "its namespace has too many PodDisruptionBudgets"
 
 
 def test_a_gang_is_protected_if_it_is_not_known_which_gpus_a_pod_has():

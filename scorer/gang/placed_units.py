@@ -1,0 +1,151 @@
+"""Gather the pods that hold GPUs into the units that may be evicted for another one. Pure."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.gang import GangKey
+from cluster.keys import KUEUE_LABELS
+from cluster.objects.kube_object import Labels
+from scorer.commit.pending_binding import eviction_blocker
+from scorer.gang.pod_info import PodInfo
+from scorer.gang.unit import Owners
+from scorer.placement.preemption.victim import Victim, VictimPod
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionRules:
+    """The rules that say which units may be evicted now."""
+
+    now: float
+    """[s since the epoch]"""
+    min_run: float
+    """Time since its start for which a pod is not evicted [s]."""
+    fragile: Set[str]
+    """Uids of the Jobs that count an evicted pod as a failure."""
+    started: Callable[[PodInfo], str]
+    """Return when a pod started (RFC 3339); empty: it is not known, and does not protect it."""
+    budgets: Callable[[str, Labels], frozenset[str] | None]
+    """Return the PodDisruptionBudgets that select a pod of a namespace by its labels, as
+    `namespace/name`; None: there are too many."""
+
+
+class PlacedUnit(NamedTuple):
+    """A unit that has GPUs."""
+
+    key: GangKey
+    victim: Victim
+    pods: tuple[PodInfo, ...]
+    """All of them that stay, with GPUs."""
+
+
+class _Held(NamedTuple):
+    """A pod with GPUs, and its entry in the ledger of its node; None: they are not known."""
+
+    pod: PodInfo
+    node: str
+    holding: Holding | None
+
+
+def placed_units(
+    pods: Iterable[PodInfo], owners: Owners, nodes: Mapping[str, NodeLedger], rules: EvictionRules
+) -> list[PlacedUnit]:
+    """Return the units that hold GPUs that Linkwise chose.
+
+    Pods that are being deleted are left out: their GPUs become free without an eviction.
+
+    Args:
+        pods: All pods of these units; those that wait count in the priority of their gang.
+        owners: The owners of these pods.
+        nodes: The ledgers, by node.
+        rules: Which units may be evicted.
+
+    Cost: linear in the pods.
+    """
+    members: dict[GangKey, list[PodInfo]] = {}
+    for pod in pods:
+        if pod.usage is not None and pod.usage.places:
+            members.setdefault(owners.key(pod), []).append(pod)
+    return [
+        _placed_unit(key, found, held, rules)
+        for key, found in members.items()
+        if (held := [_held(pod, nodes) for pod in found if _has_gpus(pod)])
+    ]
+
+
+def is_of_kueue(labels: Labels | None) -> bool:
+    """Return whether Kueue admits a pod: its own preemption decides who has quota."""
+    return any(label in (labels or {}) for label in KUEUE_LABELS)
+
+
+def labels_of(pod: PodInfo) -> Labels:
+    """Return the labels of a pod with GPUs."""
+    return pod.life.labels if pod.life else {}
+
+
+def _has_gpus(pod: PodInfo) -> bool:
+    usage = pod.usage
+    return pod.settled and usage is not None and bool(usage.target) and not usage.stays
+
+
+def _held(pod: PodInfo, nodes: Mapping[str, NodeLedger]) -> _Held:
+    node = pod.usage.target if pod.usage else ""
+    holding = nodes[node].holdings.get(pod.uid) if node in nodes else None
+    return _Held(pod, node, holding if holding and holding.gpus else None)
+
+
+def _placed_unit(
+    key: GangKey, members: Sequence[PodInfo], held: Sequence[_Held], rules: EvictionRules
+) -> PlacedUnit:
+    budgets = [rules.budgets(each.pod.namespace, labels_of(each.pod)) for each in held]
+    starts = [_seconds(rules.started(each.pod)) for each in held]
+    victim = Victim(
+        name=f"{key.namespace}/{key.name}",
+        priority=max(pod.usage.priority for pod in members if pod.usage),
+        pods=tuple(
+            VictimPod(each.node, each.holding, _at_most(started, rules.now), of or frozenset())
+            for each, started, of in zip(held, starts, budgets, strict=True)
+            if each.holding
+        ),
+        protected=_blocker(held, rules)
+        or ("its namespace has too many PodDisruptionBudgets" if None in budgets else None)
+        or _youth(held, starts, rules),
+    )
+    return PlacedUnit(key, victim, tuple(each.pod for each in held))
+
+
+def _blocker(held: Sequence[_Held], rules: EvictionRules) -> str | None:
+    """Return why a unit must not be evicted, whatever its age; None: it may be."""
+    for pod, _, holding in held:
+        if holding is None:
+            return f"it is not known which GPUs pod {pod.name} has"
+        if not pod.bound:
+            return f"pod {pod.name} is not bound yet"
+        if is_of_kueue(labels_of(pod)):
+            return "Kueue decides about its preemption"
+    return eviction_blocker((each.pod for each in held), rules.fragile)
+
+
+def _youth(
+    held: Sequence[_Held], starts: Sequence[float | None], rules: EvictionRules
+) -> str | None:
+    """Name a pod that has not run for long enough; None: all have."""
+    for each, started in zip(held, starts, strict=True):
+        if started is not None and rules.now - started < rules.min_run:
+            return f"pod {each.pod.name} started less than {rules.min_run / 60:g} min ago"
+    return None
+
+
+def _seconds(time: str) -> float | None:
+    """Return a time [s since the epoch]; None where it is missing or invalid."""
+    try:
+        return datetime.fromisoformat(time).timestamp() if time else None
+    except ValueError:
+        return None
+
+
+def _at_most(started: float | None, now: float) -> float:
+    """Return a start that is not in the future; now where it is unknown, so that none is lost."""
+    return now if started is None else min(started, now)
