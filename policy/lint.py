@@ -49,7 +49,7 @@ def lint(text: str, *, machines: Collection[str] | None = None) -> Lint:
         found = read_policy_file(text)
     except PolicyError as error:
         return Lint(error.problems)
-    parts = [_lint_found(one, machines) for one in found]
+    parts = [lint_found(one, machines) for one in found]
     return Lint(
         tuple(problem for part in parts for problem in part.problems),
         tuple(change for part in parts for change in part.changes),
@@ -104,7 +104,8 @@ def lint_plugin_config(text: str, *, at: Embedded = WHOLE) -> Lint:
     return _judged(text, at, config, plugin_warnings(config))
 
 
-def _lint_found(found: Found, machines: Collection[str] | None) -> Lint:
+def lint_found(found: Found, machines: Collection[str] | None = None) -> Lint:
+    """Lint one text of a file."""
     match found.kind:
         case Kind.PROFILES:
             return lint_profiles(found.text, at=found.at)

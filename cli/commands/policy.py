@@ -1,6 +1,6 @@
-"""`linkwise policy`: its subcommand and its parameters."""
+"""`linkwise policy`: its subcommands and their parameters."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -9,7 +9,7 @@ from cli.commands.parameters import Filename, Output, Strict
 from cli.output.printer import Format
 
 policy = typer.Typer(
-    help="Validate the policy and the profiles.",
+    help="Validate or export the policy and the profiles.",
     epilog="Example: linkwise policy lint acs-profile.yaml",
     invoke_without_command=True,
 )
@@ -31,3 +31,29 @@ def policy_lint(
     from cli.files.source import only_file
 
     return lint_file(only_file(file, filename), output, strict=strict)
+
+
+@policy.command("export", epilog="Example: linkwise policy export policy.yaml --target map")
+@with_output_options
+def policy_export(
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="KINDS",
+            help="map: MutatingAdmissionPolicy; vap: ValidatingAdmissionPolicy; or map,vap.",
+        ),
+    ],
+    file: Annotated[
+        str | None,
+        typer.Argument(metavar="FILE", help="A Policy, profile selectors, or ConfigMaps of both."),
+    ] = None,
+    filename: Filename = None,
+    output: Annotated[
+        Literal["yaml", "json"], typer.Option("--output", "-o", help="Output format.")
+    ] = "yaml",
+) -> int:
+    """Write native admission policies; refuse what they cannot express."""
+    from cli.commands.policy_export import export_file, read_targets
+    from cli.files.source import only_file
+
+    return export_file(only_file(file, filename), read_targets(target), Format(output))
