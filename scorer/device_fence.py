@@ -73,6 +73,9 @@ class DeviceFence:
         self._collection = ""
         self._reflector: Reflector[RuleObject] | None = None
         self._wanted: dict[str, FenceRule] = {}
+        self._surplus: set[str] = set()
+        """Rules that existed at the last comparison, and are to be deleted. One that the watch has
+        shown since then may be of a node whose driver is away, and stays."""
         self._errors: dict[str, str] = {}
         self._queue = self._new_queue()
 
@@ -171,11 +174,14 @@ class DeviceFence:
             if found is None or found.fenced != rule.selector:
                 unfenced.add(rule.selector.pool)
                 self._queue.add(name)
-        for name in stored.keys() - self._wanted.keys():
-            # The new rules of a pool exist before an old one is deleted.
-            selector = stored[name].fenced
-            if selector is None or selector.pool not in unfenced:
-                self._queue.add(name)
+        # The new rules of a pool exist before an old one is deleted.
+        self._surplus = {
+            name
+            for name in stored.keys() - self._wanted.keys()
+            if (selector := stored[name].fenced) is None or selector.pool not in unfenced
+        }
+        for name in self._surplus:
+            self._queue.add(name)
         known = stored.keys() | self._wanted.keys()
         self._errors = {name: error for name, error in self._errors.items() if name in known}
 
@@ -188,7 +194,7 @@ class DeviceFence:
         wanted, stored = self._wanted.get(name), self._find(name)
         collection, version = self._collection, api_version(self._collection)
         if wanted is None:
-            if stored is not None:
+            if stored is not None and name in self._surplus:
                 await self._delete(f"{collection}/{name}", stored.metadata.uid)
         elif stored is None:
             await self._writing.create(collection, wanted.body(version), Ignored)

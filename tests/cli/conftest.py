@@ -1,10 +1,11 @@
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import structlog
 
 from cli.__main__ import run
 
@@ -16,7 +17,7 @@ class Ran(NamedTuple):
 
 
 @pytest.fixture
-def linkwise(capsys, monkeypatch, tmp_path) -> Callable[..., Ran]:
+def linkwise(capsys, monkeypatch, tmp_path) -> Iterator[Callable[..., Ran]]:
     """Runs the command in an empty folder, in this process."""
     monkeypatch.chdir(tmp_path)
 
@@ -26,7 +27,9 @@ def linkwise(capsys, monkeypatch, tmp_path) -> Callable[..., Ran]:
         code = run(list(arguments))
         return Ran(code, *capsys.readouterr())
 
-    return call
+    yield call
+    # The dashboard turns the log of the libraries off.
+    structlog.reset_defaults()
 
 
 @pytest.fixture
