@@ -18,6 +18,7 @@ PAGES = ("README.md", *(f"docs/{name}.md" for name in ("dry-run", "live")), "doc
 PAGES += ("docs/from-gpushare.md", "docs/examples/README.md")
 NOT_RUN = {
     "make ": "tests/e2e/test_up.py does what they do",
+    "NODES=claims make up": "tests/e2e/test_up.py does what it does",
     "NODES=real make up": "tests/e2e/node/test_up_in_containers.py does what it does",
     "pip": "tests/release/test_wheel.py installs the wheel",
     "docker ": "it needs Docker and a registry",
