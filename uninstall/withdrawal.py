@@ -27,6 +27,7 @@ REJECTING = (
     ("validatingadmissionpolicybindings", "linkwise-placed"),
     ("validatingadmissionpolicybindings", "linkwise-placed-nvidia"),
     ("validatingadmissionpolicybindings", "linkwise-guard"),
+    ("validatingadmissionpolicybindings", "linkwise-claims"),
 )
 OTHERS = (
     ("mutatingwebhookconfigurations", "linkwise"),
@@ -34,6 +35,7 @@ OTHERS = (
     ("validatingadmissionpolicies", "linkwise-placed"),
     ("validatingadmissionpolicies", "linkwise-placed-nvidia"),
     ("validatingadmissionpolicies", "linkwise-guard"),
+    ("validatingadmissionpolicies", "linkwise-claims"),
 )
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 FENCE = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/linkwise-device-fence"

@@ -198,7 +198,7 @@ def test_job_of_uninstall_may_delete_what_the_emergency_stop_deletes_and_patch_p
         (resource, name)
         for rule in deletions
         for resource in rule["resources"]
-        for name in rule["resourceNames"]
+        for name in rule.get("resourceNames", ())
     }
     assert (release["resources"], release["verbs"]) == (["pods"], ["list", "patch"])
     for one in roles:

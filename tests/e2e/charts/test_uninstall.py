@@ -25,7 +25,7 @@ KINDS = (
 )
 OTHER = {"name": "example.com/other"}
 COMPONENTS = {f"linkwise-{name}" for name in ("agent", "certs", "scorer", "webhook")}
-COMPONENTS |= {"linkwise-view", "linkwise-view-gangs"}
+COMPONENTS |= {"linkwise-device-fence", "linkwise-view", "linkwise-view-gangs"}
 ALL_KINDS_OF_PODS = (
     {},
     {keys.GPU_WHOLE: "1"},
