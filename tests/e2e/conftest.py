@@ -133,6 +133,14 @@ def _speaker(config: pytest.Config) -> Callable[[str], None]:
     return terminal.write_line if terminal else print
 
 
+@pytest.fixture(scope="session", autouse=True)
+def kubectl_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep what kubectl knows of an API server from the next one at the same address."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KUBECACHEDIR", str(tmp_path_factory.mktemp("kubectl")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def programs(request: pytest.FixtureRequest) -> Binaries:
     """The programs of a control plane."""

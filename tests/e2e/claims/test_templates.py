@@ -29,7 +29,7 @@ gangs: {kinds: [MPIJob, PyTorchJob]}
 CHANNELS = "compute-domain.nvidia.com"
 CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
 
-pytestmark = [pytest.mark.versions, pytest.mark.usefixtures("rights", "templates_placed")]
+pytestmark = pytest.mark.usefixtures("rights", "templates_placed")
 
 
 @pytest.fixture(scope="module")
