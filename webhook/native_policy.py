@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from cluster.finding import Code
-from cluster.keys import MODEL_SERIES
+from cluster.keys import MODEL_SERIES, NAMESPACE_NAME, POLICY_NAMESPACE, PROFILE_NAMESPACE
 from cluster.objects.selector import REQUIRED_PATH
 from cluster.pointer import escape
 from policy.condition import Condition
@@ -24,7 +24,7 @@ Object = dict[str, Any]
 """A Kubernetes object as JSON."""
 
 API_VERSION = "admissionregistration.k8s.io/v1"
-EXCLUDED_NAMESPACES = ("kube-system", "kube-node-lease", "linkwise-system")
+EXCLUDED_NAMESPACES = (PROFILE_NAMESPACE, "kube-node-lease", POLICY_NAMESPACE)
 """Namespaces whose pods are not sent to the webhook."""
 MAX_EXPRESSION = 100_000
 """Longest expression that CEL reads [characters]."""
@@ -146,7 +146,7 @@ def _with_binding(kind: str, name: str, spec: Object, binding: Object) -> list[O
         "scope": "Namespaced",
     }
     namespaces = {
-        "key": "kubernetes.io/metadata.name",
+        "key": NAMESPACE_NAME,
         "operator": "NotIn",
         "values": list(EXCLUDED_NAMESPACES),
     }
