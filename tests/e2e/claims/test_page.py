@@ -35,5 +35,10 @@ def test_a_node_becomes_linkwises_a_gang_is_placed_and_the_node_is_given_back(pl
 
     page.run(DELETE)
     wait_until(lambda: len(page.run(CLAIMS).splitlines()) < 2, "the claims are gone")
+    # The owner is gone, and the garbage collector deletes its pods.
+    on_node = {"fieldSelector": f"spec.nodeName={node}"}
+    wait_until(
+        lambda: not plane.api.get("/api/v1/pods", **on_node)["items"], "no pod is left there"
+    )
     page.run(BACK, NODE=node)
     wait_until(lambda: node not in page.run(RULES), "the fence is gone")
