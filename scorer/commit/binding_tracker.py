@@ -22,11 +22,11 @@ from scorer.commit.lost_gpus import awaits_claim, lost_gpus, may_lose_gpus
 from scorer.commit.pending_binding import (
     PendingBinding,
     Progress,
-    eviction_blocker,
     recreation_time,
 )
 from scorer.commit.unbound_plans import unbound_plans
 from scorer.gang.crd import GangPlan, Phase
+from scorer.gang.placed_units import eviction_blocker
 from scorer.gang.plan_record import plan_id_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit

@@ -1,7 +1,7 @@
 """Plans whose members are not all bound yet: their progress and their deadlines."""
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from scorer.gang.crd import GangPlan
@@ -69,21 +69,3 @@ def recreation_time(pods: Iterable[PodInfo]) -> float:
     # Ten doublings already exceed the maximum.
     delays = (_JOB_BACKOFF * 2 ** min(failed - 1, 10) for failed in jobs.values())
     return min(max(delays, default=0.0), _JOB_BACKOFF_MAX)
-
-
-def eviction_blocker(pods: Iterable[PodInfo], fragile: Set[str]) -> str | None:
-    """Return why pods must not be evicted; None: they may be.
-
-    Args:
-        pods: All members of a gang.
-        fragile: Uids of the Jobs that count an evicted pod as a failure.
-    """
-    for pod in pods:
-        if pod.controller is None:
-            return f"pod {pod.name} has no controller that would create it again"
-        if pod.controller.uid in fragile:
-            return (
-                f"Job {pod.controller.name} would count an evicted pod as a failure: give it a "
-                "podFailurePolicy that ignores DisruptionTarget, or delete the pods yourself"
-            )
-    return None

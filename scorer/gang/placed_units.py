@@ -9,7 +9,6 @@ from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.gang import GangKey
 from cluster.keys import KUEUE_LABELS
 from cluster.objects.kube_object import Labels
-from scorer.commit.pending_binding import eviction_blocker
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
 from scorer.placement.preemption.victim import Victim, VictimPod
@@ -73,6 +72,24 @@ def placed_units(
         for key, found in members.items()
         if (held := [_held(pod, nodes) for pod in found if _has_gpus(pod)])
     ]
+
+
+def eviction_blocker(pods: Iterable[PodInfo], fragile: Set[str]) -> str | None:
+    """Return why pods must not be evicted; None: they may be.
+
+    Args:
+        pods: All members of a gang.
+        fragile: Uids of the Jobs that count an evicted pod as a failure.
+    """
+    for pod in pods:
+        if pod.controller is None:
+            return f"pod {pod.name} has no controller that would create it again"
+        if pod.controller.uid in fragile:
+            return (
+                f"Job {pod.controller.name} would count an evicted pod as a failure: give it a "
+                "podFailurePolicy that ignores DisruptionTarget, or delete the pods yourself"
+            )
+    return None
 
 
 def is_of_kueue(labels: Labels | None) -> bool:
