@@ -1,6 +1,6 @@
 """Create and patch Gang objects, based on the newest version of each that is known."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from cluster.gang import GangKey, Link
 from runtime.kube.client import ApiError, Kube
@@ -55,13 +55,7 @@ class GangWriter:
         Raises:
             KubeError: It could not be written.
         """
-        try:
-            await self._write_plan(unit, plan)
-        except ApiError as error:
-            if error.status not in _OUTDATED:
-                raise
-            await self.refresh(unit.key)
-            await self._write_plan(unit, plan)
+        await self._on_newest(unit.key, lambda: self._write_plan(unit, plan))
 
     async def nominate(self, unit: Unit, nomination: Nomination) -> None:
         """Write which GPUs a gang is to have once others are evicted.
@@ -72,16 +66,11 @@ class GangWriter:
         Raises:
             KubeError: It could not be written.
         """
-        try:
-            await self._nominate(unit, nomination)
-        except ApiError as error:
-            if error.status not in _OUTDATED:
-                raise
-            await self.refresh(unit.key)
-            gang = self.find(unit.key)
-            if gang and gang.spec.nomination:
-                raise
-            await self._nominate(unit, nomination)
+        await self._on_newest(
+            unit.key,
+            lambda: self._nominate(unit, nomination),
+            lambda gang: gang is None or not gang.spec.nomination,
+        )
 
     async def _nominate(self, unit: Unit, nomination: Nomination) -> None:
         gang = self.find(unit.key) or await self.create(unit)
@@ -96,16 +85,29 @@ class GangWriter:
         """
         await self._patch_plan(gang, plan, size=size, link=gang.spec.link)
 
-    async def annotate(self, gang: Gang, key: str, value: str) -> None:
-        """Set an annotation of a Gang, unless it has changed.
+    async def annotate(self, key: GangKey, name: str, value: str) -> None:
+        """Set an annotation of a Gang.
+
+        A second attempt is made only if it still has the value of before: another one may be that
+        of a newer leader.
 
         Raises:
             KubeError: It could not be written.
         """
-        steps = annotation_steps(gang, key, value)
-        self._keep(
-            await self._kube.patch(gang.path, steps, Gang, kind="json", params=WRITE_TIMEOUT)
+        gang = self.find(key)
+        before = gang.metadata.annotations.get(name) if gang else None
+        await self._on_newest(
+            key,
+            lambda: self._annotate(key, name, value),
+            lambda gang: gang is not None and gang.metadata.annotations.get(name) == before,
         )
+
+    async def _annotate(self, key: GangKey, name: str, value: str) -> None:
+        gang = self.find(key)
+        if gang is None:
+            raise ApiError(404, "NotFound", "there is no Gang")
+        steps, params = annotation_steps(gang, name, value), WRITE_TIMEOUT
+        self._keep(await self._kube.patch(gang.path, steps, Gang, kind="json", params=params))
 
     async def write_status(self, gang: Gang, key: GangKey, status: GangStatus) -> None:
         """Write the status of a Gang, where it differs from the last one.
@@ -130,6 +132,27 @@ class GangWriter:
         gang = new_gang(unit.key, owners, size=unit.needed, link=unit.link, plan=plan)
         path = gangs_of(unit.key.namespace)
         return self._keep(await self._kube.create(path, gang, Gang, params=params or {}))
+
+    async def _on_newest(
+        self,
+        key: GangKey,
+        write: Callable[[], Awaitable[None]],
+        is_repeatable: Callable[[Gang | None], bool] = lambda _: True,
+    ) -> None:
+        """Write; once more on the newest version if the first write was based on an older one.
+
+        Raises:
+            KubeError: It could not be written.
+        """
+        try:
+            await write()
+        except ApiError as error:
+            if error.status not in _OUTDATED:
+                raise
+            await self.refresh(key)
+            if not is_repeatable(self.find(key)):
+                raise
+            await write()
 
     async def refresh(self, key: GangKey) -> None:
         """Read a Gang again.

@@ -7,6 +7,7 @@ computed from the pods when it is written; of earlier reports only the reason is
 
 import asyncio
 import math
+from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import structlog
 
 from cluster.gang import GangKey
-from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.kube.client import Kube, KubeError
 from runtime.kube.event_recorder import Event, EventRecorder
 from runtime.process.clock import Clock, loop_time, rfc3339
 from runtime.process.fair_schedule import URGENT, Limits
@@ -167,17 +168,9 @@ class StatusReporter:
         """Set an annotation of a Gang.
 
         Raises:
-            KubeError: It could not be written; its newest version is known then.
+            KubeError: It could not be written.
         """
-        gang = self._gangs.find(key)
-        if gang is None:
-            raise ApiError(404, "NotFound", "there is no Gang")
-        try:
-            await self._gangs.annotate(gang, name, value)
-        except KubeError:
-            with suppress(KubeError):
-                await self._gangs.refresh(key)
-            raise
+        await self._gangs.annotate(key, name, value)
 
     def reconcile(self, key: GangKey) -> GangState | None:
         """Return the state of a gang's pods; correct the status of its Gang soon if it differs.
@@ -215,10 +208,10 @@ class StatusReporter:
     async def _process(self, key: GangKey) -> None:
         """Write the plan and the nomination of a gang that are new, then its status, if due."""
         if new := self._nominations.pop(key, None):
-            await self._write_nomination(new)
+            await _settle(new.written, self._gangs.nominate(new.unit, new.nomination))
         plan, report = self._plans.pop(key, None), self._reports.get(key)
         if plan:
-            await self._write_plan(plan)
+            await _settle(plan.written, self._gangs.write_plan(plan.unit, plan.plan))
         if report is None:
             return
         now = loop_time()
@@ -231,22 +224,6 @@ class StatusReporter:
             await self._write_report(key, report)
         elif report.due < math.inf:
             self._queue.add(key, delay=report.due - now)
-
-    async def _write_nomination(self, new: _NewNomination) -> None:
-        try:
-            await self._gangs.nominate(new.unit, new.nomination)
-        except Exception as error:  # noqa: BLE001 - the caller handles it.
-            new.written.set_exception(error)
-        else:
-            new.written.set_result(None)
-
-    async def _write_plan(self, plan: _Plan) -> None:
-        try:
-            await self._gangs.write_plan(plan.unit, plan.plan)
-        except Exception as error:  # noqa: BLE001 - the caller handles it.
-            plan.written.set_exception(error)
-        else:
-            plan.written.set_result(None)
 
     def _may_wait(self, key: GangKey) -> bool:
         """Return whether the status of a gang is written less often.
@@ -334,3 +311,13 @@ class StatusReporter:
         note = self._fault_notes.get(key)
         unhealthy = f"{state.unhealthy}; {note}" if state.unhealthy and note else state.unhealthy
         return replace(state, unhealthy=unhealthy)
+
+
+async def _settle(written: asyncio.Future[None], write: Awaitable[None]) -> None:
+    """Pass the outcome of a write on to those that wait for it."""
+    try:
+        await write
+    except Exception as error:  # noqa: BLE001 - the caller handles it.
+        written.set_exception(error)
+    else:
+        written.set_result(None)

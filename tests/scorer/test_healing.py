@@ -277,6 +277,19 @@ async def test_nobody_is_evicted_before_the_move_is_recorded(cluster):
     assert records[-1] < order.index("/api/v1/namespaces/team/pods/bert-0/eviction")
 
 
+async def test_a_move_is_recorded_in_a_gang_that_has_changed_meanwhile(cluster):
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        await run_gang(cluster)
+        await fail_gpu(cluster)
+        gang = cluster.the_gang()["metadata"]
+        path = f"{GANGS.removesuffix('/gangs')}/namespaces/team/gangs/{gang['name']}"
+        cluster.outcomes["PATCH", path].append((422, "its resourceVersion is another one"))
+        await passed(cluster, clock, 60)
+        await until(lambda: len(evictions(cluster)) == 2)
+        assert not cluster.outcomes["PATCH", path]
+
+
 async def test_a_disruption_budget_that_does_not_allow_all_evictions_prevents_all(cluster):
     clock = Clock()
     path = "/apis/policy/v1/namespaces/team/poddisruptionbudgets/bert"
