@@ -8,10 +8,10 @@ from cli.files.cluster_file import Cluster
 from cluster.objects.disruption_budget import DisruptionBudget
 from cluster.objects.kube_object import Labels
 from cluster.objects.pod import Pod
-from cluster.objects.selector import labels_match
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
+from policy.condition import conditions_of, first_unmet
 from policy.document import Preemption
 from scorer.gang.placed_units import EvictionRules, placed_units
 from scorer.gang.pod_info import pod_info
@@ -89,5 +89,6 @@ class _Budgets:
         return frozenset(
             budget.name
             for budget in self._budgets.get(namespace, ())
-            if (selector := budget.spec.selector) and labels_match(selector, labels)
+            if (selector := budget.spec.selector)
+            and first_unmet(conditions_of(selector), labels) is None
         )

@@ -91,13 +91,6 @@ def label_value_problem(value: str) -> str | None:
     )
 
 
-def labels_match(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Return whether a label selector selects an object; an empty one selects all."""
-    if any(labels.get(key) != value for key, value in (selector.match_labels or {}).items()):
-        return False
-    return all(_holds(requirement, labels) for requirement in selector.match_expressions or ())
-
-
 def node_matches(spec: NewPodSpec, node_name: str, node_labels: Mapping[str, str]) -> bool:
     """Return whether a node satisfies a pod's nodeSelector and its required node affinity.
 
