@@ -21,6 +21,7 @@ from controlplane.binaries import (
     node_binaries,
 )
 from controlplane.claims_nodes import FENCED
+from controlplane.history import History
 from controlplane.manifests import BASE, NAMESPACE, install, uninstall
 from controlplane.node.deployed import a_service_range, api_server_flags
 from controlplane.node.machine import unavailable
@@ -415,6 +416,15 @@ def placing_on_described_nodes(
     policy(yaml.safe_dump(body))
     with run_scorer(webhook.plane, tmp_path) as running:
         yield running
+
+
+@pytest.fixture
+def history(pods: Pods) -> Iterator[History]:
+    """All changes of pods; at the end, no GPU was held twice, nor a pod where it was not placed."""
+    with History(pods.api) as history:
+        yield history
+        history.catch_up()
+    assert (history.held_twice(), history.misplaced()) == ([], [])
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from controlplane.gangs import (
     wait_until_placed,
     where,
 )
-from controlplane.history import History, gpus
+from controlplane.history import gpus
 from controlplane.nodes import NODES
 from controlplane.pods import a_pod, container
 from controlplane.process import wait_until
@@ -42,14 +42,6 @@ def impatient(placing, policy):
     """Gangs have five seconds until all their members are bound."""
     del placing
     policy("apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {commitDeadlineSeconds: 5}\n")
-
-
-@pytest.fixture
-def history(pods):
-    with History(pods.api) as history:
-        yield history
-        history.catch_up()
-    assert (history.held_twice(), history.misplaced()) == ([], [])
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from controlplane.gangs import (
     wait_until_placed,
     where,
 )
-from controlplane.history import History
 from controlplane.pods import container
 from controlplane.process import wait_until
 
@@ -23,14 +22,6 @@ POLICY = (
     "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {{onFault: {}, onFaultSeconds: 1}}\n"
 )
 PATIENCE = 120
-
-
-@pytest.fixture
-def history(pods):
-    with History(pods.api) as history:
-        yield history
-        history.catch_up()
-    assert (history.held_twice(), history.misplaced()) == ([], [])
 
 
 def run_gang(pods, name):

@@ -2,7 +2,6 @@
 
 import pytest
 from controlplane.gangs import events, gang_labels, wait_for_event, where
-from controlplane.history import History
 from controlplane.pods import container
 from controlplane.process import wait_until
 from controlplane.soak import often
@@ -34,14 +33,6 @@ def preempting(plane, placing, policy, pods):
     yield
     for name in VALUES:
         plane.api.delete(f"{CLASSES}/{name}")
-
-
-@pytest.fixture
-def history(pods):
-    with History(pods.api) as history:
-        yield history
-        history.catch_up()
-    assert (history.held_twice(), history.misplaced()) == ([], [])
 
 
 @pytest.fixture
