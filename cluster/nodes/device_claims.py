@@ -7,7 +7,6 @@ Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1/types.go`.
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -18,6 +17,7 @@ from cluster.objects.affinity import Requirement, Toleration
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Metadata
 from cluster.objects.selector import tolerates
+from cluster.objects.time import seconds_of
 
 _TAINT = Taint(PLACED, "", "NoSchedule")
 
@@ -101,10 +101,7 @@ class _Allocation(KubeObject, frozen=True):
         """When GPUs were allocated that have no toleration of our taint; None: they have."""
         if all(tolerates(result.tolerations, _TAINT) for result in self.held):
             return None
-        try:
-            return datetime.fromisoformat(self.allocation_timestamp or "").timestamp()
-        except ValueError:
-            return None
+        return seconds_of(self.allocation_timestamp)
 
 
 class _User(KubeObject, frozen=True):

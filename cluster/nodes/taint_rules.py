@@ -3,14 +3,13 @@
 Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1beta2/types.go`.
 """
 
-from datetime import datetime
-
 from msgspec import Struct
 
 from cluster.keys import DRA_GPU_DRIVER, PLACED
 from cluster.nodes.resource_slice import hinders, taint_text
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Metadata
+from cluster.objects.time import seconds_of
 
 VERSIONS = ("v1", "v1beta2")
 """Versions of the API that may serve rules, the newest first: Kubernetes 1.37, and 1.36."""
@@ -80,7 +79,4 @@ class RuleObject(KubeObject, frozen=True):
     @property
     def created(self) -> float:
         """When it was created [s since 1970]; 0 if that cannot be read."""
-        try:
-            return datetime.fromisoformat(self.metadata.creation_timestamp or "").timestamp()
-        except ValueError:
-            return 0.0
+        return seconds_of(self.metadata.creation_timestamp) or 0.0

@@ -8,8 +8,6 @@ allocated again. Integers have the bounds of the Kubernetes API.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
-from datetime import datetime
 from typing import Annotated, TypeAlias
 
 from msgspec import Meta, field
@@ -23,6 +21,7 @@ from cluster.objects.affinity import (
     Toleration,
 )
 from cluster.objects.kube_object import KubeObject, Labels
+from cluster.objects.time import seconds_of
 
 _Name: TypeAlias = Annotated[str, Meta(max_length=317)]
 """A name, a key, or the value of a label. It is part of messages and patches, so its length is
@@ -324,8 +323,7 @@ class PodStatus(KubeObject, frozen=True):
         """
         for one in self.conditions or ():
             if one.type == "PodReadyToStartContainers" and one.status == "False":
-                with suppress(ValueError):
-                    return datetime.fromisoformat(one.last_transition_time or "").timestamp()
+                return seconds_of(one.last_transition_time)
         return None
 
     @property

@@ -14,10 +14,10 @@ A replacement within a few seconds is no debt, however often members are lost.
 
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
-from datetime import datetime
 from math import inf
 
 from cluster.gang import GangKey
+from cluster.objects.time import seconds_of
 from runtime.kube.objects import Key
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.gang_informer import GangInformer
@@ -144,7 +144,9 @@ class Replacements:
 
     def _start(self, key: GangKey, gang: Gang, now: float) -> None:
         """Note since when a gang lacks members. At the start of a term its status may say it."""
-        placed, lacking = (_time(gang.status.since(PLACED, status)) for status in ("True", "False"))
+        placed, lacking = (
+            seconds_of(gang.status.since(PLACED, status)) for status in ("True", "False")
+        )
         since = now if lacking is None or self._has_synced else min(now, lacking)
         is_in_debt = self._debt(key.namespace, now) >= _DEBT_MAX
         is_over = is_in_debt or now >= since + self._seconds()
@@ -222,10 +224,3 @@ class Replacements:
     def _owe(self, namespace: str, seconds: float, now: float) -> None:
         if seconds > 0:
             self._debts[namespace] = self._debt(namespace, now) + seconds, now
-
-
-def _time(text: str | None) -> float | None:
-    try:
-        return None if text is None else datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None

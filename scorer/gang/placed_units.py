@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NamedTuple
 
 from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.gang import GangKey
 from cluster.keys import KUEUE_LABELS
 from cluster.objects.kube_object import Labels
+from cluster.objects.time import seconds_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
 from scorer.placement.preemption.victim import Victim, VictimPod
@@ -117,7 +117,7 @@ def _placed_unit(
     key: GangKey, members: Sequence[PodInfo], held: Sequence[_Held], rules: EvictionRules
 ) -> PlacedUnit:
     budgets = [rules.budgets(each.pod.namespace, labels_of(each.pod)) for each in held]
-    starts = [_seconds(rules.started(each.pod)) for each in held]
+    starts = [seconds_of(rules.started(each.pod)) for each in held]
     victim = Victim(
         name=f"{key.namespace}/{key.name}",
         priority=max(pod.usage.priority for pod in members if pod.usage),
@@ -153,14 +153,6 @@ def _youth(
         if started is not None and rules.now - started < rules.min_run:
             return f"pod {each.pod.name} started less than {rules.min_run / 60:g} min ago"
     return None
-
-
-def _seconds(time: str) -> float | None:
-    """Return a time [s since the epoch]; None where it is missing or invalid."""
-    try:
-        return datetime.fromisoformat(time).timestamp() if time else None
-    except ValueError:
-        return None
 
 
 def _at_most(started: float | None, now: float) -> float:

@@ -1,9 +1,9 @@
 """The units that have GPUs, by the cache, and what preempting them depends on."""
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 
 from cluster.account.node_ledger import Holding
+from cluster.objects.time import seconds_of
 from runtime.process.clock import rfc3339
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
@@ -50,7 +50,7 @@ def ending_soon(state: ClusterState, now: float) -> list[Place]:
     places = []
     for place in state.ending():
         pod = _pod(state, place.holding)
-        ends = _time(pod.life.ends) if pod and pod.life else None
+        ends = seconds_of(pod.life.ends) if pod and pod.life else None
         if ends is not None and now < ends + _END:
             places.append(place)
     return places
@@ -81,10 +81,3 @@ def _pod(state: ClusterState, holding: Holding) -> PodInfo | None:
     namespace, _, name = holding.pod.partition("/")
     pod = state.pod((namespace, name))
     return pod if pod and pod.uid == holding.uid else None
-
-
-def _time(text: str) -> float | None:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None

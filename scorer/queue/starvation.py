@@ -8,9 +8,9 @@ number of units.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from cluster.gang import GangKey
+from cluster.objects.time import seconds_of
 from scorer.gang.crd import Gang, object_key
 from scorer.gang.unit import Unit
 
@@ -116,11 +116,7 @@ def assembled_since(unit: Unit, gang: Gang | None) -> float | None:
     recorded = gang.assembled_since if gang else None
     if recorded is None:
         return None
-    try:
-        latest = max(recorded, *(pod.created for pod in unit.waiting))
-        return datetime.fromisoformat(latest).timestamp()
-    except ValueError:
-        return None
+    return seconds_of(max(recorded, *(pod.created for pod in unit.waiting)))
 
 
 def _since(unit: Unit, now: float, gangs: Mapping[tuple[str, str], Gang] | None) -> float:

@@ -7,13 +7,13 @@ with it; the scorer deletes them as soon as the unit is placed.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 
 import msgspec
 import structlog
 
 from cluster.keys import API_VERSION
 from cluster.objects.kube_object import pod_path
+from cluster.objects.time import seconds_of
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.objects import Key
 from runtime.kube.paging import Page, Params, pages
@@ -150,11 +150,10 @@ class ProvisioningRequests:
 
     def _is_due(self, request: ProvisioningRequest) -> bool:
         """Return whether a request ended so long ago that it is replaced."""
-        created = request.metadata.creation_timestamp
-        if not request.is_final or not created:
+        created = seconds_of(request.metadata.creation_timestamp)
+        if not request.is_final or created is None:
             return False
-        age = self._clock() - datetime.fromisoformat(created).timestamp()
-        return age >= (_RETRY_AFTER if request.has_failed else _REPEAT_AFTER)
+        return self._clock() - created >= (_RETRY_AFTER if request.has_failed else _REPEAT_AFTER)
 
     async def _create(self, missing: Mapping[Key, Unit], class_name: str) -> None:
         due = [
