@@ -213,18 +213,27 @@ async def test_the_next_leader_completes_a_move_and_begins_no_second_one(cluster
     assert len(evictions(cluster)) == before
 
 
-async def test_a_node_that_flaps_moves_a_gang_once_an_hour(cluster):
+async def lose_node(cluster, name="bert-1"):
+    """Let the node of a pod be not ready, and the other one ready."""
+    lost = home(cluster, name)
+    for node in ("gpu-0", "gpu-1"):
+        set_ready(cluster, node, ready=node != lost)
+    await until(lambda: health(cluster))
+
+
+@pytest.mark.parametrize("fail", [fail_gpu, lose_node])
+async def test_a_fault_that_comes_again_moves_a_gang_once_an_hour(cluster, fail):
     clock = Clock()
     async with leading(cluster, clock=clock):
         await run_gang(cluster)
-        await fail_gpu(cluster)
+        await fail(cluster)
         await passed(cluster, clock, 60)
         await until(lambda: len(evictions(cluster)) == 2)
         recreate(cluster, "bert-0", "bert-1")
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.bind("bert-0", "bert-1")
         await until(lambda: health(cluster) == "" and status(cluster)["phase"] == "Placed")
-        await fail_gpu(cluster)
+        await fail(cluster)
         await until(lambda: "is not moved again before" in health(cluster))
         await passed(cluster, clock, 3599)
         assert len(evictions(cluster)) == 2
