@@ -136,6 +136,7 @@ async def test_by_default_a_gang_is_only_reported(cluster):
         await fail_gpu(cluster)
         await passed(cluster, clock, 7200)
         assert leader.faulty == 1
+        assert "no pod is evicted because of that (policy gangs.onFault: report)" in health(cluster)
     assert not evictions(cluster)
     assert len(cluster.events("GangGPUUnhealthy")) == 1
 
@@ -280,7 +281,9 @@ async def test_nobody_is_evicted_before_the_move_is_recorded(cluster):
         assert not evictions(cluster)
         await passed(cluster, clock, 60)
         await until(lambda: len(evictions(cluster)) == 2)
-        assert json.loads(cluster.the_gang()["metadata"]["annotations"][keys.MOVED])["plan"]
+        record = json.loads(cluster.the_gang()["metadata"]["annotations"][keys.MOVED])
+        assert record["plan"]
+        assert "of gpu-0 (pod bert-1)" in record["why"]
     order = [path for _, path, _ in cluster.writes if "gangs/" in path or "/eviction" in path]
     records = [i for i, at in enumerate(order) if at == path]
     assert records[-1] < order.index("/api/v1/namespaces/team/pods/bert-0/eviction")
