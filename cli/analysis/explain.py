@@ -20,9 +20,10 @@ from cluster.gang import GangKey, Link, rank_order
 from cluster.keys import ALLOCATION, GANG, GANG_KIND, LEFT_TO_SCHEDULER
 from cluster.requests.other_systems import gpus_of_others
 from cluster.requests.request import Family
+from runtime.process.clock import rfc3339
 from scorer.gang.crd import Gang, GangStatus, Phase, name_of
 from scorer.gang.health import moved_gpus, unhealthy_gpus
-from scorer.gang.moved import running
+from scorer.gang.moved import moved_of, running
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.placement.bandwidth import UNDEFINED
 from scorer.placement.baselines import best_possible, index_order, never_fits
@@ -96,6 +97,7 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
         membership=_membership(kind, key) if kind else None,
         unhealthy=unhealthy,
         moved=_moved(view, members),
+        evicted=_evicted(gang),
         suggestions=(*explanation.suggestions, *(_move(key, members) if unhealthy else ())),
     )
 
@@ -106,7 +108,15 @@ def _move(key: GangKey, members: list[PodInfo]) -> Iterator[str]:
     if pods and all(pod.controller for pod in pods):
         command = shlex.join(["kubectl", "delete", "pod", "-n", key.namespace])
         names = shlex.join(sorted(pod.name for pod in pods))
-        yield f"to place all its members again together: {command} {names}"
+        yield f"to place all its members again together: `{command} {names}`"
+
+
+def _evicted(gang: Gang | None) -> str:
+    moved = moved_of(gang) if gang else None
+    if moved is None:
+        return ""
+    why = moved.why or "a fault"
+    return f"all its members were evicted at {rfc3339(moved.at)} because of {why}"
 
 
 def _unhealthy(view: PlannerView, pods: list[PodInfo]) -> str:
@@ -146,7 +156,8 @@ def _explain_empty_gang(gang: Gang) -> UnitExplanation:
     reason = gang.status.reason if state else ""
     reason = reason or (_ENDED if state is UnitState.ENDED else "none of its pods is there")
     namespace, name = gang.metadata.namespace, gang.spec.gang
-    return UnitExplanation("gang", namespace, name, state or UnitState.GONE, (), reason)
+    state = state or UnitState.GONE
+    return UnitExplanation("gang", namespace, name, state, (), reason, evicted=_evicted(gang))
 
 
 def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:

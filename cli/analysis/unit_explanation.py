@@ -76,6 +76,8 @@ class UnitExplanation:
     """Its unhealthy GPUs; empty where there are none."""
     moved: str = ""
     """Its GPUs that are not the planned ones; empty where there are none."""
+    evicted: str = ""
+    """When all its members were evicted last because of a fault, and why; empty: never."""
     suggestions: tuple[str, ...] = ()
     """Changes that would let it be placed, or placed on healthy GPUs, each a sentence."""
     preempts: tuple[Preempted, ...] = ()

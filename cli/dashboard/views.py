@@ -1,6 +1,6 @@
 """The views of the page as JSON: a node, pending units, a gang or pod, namespaces. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -19,8 +19,10 @@ from cli.render.inspect_json import NodeReport
 from cli.render.page.drawing import drawing_of
 from cli.render.page.occupancy import Mark, MarkedPods, letters, marked_node
 from cli.render.page.unit_results import request_text
+from cli.render.preempted_text import preempted_text
 from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import Counted
+from cluster.whatif_api import Preempted
 from scorer.gang.crd import Gang
 from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import gpus_of, mask_of
@@ -29,6 +31,8 @@ SIZES = (2, 4, 8)
 """Sizes of GPU sets whose bandwidth a node's view shows."""
 NODES = 12
 """The number of nodes of a gang that are drawn."""
+PREEMPTED = 5
+"""The number of units that would be evicted for another one and are named."""
 
 
 class Worth(Struct, frozen=True):
@@ -81,6 +85,8 @@ class WaitingUnit(Struct, frozen=True):
     """It would not fit if nothing else ran."""
     reserved: int
     """The number of nodes that are reserved for it, since it is starving."""
+    preempts: tuple[str, ...]
+    """The units that would be evicted for it, in words."""
 
 
 class PlanView(Struct, frozen=True):
@@ -115,6 +121,8 @@ class UnitView(Struct, frozen=True):
     """The number of nodes that are not drawn."""
     changes: tuple[GangChange, ...]
     """Of its GPUs, since the page is served; the oldest first."""
+    preempts: tuple[str, ...]
+    """The units that would be evicted for it, in words."""
 
 
 class NamespaceRow(Struct, frozen=True):
@@ -197,9 +205,16 @@ def waiting_view(moment: Moment) -> list[WaitingUnit]:
             reason=sentence(unit.reason),
             never=unit.never,
             reserved=unit.reserved_nodes,
+            preempts=_preempts(unit.preempts),
         )
         for unit in moment.pending
     ]
+
+
+def _preempts(units: Sequence[Preempted]) -> tuple[str, ...]:
+    """Return units in words; after the first few only their number."""
+    texts, rest = map(preempted_text, units[:PREEMPTED]), len(units) - PREEMPTED
+    return (*texts, *((f"{rest:,} more",) if rest > 0 else ()))
 
 
 def unit_views(moment: Moment, past: Past, kind: str, namespace: str, name: str) -> list[UnitView]:
@@ -231,6 +246,7 @@ def _unit(moment: Moment, past: Past, unit: UnitExplanation, gang: Gang | None) 
         tuple(_drawn(ledgers[node], mark, tags) for node in drawn if ledgers[node].node.machine),
         len(held) - len(drawn),
         gang_changes(past, name) if unit.kind == "gang" else (),
+        _preempts(unit.preempts),
     )
 
 

@@ -1,7 +1,7 @@
 """Fetches the objects of a live cluster that Linkwise reads, reduced as in a snapshot."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +28,7 @@ ROLE = "linkwise-view"
 _CORE = "/api/v1"
 _DRA = "/apis/resource.k8s.io"
 """The API group for dynamic resource allocation."""
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 CONFIG_NAMESPACES = {keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE}
 """Namespaces of the ConfigMaps that are read."""
 
@@ -71,7 +72,8 @@ async def _fetch(access: Access) -> FetchedCluster:
             _taint_rules(reader, fetched),
         )
         fetched.gangs = await _gangs(reader)
-        waiting, evictable = list(_waiting_members(pods)), _evictable(pods)
+        waiting = list(_waiting_members(pods))
+        evictable = evictable_pods([msgspec.convert(plain, Pod) for plain in pods])
         owners = await read_owners(reader, [*waiting, *evictable])
         groups = await read_pod_groups(reader, waiting)
         budgets = await _budgets(reader, fetched) if evictable else []
@@ -121,8 +123,15 @@ async def _taint_rules(reader: ApiReader, fetched: FetchedCluster) -> list[Plain
 
 
 async def _budgets(reader: ApiReader, fetched: FetchedCluster) -> list[Plain]:
-    path = "/apis/policy/v1/poddisruptionbudgets"
-    return await _optional(reader, fetched, "PodDisruptionBudget", path, f"ClusterRole {ROLE}")
+    return await _optional(reader, fetched, "PodDisruptionBudget", BUDGETS, f"ClusterRole {ROLE}")
+
+
+async def read_budgets(reader: ApiReader) -> list[Plain]:
+    """Return the PodDisruptionBudgets; none where they may not be listed."""
+    try:
+        return await reader.collection(BUDGETS, partial(reduced, "PodDisruptionBudget"))
+    except (NotFound, Forbidden):
+        return []
 
 
 async def read_lease(reader: ApiReader) -> list[Plain]:
@@ -186,13 +195,12 @@ def _waiting_members(pods: Iterable[Plain]) -> Iterator[Pod]:
             yield pod
 
 
-def _evictable(pods: Iterable[Plain]) -> list[Pod]:
+def evictable_pods(pods: Collection[Pod]) -> list[Pod]:
     """Return the pods with GPUs of a lower priority than one that waits."""
-    read = [msgspec.convert(plain, Pod) for plain in pods]
-    highest = highest_priority(pod for pod in read if not pod.spec.node_name)
+    highest = highest_priority(pod for pod in pods if not pod.spec.node_name)
     return [
         pod
-        for pod in read
+        for pod in pods
         if pod.spec.node_name
         and (pod.spec.priority or 0) < highest
         and keys.ALLOCATION in pod.annotations

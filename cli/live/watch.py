@@ -1,7 +1,7 @@
 """Watches a live cluster, and makes a `CurrentCluster` after each change."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,6 +16,8 @@ from cli.live.api_reader import ApiReader
 from cli.live.fetch import (
     CONFIG_NAMESPACES,
     controllers_of,
+    evictable_pods,
+    read_budgets,
     read_lease,
     read_owners,
     read_pod_groups,
@@ -41,7 +43,9 @@ _SHARE = 2
 _OPTIONAL = 5.0
 """How long collections are waited for that the user may not be allowed to list [s]."""
 _OWNERS = 15.0
-"""The time after which owners and the Lease are read again [s]."""
+"""The time after which owners of waiting pods, budgets and the Lease are read again [s]."""
+_FORGOTTEN = 1000
+"""Owners that are kept although none of their pods may be evicted any more."""
 
 _plain = msgspec.json.Decoder(dict[str, Any])
 
@@ -60,6 +64,11 @@ class ClusterWatch:
         self._dirty = asyncio.Event()
         self._extra: list[Plain] = []
         self._known = frozenset[str]()
+        self._has_budgets = False
+        self._asked = set[str]()
+        """Uids of the owners of pods that may be evicted, which were read, or are not there."""
+        self._evictable: dict[str, Plain] = {}
+        """These owners and those above them, by uid."""
         self._read_at = float("-inf")
 
         def on_change(*_: object) -> None:
@@ -154,17 +163,31 @@ class ClusterWatch:
                 report(problem or self.problem)
 
     async def _read_extra(self) -> None:
-        """Read owners of gangs that wait, their PodGroups and the Lease, when they may be new."""
-        waiting = list(self._waiting())
+        """Read owners, PodGroups, disruption budgets and the Lease, when they may be new."""
+        waiting, evictable = list(self._waiting()), evictable_pods(self._pods.items.values())
+        await self._read_evictable(evictable)
         owners = frozenset(owner.uid for pod in waiting for owner in controllers_of(pod.metadata))
-        if owners <= self._known and monotonic() - self._read_at < _OWNERS:
+        is_known = owners <= self._known and (self._has_budgets or not evictable)
+        if is_known and monotonic() - self._read_at < _OWNERS:
             return
         self._extra = [
             *await read_owners(self._reader, waiting),
             *await read_pod_groups(self._reader, waiting),
+            *(await read_budgets(self._reader) if evictable else ()),
             *await read_lease(self._reader),
         ]
-        self._known, self._read_at = owners, monotonic()
+        self._known, self._has_budgets = owners, bool(evictable)
+        self._read_at = monotonic()
+
+    async def _read_evictable(self, pods: Sequence[Pod]) -> None:
+        """Read the owners of pods that may be evicted, each once: there may be thousands."""
+        owners = [{owner.uid for owner in controllers_of(pod.metadata)} for pod in pods]
+        if len(self._asked) > len(set().union(*owners)) + _FORGOTTEN:
+            self._asked, self._evictable = set(), {}
+        new = [pod for pod, uids in zip(pods, owners, strict=True) if uids - self._asked]
+        read = await read_owners(self._reader, new)
+        self._asked.update(*owners)
+        self._evictable |= {plain["metadata"]["uid"]: plain for plain in read}
 
     def _waiting(self) -> Iterator[Pod]:
         """Yield the members of gangs that have no node yet."""
@@ -176,7 +199,7 @@ class ClusterWatch:
         server, namespace = self._kube.server, self._kube.namespace
         objects = ClusterObjects(server)
         others = (item for each in self._others for item in each.items.values())
-        for plain in (*others, *self._extra):
+        for plain in (*others, *self._extra, *self._evictable.values()):
             objects.add(value_of(plain, server))
         for name, (node, address) in self._node_items().items():
             objects.nodes[name] = value_of({}, server), node

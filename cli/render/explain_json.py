@@ -85,8 +85,9 @@ def document(units: Iterable[UnitExplanation]) -> Explanation:
     return Explanation(items=[_unit(unit) for unit in units])
 
 
-def _moved(unit: UnitExplanation) -> list[str]:
-    return [f"it has {unit.moved}"] if unit.moved else []
+def _notes(unit: UnitExplanation) -> list[str]:
+    moved = [f"it has {unit.moved}"] if unit.moved else []
+    return [*moved, *([unit.evicted] if unit.evicted else [])]
 
 
 def _unit(unit: UnitExplanation) -> ExplainedUnit:
@@ -115,7 +116,7 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         runner_up=runner_up(explanation) if explanation else {},
         why=explanation.nodes if explanation and unit.changed is None else None,
         changed=unit.changed,
-        notes=[*_moved(unit), *(explanation.notes if explanation else ())],
+        notes=[*_notes(unit), *(explanation.notes if explanation else ())],
         pods=[_pod(pod) for pod in unit.pods],
     )
 

@@ -31,7 +31,7 @@ def show(unit: UnitExplanation) -> None:
     """Write the explanation of a pod or a gang to standard output."""
     nodes = () if unit.is_waiting else dict.fromkeys(pod.node for pod in unit.pods if pod.node)
     say(
-        Paint(unit.state.value, _COLOURS.get(unit.state, QUIET), bold=True),
+        Paint(unit.state.value, _colour(unit), bold=True),
         unit.kind,
         Paint(f"{unit.namespace}/{unit.name}", bold=True),
         *(["on", named(list(nodes))] if nodes else []),
@@ -47,6 +47,8 @@ def show(unit: UnitExplanation) -> None:
         say("  note:", sentence(f"it has {unit.unhealthy}"))
     if unit.moved:
         say("  note:", sentence(f"it has {unit.moved}"))
+    if unit.evicted:
+        say("  note:", sentence(unit.evicted))
     show_preempted(unit.preempts)
     for suggestion in unit.suggestions:
         say("  help:", sentence(suggestion))
@@ -60,6 +62,10 @@ def show(unit: UnitExplanation) -> None:
     shown = cut(unit.pods)
     table([["  POD", "NODE", "GPUS", "STATE"], *map(_row, shown)])
     say_rest(len(unit.pods) - len(shown))
+
+
+def _colour(unit: UnitExplanation) -> str:
+    return BAD if unit.unhealthy else _COLOURS.get(unit.state, QUIET)
 
 
 def _show_reasons(unit: UnitExplanation) -> None:

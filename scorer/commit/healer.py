@@ -32,6 +32,8 @@ _RETRY = 5.0
 _CHECK = 60.0
 """Time until a refused move is tried again, and between two checks whether moves have ended [s]."""
 
+_REPORTED = "no pod is evicted because of that (policy gangs.onFault: report)"
+
 _log = structlog.get_logger()
 
 
@@ -137,7 +139,7 @@ class Healer:
         policy, self._next_at = self._informers.policy.policy.gangs, inf
         if policy.on_fault != "evict":
             for key in self._since:
-                self._status_reporter.explain_fault(key, "")
+                self._status_reporter.explain_fault(key, _REPORTED)
             return []
         decision = decide(
             [
@@ -181,8 +183,9 @@ class Healer:
         self._moving.add(key)
         self._beginning.add(key)
         self._tried_at[key] = now
-        self._records[key] = Moved(plan.id, now)
-        return self._record_and_evict(key, plan, running(self._pods(key)), self._records[key])
+        pods = running(self._pods(key))
+        self._records[key] = Moved(plan.id, now, fault_text(pods, self._state.node))
+        return self._record_and_evict(key, plan, pods, self._records[key])
 
     def _refuse(self, key: GangKey, why: str) -> None:
         """Begin no move of a gang for a while."""
@@ -192,7 +195,7 @@ class Healer:
     async def _record_and_evict(
         self, key: GangKey, plan: GangPlan, pods: tuple[PodInfo, ...], moved: Moved
     ) -> None:
-        reason = fault_text(pods, self._state.node)
+        reason = moved.why
         lost = {fault.node for fault in faults_of(pods, self._state.node) if fault.gpu is None}
         with self._handle.faults.isolate(Stage.EVICT, key):
             is_begun = False

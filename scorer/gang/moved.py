@@ -4,9 +4,10 @@ Pure. It names the plan that was given up. Pods of another plan are never evicte
 """
 
 from collections.abc import Iterable
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from cluster.keys import MOVED
 from scorer.gang.crd import Gang
@@ -15,6 +16,8 @@ from scorer.gang.pod_info import PodInfo
 LONGEST = 600.0
 """Time after which a move counts as ended, whatever became of it [s]. Pods that could not be
 evicted until then stay, and the others are placed beside them."""
+_YEAR_10000 = 253_402_300_800
+"""A time that cannot be written any more [s since 1970]."""
 
 
 class Moved(Struct, frozen=True):
@@ -22,8 +25,10 @@ class Moved(Struct, frozen=True):
 
     plan: str
     """The id of the plan that was given up."""
-    at: float
+    at: Annotated[float, Meta(ge=0, lt=_YEAR_10000)]
     """When [s since 1970]."""
+    why: str = ""
+    """The faults, for users; empty in a record of an earlier version."""
 
 
 def moved_of(gang: Gang) -> Moved | None:

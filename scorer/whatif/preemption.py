@@ -29,13 +29,17 @@ class RunningUnits:
 class Preemptions:
     """The units that would be evicted for several units, one after another: each once."""
 
-    def __init__(self, running: RunningUnits) -> None:
-        """Start without evictions."""
-        self._running = running
+    def __init__(self, running: RunningUnits, searches: int = SEARCHES_MAX) -> None:
+        """Start without evictions.
+
+        Args:
+            running: The units that hold GPUs.
+            searches: For so many units is searched; the others have none.
+        """
+        self._running, self._searches_left = running, searches
         self._evicted: set[Victim] = set()
         self._refused: set[object] = set()
         """What distinguishes units for which no victims were found."""
-        self._searches = 0
 
     def find(self, snapshot: Snapshot, unit: Unit) -> tuple[Preempted, ...]:
         """Return the units that would be evicted for one that does not fit; empty: none.
@@ -45,11 +49,11 @@ class Preemptions:
             unit: The unit.
         """
         kind = unit.priority, unit.signature
-        if unit.blocked or kind in self._refused or self._searches >= SEARCHES_MAX:
+        if unit.blocked or kind in self._refused or not self._searches_left:
             return ()
         if any(is_of_kueue(member.pod.metadata.labels) for member in unit.members):
             return ()
-        self._searches += 1
+        self._searches_left -= 1
         units = [one for one in self._running.units if one not in self._evicted]
         disruptions = self._running.disruptions
         found = find_victims(snapshot, unit.members, units, disruptions, PlanOptions(unit.link))

@@ -74,6 +74,34 @@ def mpi_job(name: str, workers: int, each: int, **given: object) -> Object:
     }
 
 
+def make_stateful_gang(pods: Pods, name: str, size: int, spec: Object) -> str:
+    """Create a StatefulSet whose pods are a gang; return its path.
+
+    Its controller makes pods again that are evicted, all at once.
+
+    Args:
+        pods: The namespace.
+        name: The name of the StatefulSet and of the gang.
+        size: The number of pods.
+        spec: Of each pod.
+    """
+    labels = {"app": name}
+    template = {"metadata": {"labels": {**gang_labels(name, size), **labels}}, "spec": spec}
+    body = {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": size,
+            "serviceName": name,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": template,
+        },
+    }
+    path = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
+    pods.api.create(path, body)
+    return f"{path}/{name}"
+
+
 def unmarked_job(version: str, name: str, workers: int, each: int) -> Object:
     """Return an MPIJob of v1 or v2beta1 without any mark; its launcher requests no GPU."""
     job = {**mpi_job(name, workers, each), "apiVersion": f"kubeflow.org/{version}"}

@@ -70,6 +70,12 @@ class Write:
         return self.gone or self.pod.get("status", {}).get("phase") in _ENDED
 
     @property
+    def evicted(self) -> bool:
+        """It was evicted by the Eviction API."""
+        conditions = self.pod.get("status", {}).get("conditions", ())
+        return any(each["type"] == "DisruptionTarget" for each in conditions)
+
+    @property
     def holds(self) -> tuple[Gpu, ...]:
         """What it has."""
         return () if self.ended else gpus(self.pod)
@@ -220,6 +226,11 @@ class History(Background):
         """Return how many pods were made under each name."""
         made = {write.uid: write.pod["metadata"] for write in self.writes}
         return Counter(one["name"] for one in made.values() if one["namespace"] == namespace)
+
+    def evictions(self, namespace: str) -> Counter[str]:
+        """Return how many pods of each name were evicted, by their condition."""
+        evicted = {write.uid: write.pod["metadata"] for write in self.writes if write.evicted}
+        return Counter(one["name"] for one in evicted.values() if one["namespace"] == namespace)
 
     def _run(self) -> None:
         while not self._over.is_set() and not self.lost:

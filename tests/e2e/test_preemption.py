@@ -1,7 +1,9 @@
 """Gangs of higher priority take whole gangs of lower priority off full nodes."""
 
+from collections import Counter
+
 import pytest
-from controlplane.gangs import events, gang_labels, wait_for_event, where
+from controlplane.gangs import events, make_stateful_gang, wait_for_event, where
 from controlplane.pods import container
 from controlplane.process import wait_until
 from controlplane.soak import often
@@ -39,31 +41,18 @@ def preempting(plane, placing, policy, pods):
 def gangs(pods):
     """Create gangs of StatefulSets, which make evicted pods again; delete them at the end."""
     made = []
-    sets = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
 
-    def make(name, of_class, members=2, each=4):
-        labels = gang_labels(name, members)
+    def make(name, of_class):
         spec = {
-            "containers": [container({keys.GPU_WHOLE: each})],
+            "containers": [container({keys.GPU_WHOLE: 4})],
             "priorityClassName": of_class,
             "terminationGracePeriodSeconds": GRACE,
         }
-        body = {
-            "metadata": {"name": name},
-            "spec": {
-                "replicas": members,
-                "serviceName": name,
-                "podManagementPolicy": "Parallel",
-                "selector": {"matchLabels": {"app": name}},
-                "template": {"metadata": {"labels": {**labels, "app": name}}, "spec": spec},
-            },
-        }
-        pods.api.create(sets, body)
-        made.append(name)
+        made.append(make_stateful_gang(pods, name, 2, spec))
 
     yield make
-    for name in made:
-        pods.api.delete(f"{sets}/{name}")
+    for path in made:
+        pods.api.delete(path)
     pods.clear()
 
 
@@ -98,9 +87,28 @@ def uids(pods, gang):
     return {pod["metadata"]["uid"] for name, pod in found if name.rpartition("-")[0] == gang}
 
 
-@pytest.mark.usefixtures("history")
-def test_high_gangs_are_placed_whole_on_full_nodes_and_none_loses_a_part(pods, machines, gangs):
+def preemptions(scorer):
+    """Return the number of preemptions so far, by outcome."""
+    name = "linkwise_preemptions_total"
+    outcomes = ("started", "placed", "failed")
+    return Counter({each: scorer.metrics[f'{name}{{outcome="{each}"}}'] for each in outcomes})
+
+
+def waited(history, pods, gang):
+    """Return the time from the creation of a gang's first pod until its last one is bound [s]."""
+    found = [each for each in history.writes if each.gang == (pods.namespace, gang)]
+    bound: dict[str, float] = {}
+    for each in found:
+        if each.bound:
+            bound.setdefault(each.uid, each.at)
+    return max(bound.values()) - found[0].at
+
+
+def test_high_gangs_are_placed_whole_on_full_nodes_and_none_loses_a_part(
+    pods, machines, gangs, placing, history
+):
     machines(NODES)
+    before = preemptions(placing)
     low = [f"low-{i}" for i in range(GANGS * 2 // 3)]
     for i, name in enumerate(low):
         gangs(name, "nightly" if i % 2 else "research")
@@ -115,7 +123,21 @@ def test_high_gangs_are_placed_whole_on_full_nodes_and_none_loses_a_part(pods, m
         gangs(name, "production")
     wait_until(lambda: all(size(pods, name) == 2 for name in high), "all are bound", PATIENCE)
 
-    # Whatever was evicted for them was evicted as a whole, and nothing else was.
-    wait_until(lambda: {*placed()} <= {0, 2}, "no gang has a part of its pods", PATIENCE)
+    def is_settled():
+        found = preemptions(placing) - before
+        is_over = found["started"] == found["placed"] + found["failed"]
+        is_made_again = all(len(uids(pods, name)) == 2 for name in low)
+        return is_over and is_made_again and {*placed()} <= {0, 2}
+
+    wait_until(is_settled, "nothing is evicted, and no gang has a part of its pods", PATIENCE)
     assert sum(placed()) == 2 * (NODES - len(high))
     assert len(events(pods, "Preempting", of="StatefulSet")) >= len(high)
+    # A gang was evicted as a whole, and only for another one that has its GPUs, or failed.
+    history.catch_up()
+    evicted = history.evictions(pods.namespace)
+    assert all(evicted[f"{name}-0"] == evicted[f"{name}-1"] for name in (*low, *high))
+    assert not any(evicted[f"{name}-0"] for name in high)
+    found = preemptions(placing) - before
+    assert sum(evicted[f"{name}-0"] for name in low) == found["started"]
+    longest = max(waited(history, pods, name) for name in high)
+    print(f"{dict(found)}; {len(high)} gangs were whole after {longest:.1f} s, grace {GRACE} s")

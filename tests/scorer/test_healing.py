@@ -136,6 +136,7 @@ async def test_by_default_a_gang_is_only_reported(cluster):
         await fail_gpu(cluster)
         await passed(cluster, clock, 7200)
         assert leader.faulty == 1
+        assert "no pod is evicted because of that (policy gangs.onFault: report)" in health(cluster)
     assert not evictions(cluster)
     assert len(cluster.events("GangGPUUnhealthy")) == 1
 
@@ -213,18 +214,27 @@ async def test_the_next_leader_completes_a_move_and_begins_no_second_one(cluster
     assert len(evictions(cluster)) == before
 
 
-async def test_a_node_that_flaps_moves_a_gang_once_an_hour(cluster):
+async def lose_node(cluster, name="bert-1"):
+    """Let the node of a pod be not ready, and the other one ready."""
+    lost = home(cluster, name)
+    for node in ("gpu-0", "gpu-1"):
+        set_ready(cluster, node, ready=node != lost)
+    await until(lambda: health(cluster))
+
+
+@pytest.mark.parametrize("fail", [fail_gpu, lose_node])
+async def test_a_fault_that_comes_again_moves_a_gang_once_an_hour(cluster, fail):
     clock = Clock()
     async with leading(cluster, clock=clock):
         await run_gang(cluster)
-        await fail_gpu(cluster)
+        await fail(cluster)
         await passed(cluster, clock, 60)
         await until(lambda: len(evictions(cluster)) == 2)
         recreate(cluster, "bert-0", "bert-1")
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
         cluster.bind("bert-0", "bert-1")
         await until(lambda: health(cluster) == "" and status(cluster)["phase"] == "Placed")
-        await fail_gpu(cluster)
+        await fail(cluster)
         await until(lambda: "is not moved again before" in health(cluster))
         await passed(cluster, clock, 3599)
         assert len(evictions(cluster)) == 2
@@ -271,7 +281,9 @@ async def test_nobody_is_evicted_before_the_move_is_recorded(cluster):
         assert not evictions(cluster)
         await passed(cluster, clock, 60)
         await until(lambda: len(evictions(cluster)) == 2)
-        assert json.loads(cluster.the_gang()["metadata"]["annotations"][keys.MOVED])["plan"]
+        record = json.loads(cluster.the_gang()["metadata"]["annotations"][keys.MOVED])
+        assert record["plan"]
+        assert "of gpu-0 (pod bert-1)" in record["why"]
     order = [path for _, path, _ in cluster.writes if "gangs/" in path or "/eviction" in path]
     records = [i for i, at in enumerate(order) if at == path]
     assert records[-1] < order.index("/api/v1/namespaces/team/pods/bert-0/eviction")

@@ -71,3 +71,13 @@ def waiting_pod(name: str, gpus: int) -> str:
 def placed_pod(name: str, gpu: int, gang: str = "vgg", node: str = "dgx-0") -> str:
     fields = {"NAME": name, "GPU": str(gpu), "GANG": gang, "NODE": node}
     return re.sub("NAME|GPU|GANG|NODE", lambda word: fields[word[0]], PLACED)
+
+
+def owned(pod: str) -> str:
+    """Return a pod that its controller would create again."""
+    owner = "{apiVersion: apps/v1, kind: StatefulSet, name: s, uid: s, controller: true}"
+    return pod.replace("namespace: team\n", f"namespace: team\n  ownerReferences: [{owner}]\n")
+
+
+def urgent(pod: str) -> str:
+    return pod.replace("spec:\n", "spec:\n  priority: 9\n")

@@ -41,6 +41,10 @@ export const shown = (/** @type {string} */ text) => text.replace(/\p{C}/gu, "\u
 /** Return a name from a person, apart from the direction of the text around it. */
 export const nameOf = (/** @type {string} */ text) => h("bdi", {}, shown(text));
 
+/** Name the units that would be evicted for another one; null where there are none. */
+export const preempted = (/** @type {string[]} */ texts) => texts.length
+  ? h("p", {}, h("b", {}, "Would preempt "), texts.map((text, i) => [i ? "; " : "", nameOf(text)]), ".") : null;
+
 /**
  * Make a drawing from its tree, which has only tags and attributes of drawings.
  * @param {any} tree Tag, attributes and children.

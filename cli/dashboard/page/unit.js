@@ -1,7 +1,7 @@
 // @ts-check
 /** A gang or a pod: its plan against reality, its bandwidth, why it waits, and its history. */
 
-import {bar, clock, drawing, h, link, nameOf, plural, shown} from "./dom.js";
+import {bar, clock, drawing, h, link, nameOf, plural, preempted, shown} from "./dom.js";
 import {fetchedView} from "./view.js";
 
 const KINDS = {placed: ["✓ placed", "good"], fits: ["✓ fits now", "good"], waits: ["waits", "bad"],
@@ -26,7 +26,7 @@ function content(/** @type {any} */ view) {
     h("p.quiet", {}, `${one.kind} of ${plural(one.pods.length, "pod")} · namespace `, nameOf(one.namespace),
       one.nodes.length ? ` · ${plural(one.nodes.length, "node")}` : ""),
     one.reason ? h("div.card.why", {}, h("h3", {}, one.state === "placed" ? "Note" : "Why it waits"),
-      h("p", {}, capital(one.reason))) : null,
+      h("p", {}, capital(one.reason)), preempted(view.preempts)) : null,
     one.help.length ? h("div.card.help", {}, h("h3", {}, "What would help"), h("ul", {},
       one.help.map((/** @type {string} */ text) => h("li", {}, capital(text))))) : null,
     h("div.sides", {}, h("div.figures", {}, view.nodes.map((/** @type {any} */ node) =>

@@ -1,7 +1,7 @@
 // @ts-check
 /** The units that wait, in the order of planning, each with its reason. */
 
-import {clock, duration, h, link, nameOf, plural, shown} from "./dom.js";
+import {clock, duration, h, link, nameOf, plural, preempted, shown} from "./dom.js";
 import {now, store} from "./store.js";
 import {fetchedView} from "./view.js";
 
@@ -26,7 +26,7 @@ function earlier(/** @type {NonNullable<typeof store.past>} */ {at, waiting: {co
   return [
     h("h1", {}, count ? `${plural(count, "unit")} waited` : "Nothing waited"),
     h("p.quiet", {}, `At ${clock(at)}, by priority, then age. Reasons are computed for the present alone.`),
-    h("ol.queue", {}, first.map((unit, i) => row({...unit, reason: "", reserved: 0}, i, at))),
+    h("ol.queue", {}, first.map((unit, i) => row({...unit, reason: "", reserved: 0, preempts: []}, i, at))),
     count > first.length ? h("p.quiet", {}, `${plural(count - first.length, "more unit")} after these.`) : "",
   ];
 }
@@ -59,6 +59,7 @@ function row(/** @type {any} */ unit, /** @type {number} */ number, /** @type {n
         : `pod, ${unit.asks}`, " · namespace ", nameOf(unit.namespace)),
       h(`span.status.${kind}`, {}, words)),
       unit.reason ? h("p", {}, shown(unit.reason)) : null,
+      preempted(unit.preempts),
       unit.reserved ? h("p.reserved", {}, `${plural(unit.reserved, "node")} ${unit.reserved === 1 ? "is" : "are"} `
         + "reserved for it, since it has waited so long: others of its priority or below go elsewhere.") : null),
     h("span.age", {}, Number.isFinite(since) ? duration(at - since) : ""));

@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 from support.builders import a_claimed_pod, a_pod, dgx1_v100, node_object, placed_pod, topology_map
 from support.dra import a_claim, a_device, a_slice
 
@@ -11,6 +12,7 @@ from cli.analysis.unit_explanation import UnitState
 from cli.files.cluster_file import collect_objects
 from cli.files.current_cluster import current_cluster
 from cli.live.snapshot import snapshot_text
+from cli.render.explain_json import document as document_of
 from cli.render.explain_text import show
 from cluster import keys
 from cluster.account.ledger import Ledger
@@ -557,8 +559,8 @@ def test_unhealthy_gpus_of_a_gang_are_named_with_their_pods(explain, document):
     for pod in objects[-4:]:
         pod["metadata"]["ownerReferences"] = [JOB]
     assert (
-        "To place all its members again together: kubectl delete pod -n default bert-0 bert-1 "
-        "bert-2 bert-3."
+        "To place all its members again together: `kubectl delete pod -n default bert-0 bert-1 "
+        "bert-2 bert-3`."
     ) in " ".join(explain(objects, "gang", "bert").out.split())
 
 
@@ -635,6 +637,39 @@ def test_reserved_gpus_are_shown_with_the_gang_that_lacks_members(lacking, capsy
 
     assert f"  {REASON}.\n" in capsys.readouterr().out
     assert unit.reserved == (NodeGPUs("gpu-0", (1,)),)
+
+
+@pytest.mark.parametrize(
+    ("record", "note"),
+    [
+        pytest.param(
+            {"plan": "1-1", "at": 1_767_225_660, "why": "unhealthy GPUs: 3 of a (pod bert-1)"},
+            "all its members were evicted at 2026-01-01T00:01:00Z because of unhealthy GPUs: 3 of"
+            " a (pod bert-1)",
+            id="with its faults",
+        ),
+        pytest.param(
+            {"plan": "1-1", "at": 1_767_225_660},
+            "all its members were evicted at 2026-01-01T00:01:00Z because of a fault",
+            id="of an earlier version",
+        ),
+        pytest.param({"plan": "1-1", "at": -1}, None, id="unreadable"),
+    ],
+)
+@pytest.mark.parametrize("is_present", [True, False], ids=["with pods", "without pods"])
+def test_a_gang_that_was_moved_says_when_and_why(lacking, capsys, record, note, is_present):
+    ((key, gang),) = lacking.gangs.items()
+    metadata = structs.replace(gang.metadata, annotations={keys.MOVED: json.dumps(record)})
+    moved = {key: structs.replace(gang, metadata=metadata)}
+    pods = lacking.pods if is_present else {}
+
+    (unit,) = explain_gang(replace(lacking, pods=pods, gangs=moved), "default", "bert")
+
+    show(unit)
+    assert unit.evicted == (note or "")
+    assert document_of([unit]).items[0].notes[:1] == ([note] if note else [])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert ("note: All its members were evicted" in shown) is bool(note)
 
 
 def test_a_pod_that_waits_does_not_fit_where_gpus_are_reserved(lacking):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.browser import NEEDS_CHROMIUM, new_context, new_page, running_chromium
-from support.dashboard import CLUSTER, JOB, WRONG, placed_pod, waiting_pod
+from support.dashboard import CLUSTER, JOB, WRONG, owned, placed_pod, urgent, waiting_pod
 
 pytestmark = NEEDS_CHROMIUM
 LINKWISE = Path(sys.executable).with_name("linkwise")
@@ -203,6 +203,20 @@ def test_a_unit_that_waits_says_why(small, opened):
     page.get_by_role("link", name="big").click()
     page.wait_for_selector(".help")
     assert "It would not fit if nothing else ran" in page.locator(".help").inner_text()
+
+
+def test_a_unit_that_waits_names_what_it_would_preempt(served, opened):
+    low = [owned(placed_pod(f"p{i}-{n}", i, f"g{n}", f"dgx-{n}")) for i in range(8) for n in (0, 1)]
+    address = served("".join([CLUSTER, *low, urgent(waiting_pod("high", 8))]))
+    named = "Would preempt gang team/g0: 8 pods."
+
+    page = opened(address, "waiting")
+    page.wait_for_selector(".unit-row")
+    assert named in page.inner_text(".queue")
+
+    page.click(".unit-row h3 a")
+    page.wait_for_selector(".why")
+    assert named in page.inner_text(".why")
 
 
 def test_free_sets_are_counted_by_size_with_what_fragments_them(small, opened):

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from support.dashboard import placed_pod, waiting_pod
+from support.dashboard import owned, placed_pod, urgent, waiting_pod
 
 from cli.dashboard.gang_changes import Past
 from cli.dashboard.history import History
@@ -79,6 +79,28 @@ def test_waiting_units_have_the_reasons_of_the_planner(moment):
     assert rows["big"].never
     assert rows["big"].kind == "gang"
     assert rows["big"].asks == "99 GPUs"
+
+
+def test_a_waiting_unit_names_the_units_that_would_be_preempted_for_it(moment):
+    low = [owned(placed_pod(f"low-{i}", i, "low", "dgx-0")) for i in range(8)]
+    single = [owned(placed_pod(f"p-{i}", i, f"g{i}", "dgx-1")) for i in range(8)]
+    names = ("first", "second", "third")
+    here = moment(*low, *single, *(urgent(waiting_pod(name, 8)) for name in names))
+
+    preempts = {row.name: row.preempts for row in waiting_view(here)}
+    (view,) = unit_views(here, NO_PAST, "gang", "team", "second")
+
+    assert preempts["first"] == view.preempts == ("gang team/low: 8 pods",)
+    assert preempts["second"][:2] == ("gang team/g0: 1 pod", "gang team/g1: 1 pod")
+    assert preempts["second"][5:] == ("3 more",)
+    assert preempts["third"] == ()
+
+
+def test_a_waiting_unit_of_no_higher_priority_preempts_nothing(moment):
+    low = [owned(placed_pod(f"p{i}-{n}", i, "low", f"dgx-{n}")) for i in range(8) for n in (0, 1)]
+    (row,) = waiting_view(moment(*low, waiting_pod("equal", 8)))
+
+    assert row.preempts == ()
 
 
 @pytest.mark.parametrize(("waited", "nodes"), [(599, 0), (600, 2), (1199, 2), (1200, 0)], ids=str)

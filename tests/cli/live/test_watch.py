@@ -4,7 +4,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from structlog.testing import capture_logs
-from support.builders import node_object
+from support.builders import a_pod, node_object, placed_pod
 from support.dra import a_claim, a_device, a_rule, a_slice
 from support.servers.fake_api import FakeAPI
 from support.servers.fake_api import status as fault
@@ -15,6 +15,7 @@ from cli.live.kubeconfig import Access, load_user_context
 from cli.live.user_kube import UserKube
 from cli.live.watch import watch_cluster
 from cluster import keys
+from cluster.allocations.gpus import GPUShare
 from runtime.kube.client import ApiError, Ignored
 
 NODE = "/api/v1/nodes"
@@ -138,6 +139,33 @@ async def test_owners_of_waiting_gangs_are_read(api, watching):
         api.put(f"{PODS}/a", {"metadata": metadata, "spec": {"containers": []}})
 
         await shows(lambda: any(each.plain["kind"] == "Job" for each in shown.states[-1].objects))
+
+
+async def test_owners_and_budgets_of_pods_that_may_be_evicted_are_read(api, watching):
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "low", "uid": "u", "controller": True}
+    placed = placed_pod("low", {keys.GPU_WHOLE: 1}, "gpu", GPUShare(0))
+    placed["metadata"] |= {"namespace": "team", "ownerReferences": [owner]}
+    api.put(f"{JOB}/low", {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}})
+    api.objects["/apis/batch/v1/jobs"]["team", "low"]["metadata"]["uid"] = "u"
+    api.put("/apis/policy/v1/namespaces/team/poddisruptionbudgets/keep", {"metadata": {}})
+    api.put(f"{PODS}/low", placed)
+    async with watching() as shown:
+
+        def kinds():
+            return {each.plain["kind"] for each in shown.states[-1].objects}
+
+        await shows(lambda: shown.pods == {"low"})
+        assert not kinds() & {"Job", "PodDisruptionBudget"}
+
+        api.put(f"{PODS}/high", a_pod({keys.GPU_WHOLE: 1}, name="high", priority=9))
+        await shows(lambda: "high" in shown.pods)
+        assert {"Job", "PodDisruptionBudget"} <= kinds()
+
+        # Each owner is read once.
+        api.remove(f"{JOB}/low")
+        api.put(f"{PODS}/higher", a_pod({keys.GPU_WHOLE: 1}, name="higher", priority=10))
+        await shows(lambda: "higher" in shown.pods)
+        assert "Job" in kinds()
 
 
 async def test_an_invalid_policy_is_reported_and_the_last_state_stays(api, watching):

@@ -52,6 +52,7 @@ HEALTHY = {
     "linkwise_unaccounted_nodes": steady(0),
     'linkwise_gangs{phase="Committing"}': steady(0),
     "linkwise_partial_gangs": steady(0),
+    "linkwise_faulty_gangs": steady(0),
     'linkwise_http_requests_total{path="/mutate",code="200"}': growing(100),
     f'{LATENCY}{{{OF_PODS},le="0.1"}}': growing(100),
     f'{LATENCY}{{{OF_PODS},le="1"}}': growing(100),
@@ -133,6 +134,7 @@ SITUATIONS = {
     ],
     "LinkwiseGangHalfBound": [({'linkwise_gangs{phase="Committing"}': steady(1)}, {})],
     "LinkwiseGangPartial": [({"linkwise_partial_gangs": steady(1)}, {})],
+    "LinkwiseGangFaulty": [({"linkwise_faulty_gangs": steady(1)}, {})],
     "LinkwiseContainersRefused": [
         (
             {'linkwise_agent_refused_containers_total{instance="agent"}': growing(1)},

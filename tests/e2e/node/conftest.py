@@ -10,12 +10,14 @@ from controlplane.node.chain import Chain
 from controlplane.node.gpus import StandInGPUs
 from controlplane.node.machine import real_node
 from controlplane.pods import Pods
+from controlplane.process import wait_until
 from nvml.standin import compiler
 
 from cluster import keys
 from topology import catalogue
 
 NODE = "real"
+_LOST_XID = 79
 
 
 @pytest.fixture(scope="session")
@@ -61,3 +63,21 @@ def chain(running, namespace):
         with suppress(ApiError):
             chain.pods.api.delete(jobs, propagationPolicy="Background")
     chain.delete(*chain.pods.all())
+
+
+@pytest.fixture
+def lose(chain):
+    """Loses a GPU; at the end the driver is loaded again, after which the agent trusts it again."""
+    lost = []
+
+    def lose(gpu):
+        lost.append(gpu)
+        chain.gpus.nvml.lose(gpu)
+        chain.gpus.nvml.xid(gpu, _LOST_XID)
+
+    yield lose
+    chain.gpus.nvml.events.clear()
+    for gpu in lost:
+        chain.gpus.nvml.restore(gpu)
+    chain.gpus.nvml.load_driver()
+    wait_until(lambda: chain.allocatable(keys.GPU_WHOLE) == 8, "the node offers all GPUs", 60)

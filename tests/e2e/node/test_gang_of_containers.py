@@ -1,7 +1,19 @@
 """Gangs and single pods down to their containers: each sees exactly the GPUs of its record."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
-from controlplane.gangs import gang_labels, jobs_of
+from controlplane.gangs import (
+    events,
+    gang_labels,
+    jobs_of,
+    make_stateful_gang,
+    wait_for_event,
+    wait_for_phase,
+    wait_until_placed,
+)
 from controlplane.node.chain import container
 from controlplane.process import wait_until
 from controlplane.training import run_training_operator
@@ -10,6 +22,11 @@ from cluster import keys
 
 BEST_FOURS = ({0, 1, 2, 3}, {4, 5, 6, 7})
 WHOLE = {keys.GPU_WHOLE: 1}
+LINKWISE = Path(sys.executable).with_name("linkwise")
+POLICY = (
+    "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {{onFault: {}, onFaultSeconds: 1}}\n"
+)
+ELSEWHERE = {"name": "elsewhere", "machine": "dgx1-v100", "mode": "topology"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -68,3 +85,56 @@ def test_a_pod_that_forges_its_variables_sees_only_its_own_gpu(chain):
     assert chain.recorded("honest").isdisjoint(chain.recorded("forger"))
     assert chain.seen("forger").variables["NVIDIA_VISIBLE_DEVICES"] == "void"
     chain.wait_until_books_agree()
+
+
+@pytest.fixture
+def train(chain):
+    """A gang of two that has all GPUs of the node, and is made again by its controller."""
+    spec = {
+        "containers": [container({keys.GPU_WHOLE: 4})],
+        "terminationGracePeriodSeconds": 1,
+    }
+    path = make_stateful_gang(chain.pods, "train", 2, spec)
+    wait_for_phase(chain.pods, "train", "Placed", members="2/2")
+    yield {name: chain.has(name) for name in ("train-0", "train-1")}
+    chain.pods.api.delete(path)
+
+
+def uids(chain):
+    return {pod["metadata"]["uid"] for pod in chain.pods.all().values()}
+
+
+def test_a_gang_on_a_lost_gpu_is_reported_and_moves_as_a_whole_once_the_policy_says_so(
+    chain, plane, lose, nodes, policy, train
+):
+    policy(POLICY.format("report"))
+    # kwok is the kubelet of this one.
+    nodes({**ELSEWHERE, "cpu": 96, "memory": "768Gi", "labels": {"type": "kwok"}})
+    before, gpu = uids(chain), min(train["train-1"])
+    fault = f"unhealthy GPUs: {gpu} of {chain.node.name} (pod train-1)"
+
+    lose(gpu)
+
+    wait_for_event(chain.pods, "GangGPUUnhealthy", fault, of="StatefulSet")
+    gang = wait_for_phase(chain.pods, "train", "Placed", members="2/2")
+    (condition,) = (one for one in gang["status"]["conditions"] if one["type"] == "GPUsHealthy")
+    assert (condition["status"], fault in condition["message"]) == ("False", True)
+    assert chain.scorer.metrics["linkwise_faulty_gangs"] == 1
+    argv = [LINKWISE, "explain", "gang", f"{chain.pods.namespace}/train"]
+    ran = subprocess.run(
+        [*argv, "--kubeconfig", plane.kubeconfig], capture_output=True, text=True, check=True
+    )
+    assert fault in ran.stdout
+    assert "no pod is evicted because of that (policy gangs.onFault: report)" in ran.stdout
+    assert f"`kubectl delete pod -n {chain.pods.namespace} train-0 train-1`" in ran.stdout
+    assert uids(chain) == before
+    assert not events(chain.pods, "GangEvicted")
+
+    policy(POLICY.format("evict"))
+
+    wait_until(lambda: not uids(chain) & before, "all members are gone", 30)
+    placed = wait_until_placed(chain.pods, "train", 2)
+    assert {node for held in placed.values() for node, _ in held} == {"elsewhere"}
+    wait_for_phase(chain.pods, "train", "Placed", members="2/2")
+    wait_until(lambda: chain.bindings() == [], "the node gave their GPUs back")
+    assert chain.scorer.metrics["linkwise_faulty_gangs"] == 0

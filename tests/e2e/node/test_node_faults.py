@@ -10,8 +10,6 @@ from controlplane.scorer import ACCOUNT
 
 from cluster import keys
 
-LOST_XID = 79
-
 
 def gpus(count):
     return {keys.GPU_WHOLE: count}
@@ -82,24 +80,6 @@ def test_jobs_have_gpus_again_after_a_reboot(chain):
 
 
 # ---- GPUs.
-
-
-@pytest.fixture
-def lose(chain):
-    """Loses a GPU; at the end the driver is loaded again, after which the agent trusts it again."""
-    lost = []
-
-    def lose(gpu):
-        lost.append(gpu)
-        chain.gpus.nvml.lose(gpu)
-        chain.gpus.nvml.xid(gpu, LOST_XID)
-
-    yield lose
-    chain.gpus.nvml.events.clear()
-    for gpu in lost:
-        chain.gpus.nvml.restore(gpu)
-    chain.gpus.nvml.load_driver()
-    wait_until(lambda: chain.allocatable(keys.GPU_WHOLE) == 8, "the node offers all GPUs", 60)
 
 
 def test_a_lost_gpu_is_published_and_its_pod_runs_on(chain, lose):

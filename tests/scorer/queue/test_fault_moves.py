@@ -1,6 +1,8 @@
 """Which gangs are moved off faults, and when."""
 
+from itertools import pairwise
 from math import inf
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -107,3 +109,98 @@ def test_the_next_decision_comes_when_it_is_announced(candidates):
     decision = run(*candidates, free=9)
     if decision.next_at < inf:
         assert len(run(*candidates, now=decision.next_at, free=9).moves) > len(decision.moves)
+
+
+# ---- Faults that come and go, over some hours.
+
+
+class Times(NamedTuple):
+    """When a GPU under a gang has a fault [s]."""
+
+    gang: int
+    gpu: int
+    start: int
+    end: int
+
+    @property
+    def key(self):
+        return GangKey("team", f"gang-{self.gang}", str(self.gang))
+
+
+def joined(faults):
+    """Return the same faults, of which no two of one GPU touch or overlap."""
+    found = []
+    for each in sorted(faults):
+        last = found[-1] if found else None
+        if last and last[:2] == each[:2] and each.start <= last.end:
+            found[-1] = last._replace(end=max(last.end, each.end))
+        else:
+            found.append(each)
+    return found
+
+
+FAULTS = st.lists(
+    st.builds(
+        lambda gang, gpu, start, length: Times(gang, gpu, start, start + length),
+        st.integers(0, 5),
+        st.integers(0, 1),
+        st.integers(0, 8000) | st.integers(0, 200),
+        st.integers(1, 300) | st.integers(300, 9000),
+    ),
+    max_size=20,
+).map(joined)
+
+
+def moves_over_time(faults, *, most, takes):
+    """Return each move, as time and gang, if `most` gangs move at once and each for a while [s]."""
+    moved: dict[GangKey, float] = {}
+    moves, now = [], 0.0
+    changes = {float(at) for each in faults for at in (each.start, each.end)}
+    while now < inf:
+        moving = {key for key, at in moved.items() if now < at + takes}
+        lasting: dict[GangKey, dict[Fault, float]] = {}
+        for each in faults:
+            if each.start <= now < each.end and each.key not in moving:
+                lasting.setdefault(each.key, {})[Fault("gpu-0", each.gpu)] = each.start
+        candidates = [
+            Candidate(key, 0, since, moved.get(key, -inf)) for key, since in lasting.items()
+        ]
+        decision = run(*candidates, now=now, free=most - len(moving))
+        assert len(moving) + len(decision.moves) <= most
+        moves += [(now, key) for key in decision.moves]
+        moved |= dict.fromkeys(decision.moves, now)
+        ends = {at + takes for at in moved.values()}
+        later = {at for at in (*changes, *ends, decision.next_at) if at > now}
+        now = min(later, default=inf)
+    return moves
+
+
+@given(FAULTS, st.integers(1, 5), st.sampled_from([1, 60, 600]))
+def test_over_time_only_faults_that_last_move_a_gang_and_that_once_an_hour(faults, most, takes):
+    moves = moves_over_time(faults, most=most, takes=takes)
+    for at, key in moves:
+        assert any(each.start + SECONDS <= at < each.end for each in faults if each.key == key), (
+            "the fault has not lasted"
+        )
+    for key in {key for _, key in moves}:
+        times = [at for at, each in moves if each == key]
+        assert all(b - a >= BETWEEN_MOVES for a, b in pairwise(times))
+
+
+@given(FAULTS, st.sampled_from([1, 60, 600]))
+def test_over_time_each_fault_that_lasts_moves_its_gang_unless_it_has_just_moved(faults, takes):
+    moves = moves_over_time(faults, most=9, takes=takes)
+    for each in faults:
+        due = each.start + 2 * SECONDS
+        if each.end > due:
+            assert any(key == each.key and due - BETWEEN_MOVES < at <= due for at, key in moves), (
+                f"{each} moved nobody"
+            )
+
+
+@given(st.lists(st.integers(0, 60), min_size=10, max_size=10))
+def test_ten_gpus_that_fail_within_a_minute_are_one_decision(starts):
+    faults = [Times(i, 0, start, 10_000) for i, start in enumerate(starts)]
+    moves = moves_over_time(faults, most=10, takes=600)
+    assert {key for _, key in moves[:10]} == {each.key for each in faults}
+    assert {at for at, _ in moves[:10]} == {max(starts) + SECONDS}

@@ -4,7 +4,6 @@ from cluster.account.node_ledger import Holding
 from cluster.whatif_api import FitResult, Preempted
 from scorer.gang.unit import Owners, units_of
 from scorer.placement.preemption.victim import Disruptions, Victim, VictimPod
-from scorer.whatif import preemption
 from scorer.whatif.preemption import Preemptions, RunningUnits, without_names
 
 NOW = 36_000.0
@@ -51,17 +50,17 @@ def test_a_unit_is_evicted_once():
 
 def test_equal_units_are_searched_once_where_nothing_is_found():
     snapshot, units = running("o/a", "o/b")
-    found = Preemptions(units)
+    found = Preemptions(units, searches=2)
     for unit in waiting("x", "y", priority=0):
         assert found.find(snapshot, unit) == ()
 
-    assert found._searches == 1
+    (high,) = waiting("high")
+    assert found.find(snapshot, high)
 
 
-def test_at_most_so_many_searches_are_made(monkeypatch):
-    monkeypatch.setattr(preemption, "SEARCHES_MAX", 1)
+def test_at_most_so_many_searches_are_made():
     snapshot, units = running("o/a", "o/b")
-    found = Preemptions(units)
+    found = Preemptions(units, searches=1)
 
     assert [bool(found.find(snapshot, unit)) for unit in waiting("x", "y")] == [True, False]
 
