@@ -228,7 +228,9 @@ def _unit(moment: Moment, past: Past, unit: UnitExplanation, gang: Gang | None) 
         document,
         mark.colour,
         _plan(gang) if gang else None,
-        tuple(_drawn(ledgers[node], mark, tags) for node in drawn if ledgers[node].node.machine),
+        tuple(
+            drawn_node(ledgers[node], mark, tags) for node in drawn if ledgers[node].node.machine
+        ),
         len(held) - len(drawn),
         gang_changes(past, name) if unit.kind == "gang" else (),
     )
@@ -241,7 +243,7 @@ def _ledgers(moment: Moment, unit: UnitExplanation) -> Mapping[str, NodeLedger]:
     return moment.current.cluster.ledger.nodes
 
 
-def _drawn(ledger: NodeLedger, mark: Mark, tags: Mapping[str, str]) -> DrawnNode:
+def drawn_node(ledger: NodeLedger, mark: Mark, tags: Mapping[str, str]) -> DrawnNode:
     """Return a drawing in which only the pods with a tag are marked."""
     marks = {
         uid: (mark, tags[holding.pod])
