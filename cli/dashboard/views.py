@@ -21,7 +21,9 @@ from cli.render.page.occupancy import Mark, MarkedPods, letters, marked_node
 from cli.render.page.unit_results import request_text
 from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import Counted
+from runtime.process.clock import rfc3339
 from scorer.gang.crd import Gang
+from scorer.gang.moved import moved_of
 from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import gpus_of, mask_of
 
@@ -29,6 +31,7 @@ SIZES = (2, 4, 8)
 """Sizes of GPU sets whose bandwidth a node's view shows."""
 NODES = 12
 """The number of nodes of a gang that are drawn."""
+_MOVED = "a GPU was unhealthy: all members were evicted, to be placed together elsewhere"
 
 
 class Worth(Struct, frozen=True):
@@ -93,7 +96,7 @@ class PlanView(Struct, frozen=True):
     best: float | None
     nodes: tuple[str, ...]
     events: tuple[tuple[str, str, str], ...]
-    """Time, what happened, and the message of each of its conditions."""
+    """Time, what happened and a message, of its last move and of each of its conditions."""
 
 
 class DrawnNode(Struct, frozen=True):
@@ -262,11 +265,15 @@ def _plan(gang: Gang) -> PlanView:
         bandwidth=rounded(plan.bandwidth) if plan else None,
         best=rounded(plan.best_possible) if plan else None,
         nodes=plan.nodes if plan else (),
-        events=tuple(
-            (each.last_transition_time, f"{each.type} is {each.status}", each.message)
-            for each in sorted(status.conditions, key=lambda each: each.last_transition_time)
-        ),
+        events=tuple(sorted(_events(gang))),
     )
+
+
+def _events(gang: Gang) -> Iterator[tuple[str, str, str]]:
+    for each in gang.status.conditions:
+        yield each.last_transition_time, f"{each.type} is {each.status}", each.message
+    if moved := moved_of(gang):
+        yield rfc3339(moved.at), "Moved off a fault", _MOVED
 
 
 def namespace_rows(moment: Moment, history: History) -> list[NamespaceRow]:
