@@ -72,7 +72,7 @@ function history(/** @type {number[][]} */ samples) {
       `${x((samples[i + 1] ?? sample)[0])} ${y(of(sample))}`]);
     return `M0 ${HEIGHT}L${points.join("L")}L${WIDTH} ${HEIGHT}Z`;
   };
-  return h("section.card", {}, h("h3", {}, "Free GPUs over time"),
+  return h("section.card", {}, h("h2", {}, "Free GPUs over time"),
     h("p.quiet.small.legend-line", {}, h("span", {}, h("i.key.whole"), "on nodes that are all free"),
       h("span", {}, h("i.key.stranded"), "beside allocated ones")),
     h("div.chart", {}, s("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",

@@ -25,7 +25,7 @@ function earlier(/** @type {any} */ then, /** @type {number} */ at) {
   return [
     ...head(then, words, look),
     h("p.quiet", {}, `At ${clock(at)}, ${duration(now() - at)} ago · namespace `, nameOf(then.namespace)),
-    waited && h("div.card.why", {}, h("h3", {}, "It waited"), h("p", {}, `${plural(waited.pods, "pod")}, ${waited.asks} each. `
+    waited && h("div.card.why", {}, h("h2", {}, "It waited"), h("p", {}, `${plural(waited.pods, "pod")}, ${waited.asks} each. `
       + "The reasons of the planner are computed for the present alone.")),
     h("div.sides", {}, figures(then), h("div", {}, changes(then.changes))),
     held.length ? h("h2", {}, `${plural(held.length, "pod")} had GPUs`) : null,
@@ -43,7 +43,7 @@ const head = (/** @type {any} */ one, /** @type {string} */ words, /** @type {st
 
 /** Draw its nodes. */
 const figures = (/** @type {any} */ view) => h("div.figures", {}, view.nodes.map((/** @type {any} */ node) =>
-  h("section.card.figure", {}, h("h3", {}, h("a", {href: link("node", node.name)}, nameOf(node.name))),
+  h("section.card.figure", {}, h("h2", {}, h("a", {href: link("node", node.name)}, nameOf(node.name))),
     node.drawing.length ? drawing(node.drawing) : null)),
 view.more ? h("p.quiet", {}, `${plural(view.more, "more node")}`) : null);
 
@@ -60,9 +60,9 @@ function content(/** @type {any} */ view) {
     ...head({name: one.name, colour: view.colour}, words, look),
     h("p.quiet", {}, `${one.kind} of ${plural(one.pods.length, "pod")} · namespace `, nameOf(one.namespace),
       one.nodes.length ? ` · ${plural(one.nodes.length, "node")}` : ""),
-    one.reason ? h("div.card.why", {}, h("h3", {}, one.state === "placed" ? "Note" : "Why it waits"),
+    one.reason ? h("div.card.why", {}, h("h2", {}, one.state === "placed" ? "Note" : "Why it waits"),
       h("p", {}, capital(one.reason))) : null,
-    one.help.length ? h("div.card.help", {}, h("h3", {}, "What would help"), h("ul", {},
+    one.help.length ? h("div.card.help", {}, h("h2", {}, "What would help"), h("ul", {},
       one.help.map((/** @type {string} */ text) => h("li", {}, capital(text))))) : null,
     h("div.sides", {}, figures(view), h("div", {}, bandwidth(one), reasons(one), plan(view.plan), changes(view.changes))),
     h("h2", {}, plural(one.pods.length, "pod")),
@@ -83,7 +83,7 @@ function bandwidth(/** @type {any} */ one) {
   const most = Math.max(...compared.map(([, value]) => value ?? 0));
   if (!most) return null;
   const times = one.index_order.bandwidth ? one.bandwidth / one.index_order.bandwidth : 0;
-  return h("section.card", {}, h("h3", {}, "Bandwidth"),
+  return h("section.card", {}, h("h2", {}, "Bandwidth"),
     h("p.quiet.small", {}, "All-reduce, modelled", one.bandwidth_note ? ` (${shown(one.bandwidth_note)})` : ""),
     h("dl.bars", {}, compared.map(([label, value, kind]) =>
       bar(label, value === null ? "–" : `${value.toFixed(1)} GB/s`, (value ?? 0) / most, kind))),
@@ -92,7 +92,7 @@ function bandwidth(/** @type {any} */ one) {
 
 function reasons(/** @type {any} */ one) {
   const texts = [one.why, one.changed, one.membership, one.unhealthy, ...one.notes].filter(Boolean);
-  return texts.length ? h("section.card", {}, h("h3", {}, "Why here"),
+  return texts.length ? h("section.card", {}, h("h2", {}, "Why here"),
     texts.map(text => h("p", {}, capital(text)))) : null;
 }
 
@@ -101,7 +101,7 @@ function plan(/** @type {any} */ recorded) {
   const at = (/** @type {string} */ text) => Number.isNaN(Date.parse(text)) ? shown(text)
     : clock(Date.parse(text) / 1000);
   const events = [[recorded.created, "Created", ""], ...recorded.events];
-  return h("section.card", {}, h("h3", {}, "Recorded in its Gang"),
+  return h("section.card", {}, h("h2", {}, "Recorded in its Gang"),
     h("p.quiet.small", {}, `Phase ${recorded.phase || "unknown"} · ${shown(recorded.members)} members`,
       recorded.bandwidth ? ` · planned ${recorded.bandwidth} GB/s` : ""),
     h("ol.history", {}, events.map(([time, what, message]) => h("li", {}, h("time", {}, at(time)),
@@ -113,7 +113,7 @@ function changes(/** @type {any[]} */ seen) {
   if (!seen.length) return null;
   const places = (/** @type {any[]} */ nodes) => nodes.map((has, i) => [i ? ", " : " ", nameOf(has.node),
     has.gpus.length ? ` (GPU${has.gpus.length > 1 ? "s" : ""} ${has.gpus.join(" ")})` : ` (${plural(has.pods, "pod")})`]);
-  return h("section.card.changes", {}, h("h3", {}, "Its GPUs in the last hour"),
+  return h("section.card.changes", {}, h("h2", {}, "Its GPUs in the last hour"),
     h("ol.history", {}, seen.map(change => h("li", {}, h("time", {}, clock(change.at)),
       h("b", {}, /** @type {any} */(CHANGES)[change.kind]),
       change.before.length ? h("span.quiet", {}, " from", places(change.before)) : null,
