@@ -4,7 +4,13 @@ import asyncio
 import threading
 
 import pytest
-from support.browser import NEEDS_CHROMIUM, new_context, new_page, running_chromium
+from support.browser import (
+    NEEDS_CHROMIUM,
+    new_context,
+    new_page,
+    running_chromium,
+    violations,
+)
 from support.dashboard import placed_pod, waiting_pod
 
 from cli.dashboard.feed import Feed
@@ -95,6 +101,7 @@ def test_the_time_line_moves_a_gang(page):
     page.wait_for_selector(".why:has-text('4 GPUs each')")
     scrub(page, 90)
     page.wait_for_selector(".status:has-text('had GPUs')")
+    assert violations(page) == []
     assert page.locator("rect.tile.placed").count() == 2
     assert page.locator(".changes li").count() == 1
     scrub(page, 150)
