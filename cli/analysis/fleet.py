@@ -12,7 +12,7 @@ from cli.analysis.counted_sets import counted_sets
 from cli.output.words import amount_text, plural
 from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.allocations.gpus import Counted, number_counted
-from cluster.keys import NVIDIA_GPU_SHARED
+from cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
 from cluster.nodes.node import Node
 from topology.machine import gpus_of
@@ -34,6 +34,8 @@ class FleetPod:
     gang: str | None
     gpus: tuple[int, ...]
     """Ascending; empty for GPUs that NVIDIA's plugin chooses."""
+    counted: int
+    """The number of whole GPUs that NVIDIA's plugin chose for it."""
     amount: str
     """The amounts that it holds, in words."""
     is_new: bool
@@ -180,7 +182,9 @@ def _pods(ledger: NodeLedger, new: frozenset[str]) -> Iterator[FleetPod]:
             namespace, _, name = holding.pod.partition("/")
             gpus = tuple(sorted(set(holding.gpus.indices)))
             gang = holding.gang.partition("/")[2] if holding.gang else None
-            yield FleetPod(namespace, name, gang, gpus, _amount(holding, ledger.node), uid in new)
+            counted = number_counted(holding.gpus, NVIDIA_GPU)
+            amount = _amount(holding, ledger.node)
+            yield FleetPod(namespace, name, gang, gpus, counted, amount, uid in new)
 
 
 def _amount(holding: Holding, node: Node) -> str:

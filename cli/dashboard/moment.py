@@ -17,7 +17,7 @@ from cli.analysis.planner_view import PlannerView, planner_view
 from cli.files.current_cluster import CurrentCluster
 from cli.render.page.occupancy import COLOURS
 from cli.render.page.unit_results import request_text
-from cluster.account.slots import SlotGroup, free_slots
+from cluster.account.slots import SlotGroup, free_slots, takes_pods
 from cluster.gang import GangKey
 from scorer.gang.unit import Unit, units_of
 
@@ -30,6 +30,8 @@ class HolderRow(Struct, frozen=True, array_like=True):
     gang: str
     """`namespace/name`; empty for a pod on its own."""
     gpus: tuple[int, ...]
+    counted: int
+    """The number of whole GPUs that NVIDIA's plugin chose."""
     amount: str
     colour: int
     """Of its gang, or of the pod."""
@@ -51,6 +53,8 @@ class NodeRow(Struct, frozen=True, array_like=True):
     free: int
     stranded: int
     """Free GPUs beside taken ones."""
+    closed: bool
+    """It takes no pods now."""
     problems: tuple[str, ...]
     holders: tuple[HolderRow, ...]
 
@@ -86,7 +90,11 @@ class Moment:
     def rows(self) -> Mapping[str, NodeRow]:
         """The nodes of the map, by name."""
         domains = self.current.policy.policy.gangs.domains
-        return {node.node.name: _row(node, domains) for node in self.fleet}
+        ledgers = self.current.cluster.ledger.nodes
+        return {
+            node.node.name: _row(node, domains, closed=not takes_pods(ledgers[node.node.name]))
+            for node in self.fleet
+        }
 
     @cached_property
     def usage(self) -> list[NamespaceUsage]:
@@ -143,7 +151,7 @@ def _unit_row(unit: Unit) -> UnitRow:
     )
 
 
-def _row(node: FleetNode, domains: tuple[str, ...]) -> NodeRow:
+def _row(node: FleetNode, domains: tuple[str, ...], *, closed: bool) -> NodeRow:
     labels = node.node.labels
     return NodeRow(
         name=node.node.name,
@@ -155,6 +163,7 @@ def _row(node: FleetNode, domains: tuple[str, ...]) -> NodeRow:
         used=node.used,
         free=node.free,
         stranded=node.stranded,
+        closed=closed,
         problems=node.problems,
         holders=tuple(_holders(node)),
     )
@@ -164,4 +173,4 @@ def _holders(node: FleetNode) -> Iterator[HolderRow]:
     for pod in node.pods:
         name = f"{pod.namespace}/{pod.name}"
         gang = f"{pod.namespace}/{pod.gang}" if pod.gang else ""
-        yield HolderRow(name, gang, pod.gpus, pod.amount, colour_of(gang or name))
+        yield HolderRow(name, gang, pod.gpus, pod.counted, pod.amount, colour_of(gang or name))

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from cli.dashboard.earlier import earlier_ledgers, earlier_unit
 from cli.dashboard.feed import CLIENTS, WAIT, Feed
 from cli.dashboard.gang_changes import Past
 from cli.dashboard.guard import HEADERS, Address, refusal
@@ -19,6 +20,7 @@ from cli.dashboard.trial import Trial
 from cli.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
 from cli.render.page.drawing import DEFINITIONS
 from cli.render.page.style import STYLE
+from cluster.account.slots import free_slots
 from runtime.http.limits import Limits
 from runtime.http.server import Server, serve
 from runtime.http.types import HttpRequest, HttpResponse, Route, error_response
@@ -144,10 +146,16 @@ class Dashboard:
 
     def _unit(self, query: Query) -> Callable[[], object]:
         moment, history = self._feed.moment, self._feed.history
-        past = Past(history.rows, history.changes)
         kind, namespace = query.get("kind", "gang"), query.get("namespace", "")
         name = query.get("name", "")
-        return lambda: unit_views(moment, past, kind, namespace, name) or None
+        if "at" not in query:
+            past = Past(history.rows, history.changes)
+            return lambda: unit_views(moment, past, kind, namespace, name) or None
+        at, key, now = _time(query), (kind, namespace, name), moment.current.cluster.ledger.nodes
+        then = Past(history.at(at), tuple(each for each in history.changes if each.at <= at))
+        waited = history.waiting_at(at)
+        unit = next((u for u in waited if (u.kind, u.namespace, u.name) == key), None)
+        return lambda: earlier_unit(then, unit, now, key)
 
     def _namespaces(self, _: Query) -> Callable[[], object]:
         moment, history = self._feed.moment, self._feed.history
@@ -155,9 +163,7 @@ class Dashboard:
         return lambda: {"since": history.began, "rows": rows}
 
     def _past(self, query: Query) -> Callable[[], object]:
-        time = query.get("at", "")
-        history = self._feed.history
-        at = float(time) if time.replace(".", "", 1).isdecimal() and len(time) < 30 else 0.0
+        history, at = self._feed.history, _time(query)
         rows, waiting = list(history.at(at).values()), history.waiting_at(at)
         units = {"count": len(waiting), "first": waiting[:UNITS]}
         return lambda: {"at": at, "nodes": rows, "waiting": units}
@@ -166,9 +172,20 @@ class Dashboard:
         samples = list(self._feed.history.samples)
         return lambda: samples
 
-    def _sets(self, _: Query) -> Callable[[], object]:
-        moment, samples = self._feed.moment, list(self._feed.history.samples)
-        return lambda: {"groups": moment.slots, "samples": samples}
+    def _sets(self, query: Query) -> Callable[[], object]:
+        moment, history = self._feed.moment, self._feed.history
+        samples = list(history.samples)
+        if "at" not in query:
+            return lambda: {"groups": moment.slots, "samples": samples}
+        at, now = _time(query), moment.current.cluster.ledger.nodes
+        rows, until = history.at(at), [each for each in samples if each.at <= at]
+        return lambda: {"groups": free_slots(earlier_ledgers(rows, now)), "samples": until}
+
+
+def _time(query: Query) -> float:
+    """Return the moment that a request names [s since 1970]; 0, before all, if it is no number."""
+    text = query.get("at", "")
+    return float(text) if text.replace(".", "", 1).isdecimal() and len(text) < 30 else 0.0
 
 
 def _static_answers() -> dict[str, Callable[[HttpRequest], HttpResponse]]:

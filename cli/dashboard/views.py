@@ -23,7 +23,9 @@ from cli.render.preempted_text import preempted_text
 from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import Counted
 from cluster.whatif_api import Preempted
+from runtime.process.clock import rfc3339
 from scorer.gang.crd import Gang
+from scorer.gang.moved import moved_of
 from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import gpus_of, mask_of
 
@@ -33,6 +35,7 @@ NODES = 12
 """The number of nodes of a gang that are drawn."""
 PREEMPTED = 5
 """The number of units that would be evicted for another one and are named."""
+_MOVED = "a GPU was unhealthy: all members were evicted, to be placed together elsewhere"
 
 
 class Worth(Struct, frozen=True):
@@ -99,7 +102,7 @@ class PlanView(Struct, frozen=True):
     best: float | None
     nodes: tuple[str, ...]
     events: tuple[tuple[str, str, str], ...]
-    """Time, what happened, and the message of each of its conditions."""
+    """Time, what happened and a message, of its last move and of each of its conditions."""
 
 
 class DrawnNode(Struct, frozen=True):
@@ -243,7 +246,9 @@ def _unit(moment: Moment, past: Past, unit: UnitExplanation, gang: Gang | None) 
         document,
         mark.colour,
         _plan(gang) if gang else None,
-        tuple(_drawn(ledgers[node], mark, tags) for node in drawn if ledgers[node].node.machine),
+        tuple(
+            drawn_node(ledgers[node], mark, tags) for node in drawn if ledgers[node].node.machine
+        ),
         len(held) - len(drawn),
         gang_changes(past, name) if unit.kind == "gang" else (),
         _preempts(unit.preempts),
@@ -257,7 +262,7 @@ def _ledgers(moment: Moment, unit: UnitExplanation) -> Mapping[str, NodeLedger]:
     return moment.current.cluster.ledger.nodes
 
 
-def _drawn(ledger: NodeLedger, mark: Mark, tags: Mapping[str, str]) -> DrawnNode:
+def drawn_node(ledger: NodeLedger, mark: Mark, tags: Mapping[str, str]) -> DrawnNode:
     """Return a drawing in which only the pods with a tag are marked."""
     marks = {
         uid: (mark, tags[holding.pod])
@@ -276,11 +281,15 @@ def _plan(gang: Gang) -> PlanView:
         bandwidth=rounded(plan.bandwidth) if plan else None,
         best=rounded(plan.best_possible) if plan else None,
         nodes=plan.nodes if plan else (),
-        events=tuple(
-            (each.last_transition_time, f"{each.type} is {each.status}", each.message)
-            for each in sorted(status.conditions, key=lambda each: each.last_transition_time)
-        ),
+        events=tuple(sorted(_events(gang))),
     )
+
+
+def _events(gang: Gang) -> Iterator[tuple[str, str, str]]:
+    for each in gang.status.conditions:
+        yield each.last_transition_time, f"{each.type} is {each.status}", each.message
+    if moved := moved_of(gang):
+        yield rfc3339(moved.at), "Moved off a fault", _MOVED
 
 
 def namespace_rows(moment: Moment, history: History) -> list[NamespaceRow]:

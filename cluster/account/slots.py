@@ -116,7 +116,7 @@ def _kind(node: Node) -> tuple[_Kind, Table]:
 
 
 def _group(kind: _Kind, members: list[_Member]) -> SlotGroup:
-    usable = [member for member in members if _takes_pods(member[0])]
+    usable = [member for member in members if takes_pods(member[0])]
     sizes = sorted({*SIZES, kind.gpus_per_node}, reverse=True)
     partly_free = [
         _partly_free(ledger) for ledger, _ in usable if 0 < ledger.gpus_free < kind.gpus_per_node
@@ -137,7 +137,8 @@ def _group(kind: _Kind, members: list[_Member]) -> SlotGroup:
     )
 
 
-def _takes_pods(ledger: NodeLedger) -> bool:
+def takes_pods(ledger: NodeLedger) -> bool:
+    """Return whether a node takes new pods now, as far as GPUs matter."""
     node = ledger.node
     is_missing = node.pool and node.pool.missing
     is_open = node.ready and not node.unschedulable and not ledger.unaccounted and not is_missing

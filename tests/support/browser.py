@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -44,3 +45,12 @@ def new_page(context: BrowserContext, own: str) -> Page:
         lambda request: None if request.url.startswith(own) else page.problems.append(request.url),
     )
     return page
+
+
+def violations(page: Page) -> list[str]:
+    """Return what axe finds wrong with the accessibility of a page: rule, impact and elements."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{each['id']} ({each['impact']}): {[node['html'] for node in each['nodes']][:5]}"
+        for each in found
+    ]

@@ -36,7 +36,7 @@ function route() {
   place.replaceChildren();
   place.dataset.view = kind;
   view = VIEWS[kind](place, kind === parts[0] ? parts : [kind]);
-  document.title = `${view.title} – Linkwise`;
+  document.title = `${shown(view.title)} – Linkwise`;
   for (const item of find("nav").querySelectorAll("a")) {
     const here = item.dataset.view === kind;
     if (here) item.setAttribute("aria-current", "page");

@@ -98,7 +98,7 @@ export function fleet(/** @type {HTMLElement} */ place) {
     select.value = chosen[/** @type {"sort"} */(id)];
     return h("label", {}, title, select);
   });
-  place.append(total, h("div.controls", {}, h("label", {}, "Search", search), selects),
+  place.append(h("h1.heard", {}, "Fleet"), total, h("div.controls", {}, h("label", {}, "Search", search), selects),
     h("div.keys", {}, keys, count), map);
 
   /** @type {{top: number, height: number, key: string, names: Row[], head?: HTMLElement}[]} */
@@ -176,7 +176,7 @@ export function fleet(/** @type {HTMLElement} */ place) {
     const stranded = sum(row => row[STRANDED]);
     const unnamed = {pool: "No pool label", model: "Model unknown", domain: "No network domain",
       mode: "", none: "All nodes"}[chosen.group];
-    return h("div.group-head", {}, h("h3", {}, key ? nameOf(key) : unnamed), h("span.quiet.small", {},
+    return h("div.group-head", {}, h("h2", {}, key ? nameOf(key) : unnamed), h("span.quiet.small", {},
       `${plural(members.length, "node")} · ${free.toLocaleString("en")} of ${plural(gpus, "GPU")} free`
       + (stranded ? ` · ${stranded.toLocaleString("en")} beside allocated ones` : "")));
   }

@@ -17,7 +17,7 @@ function content(/** @type {any} */ view) {
     h("p.quiet", {}, `GPU-hours are counted since ${clock(view.since)}, when this page was first served; `
       + "they are of whole GPUs."),
     h("div.card", {}, h("table.usage", {}, h("thead", {}, h("tr", {}, heads.map(text =>
-      h("th", {scope: "col"}, text)))), h("tbody", {}, view.rows.map((/** @type {any} */ row) => {
+      text ? h("th", {scope: "col"}, text) : h("td.level")))), h("tbody", {}, view.rows.map((/** @type {any} */ row) => {
       const level = h("i");
       level.style.width = `${(100 * row.gpus / most).toFixed(1)}%`;
       const shares = [row.memory && `${row.memory} GiB`, row.replicas && plural(row.replicas, "replica")];

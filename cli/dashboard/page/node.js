@@ -34,7 +34,7 @@ function content(/** @type {any} */ view) {
 }
 
 function units(/** @type {any[]} */ list) {
-  return h("section.card", {}, h("h3", {}, list.length ? "Holders" : "No pod has a GPU here"),
+  return h("section.card", {}, h("h2", {}, list.length ? "Holders" : "No pod has a GPU here"),
     h("ul.holders", {}, list.map(unit => h("li", {},
       h(`span.chip.u${unit.colour}`, {}, unit.letters),
       h("a", {href: unitLink(unit.kind, unit.name), "data-key": unit.name}, nameOf(unit.name)),
@@ -44,7 +44,7 @@ function units(/** @type {any[]} */ list) {
 function worth(/** @type {any[]} */ list) {
   if (!list.length) return null;
   const most = Math.max(...list.map(one => one.best), 1);
-  return h("section.card", {}, h("h3", {}, "What its free GPUs are worth"),
+  return h("section.card", {}, h("h2", {}, "What its free GPUs are worth"),
     h("p.quiet.small", {}, "The fastest free set of each size, modelled all-reduce bandwidth; "
       + "the outline is the best of an empty node."),
     h("dl.bars.worth", {}, list.map(one => {

@@ -8,17 +8,18 @@ const SHOWN = 12, WIDTH = 600, HEIGHT = 120;
 
 /** @returns {import("./app.js").View} */
 export function sets(/** @type {HTMLElement} */ place) {
-  return fetchedView(place, "Free sets", "sets", {}, content, "");
+  return fetchedView(place, "Free sets", "sets", {}, view => content(view, 0), "", content);
 }
 
-function content(/** @type {any} */ view) {
+/** Make the content; `at`: an earlier moment [s since 1970], or 0. */
+function content(/** @type {any} */ view, /** @type {number} */ at) {
   if (!view.groups.length) {
-    return [h("h1", {}, "No node offers whole GPUs"), h("p.quiet", {}, "Sets are counted of whole GPUs.")];
+    return [h("h1", {}, at ? `At ${clock(at)} no node offered whole GPUs` : "No node offers whole GPUs"), h("p.quiet", {}, "Sets are counted of whole GPUs.")];
   }
   return [
-    h("h1", {}, "Free sets"),
-    h("p.quiet", {}, "How many gangs of each size the free GPUs can take now, each on one node. "
-      + "The outline is what as many GPUs would make on as few nodes as possible."),
+    h("h1", {}, at ? `Free sets at ${clock(at)}` : "Free sets"),
+    h("p.quiet", {}, `How many gangs of each size the free GPUs ${at ? "could take then" : "can take now"}, each on one `
+      + "node. The outline is what as many GPUs would make on as few nodes as possible."),
     ...view.groups.map(group),
     history(view.samples),
   ];
@@ -71,7 +72,7 @@ function history(/** @type {number[][]} */ samples) {
       `${x((samples[i + 1] ?? sample)[0])} ${y(of(sample))}`]);
     return `M0 ${HEIGHT}L${points.join("L")}L${WIDTH} ${HEIGHT}Z`;
   };
-  return h("section.card", {}, h("h3", {}, "Free GPUs over time"),
+  return h("section.card", {}, h("h2", {}, "Free GPUs over time"),
     h("p.quiet.small.legend-line", {}, h("span", {}, h("i.key.whole"), "on nodes that are all free"),
       h("span", {}, h("i.key.stranded"), "beside allocated ones")),
     h("div.chart", {}, s("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",

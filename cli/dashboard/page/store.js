@@ -4,10 +4,10 @@
 import {clock} from "./dom.js";
 
 /** Places in the row of a node. */
-export const [NAME, POOL, MODEL, MODE, DOMAIN, STATES, USED, FREE, STRANDED, PROBLEMS, HOLDERS] =
-  Array(11).keys();
+export const [NAME, POOL, MODEL, MODE, DOMAIN, STATES, USED, FREE, STRANDED, CLOSED, PROBLEMS, HOLDERS] =
+  Array(12).keys();
 /** Places in the row of a pod that holds GPUs. */
-export const [POD, GANG, GPUS, AMOUNT, COLOUR] = Array(5).keys();
+export const [POD, GANG, GPUS, COUNTED, AMOUNT, COLOUR] = Array(6).keys();
 
 const ERRORS = 3, AGAIN = 2000, HIDDEN = 60_000, SILENT = 45_000;
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** The last hour as a line of free GPUs, with a scrubber that shows the map as it was. */
+/** The last hour as a line of free GPUs, with a scrubber that shows the cluster as it was. */
 
 import {clock, duration, h, s} from "./dom.js";
 import {changed, fetched, now, store, subscribe, NAME} from "./store.js";
@@ -12,7 +12,7 @@ export function timeline(/** @type {HTMLElement} */ place) {
   let asked = 0, wanted = 0, busy = false;
   const words = h("span.moment");
   const range = /** @type {HTMLInputElement} */(h("input", {type: "range", min: "0", max: "1000", value: "1000",
-    "aria-label": "Moment that the map shows", oninput: () => scrub()}));
+    "aria-label": "Moment that is shown", oninput: () => scrub()}));
   const live = h("button.plain", {type: "button", onclick: () => back()}, "Now");
   const chart = s("svg", {viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true"});
   place.append(h("div.track", {}, chart, range), words, live);
@@ -50,7 +50,7 @@ export function timeline(/** @type {HTMLElement} */ place) {
     document.body.classList.toggle("past", store.past !== null);
     live.toggleAttribute("disabled", store.past === null);
     words.textContent = store.past
-      ? `${clock(store.past.at)}, ${duration(now() - store.past.at)} ago: the map and what waited` : "Now";
+      ? `${clock(store.past.at)}, ${duration(now() - store.past.at)} ago` : "Now";
     range.setAttribute("aria-valuetext", words.textContent);
     if (!place.hidden && Date.now() - asked > PAUSE) {
       asked = Date.now();

@@ -113,13 +113,13 @@ function results(/** @type {any} */ of, /** @type {(line: number) => void} */ go
     summary && h("div.title", {}, h("h2", {}, summary),
       of.taken.length ? h("a.status", {href: "#/fleet"}, "See it on the map") : null),
     ...of.items.filter((/** @type {any} */ item) => item.findings.length).map((/** @type {any} */ item) =>
-      h("article.card", {}, h("div.head", {}, h("h3", {}, `${shown(item.kind)} `, nameOf(item.name)),
+      h("article.card", {}, h("div.head", {}, h("h2", {}, `${shown(item.kind)} `, nameOf(item.name)),
         h(`span.status.${item.verdict === "denied" ? "bad" : "quiet"}`, {}, item.verdict)),
       item.findings.map((/** @type {any} */ finding) => h("div.finding", {},
         h("p", {}, h("b", {}, finding.code), " ", at(finding.source), ": ", shown(finding.message)),
         h("p", {}, "Fix: ", shown(finding.fix)), h("p.mono.quiet", {}, shown(finding.field)))))),
     ...of.gangs.map((/** @type {any} */ gang) => h("article.card", {},
-      h("div.head", {}, h("h3", {}, "Gang ", nameOf(gang.name)),
+      h("div.head", {}, h("h2", {}, "Gang ", nameOf(gang.name)),
         h("span.quiet.small", {}, plural(gang.size, "member")),
         h(`span.status.${gang.placed ? "good" : "bad"}`, {}, gang.placed ? "✓ placed" : gang.never ? "✕ never fits" : "waits")),
       gang.placed ? h("p", {}, gang.nodes.map((/** @type {string} */ node, /** @type {number} */ i) =>
@@ -128,14 +128,14 @@ function results(/** @type {any} */ of, /** @type {(line: number) => void} */ go
       gang.bandwidth ? ` · ${gang.bandwidth} GB/s, at best ${gang.best_possible ?? "–"}` : "") : h("p", {}, shown(gang.reason ?? "")))),
     singles(of),
     h("div.figures.many", {}, of.nodes.map((/** @type {any} */ node) => h("section.card.figure", {},
-      h("h3", {}, h("a", {href: link("node", node.name)}, nameOf(node.name))), drawing(node.drawing)))),
+      h("h2", {}, h("a", {href: link("node", node.name)}, nameOf(node.name))), drawing(node.drawing)))),
   ].filter(Boolean);
 }
 
 function singles(/** @type {any} */ of) {
   const alone = of.pods.filter((/** @type {any} */ pod) => !pod.gang);
   if (!alone.length) return null;
-  return h("div.card", {}, h("table", {}, h("thead", {}, h("tr", {}, ["Pod", "Node", "GPUs", ""].map(words =>
+  return h("div.card", {}, h("table", {}, h("thead", {}, h("tr", {}, ["Pod", "Node", "GPUs", "Reason"].map(words =>
     h("th", {scope: "col"}, words)))), h("tbody", {}, alone.slice(0, 200).map((/** @type {any} */ pod) => h("tr", {},
     h("th", {scope: "row"}, nameOf(pod.name)),
     h("td", {}, pod.node ? h("a", {href: link("node", pod.node)}, nameOf(pod.node)) : "–"),

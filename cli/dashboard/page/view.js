@@ -1,10 +1,11 @@
 // @ts-check
-/** Views that are computed by the server: fetched again when the cluster changes. */
+/** Views that are computed by the server: fetched again when the cluster, or the moment, changes. */
 
 import {h, shown} from "./dom.js";
 import {fetched, store} from "./store.js";
 
-const PAUSE = 1000;
+const PAUSE = 1000, SCRUBBING = 150;
+const PRESENT = "This view shows the present: the time line moves the map, free sets, gangs and what waits.";
 
 /**
  * Return a view whose document is fetched; it is drawn again only if it changed.
@@ -14,23 +15,32 @@ const PAUSE = 1000;
  * @param {Record<string, string>} query
  * @param {(document: any) => (Node | null)[]} content Makes the content.
  * @param {string} absent What is shown where there is no such object.
+ * @param {(document: any, at: number) => (Node | null)[]} [earlier] Makes the content of an earlier
+ *   moment [s since 1970]; without it, the view shows the present alone.
  * @returns {import("./app.js").View}
  */
-export function fetchedView(place, title, name, query, content, absent) {
-  let version = -1, text = "", left = false, busy = false;
+export function fetchedView(place, title, name, query, content, absent, earlier) {
+  let state = "", text = "", left = false, busy = false;
   place.append(h("p.quiet.loading", {}, "Computing …"));
 
+  /** Return the earlier moment that is shown, in whole seconds; 0: the present. */
+  const moment = () => earlier && store.past ? Math.round(store.past.at) : 0;
+
   async function draw() {
-    if (busy || left || version === store.version || !store.facts) return;
+    const at = moment(), passed = store.past !== null;
+    const wanted = at ? `at ${at}` : `${store.version} ${passed}`;
+    if (busy || left || state === wanted || !store.facts) return;
     busy = true;
-    version = store.version;
+    state = wanted;
     try {
-      const document = await fetched(name, query);
-      if (left) return;
-      const now = JSON.stringify(document);
+      const document = await fetched(name, at ? {...query, at: String(at)} : query);
+      if (left || at !== moment()) return;
+      const now = JSON.stringify([document, at, passed]);
       if (now !== text) {
         text = now;
-        const made = document === null ? [h("p.empty", {}, absent)] : content(document);
+        const made = at && earlier ? earlier(document, at)
+          : document === null ? [h("p.empty", {}, absent)] : content(document);
+        if (passed && !at) made.unshift(h("p.notice.mild", {}, PRESENT));
         const focus = globalThis.document.activeElement;
         const key = focus instanceof HTMLElement ? focus.dataset.key : undefined;
         place.replaceChildren(...made.filter(one => one !== null));
@@ -47,7 +57,7 @@ export function fetchedView(place, title, name, query, content, absent) {
       window.setTimeout(() => {
         busy = false;
         if (!left) draw();
-      }, PAUSE);
+      }, store.past ? SCRUBBING : PAUSE);
     }
   }
   return {title, draw, leave: () => { left = true; }};

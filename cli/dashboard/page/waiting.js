@@ -53,7 +53,7 @@ function row(/** @type {any} */ unit, /** @type {number} */ number, /** @type {n
   const [words, kind] = unit.never ? ["✕ never fits", "bad"] : fits ? ["✓ fits now", "good"] : ["waits", "quiet"];
   return h("li.card.unit-row", {}, h("span.number", {"aria-hidden": "true"}, number + 1),
     h("div", {},
-      h("div.head", {}, h("h3", {}, h("a", {href: link(unit.kind, unit.namespace, unit.name),
+      h("div.head", {}, h("h2", {}, h("a", {href: link(unit.kind, unit.namespace, unit.name),
         "data-key": `${unit.namespace}/${unit.name}`}, nameOf(unit.name))),
       h("span.quiet.small", {}, unit.kind === "gang" ? `gang, ${unit.pods} waiting, ${unit.asks} each`
         : `pod, ${unit.asks}`, " · namespace ", nameOf(unit.namespace)),

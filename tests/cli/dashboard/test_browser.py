@@ -4,11 +4,17 @@ import re
 import signal
 import subprocess
 import sys
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
-from support.browser import NEEDS_CHROMIUM, new_context, new_page, running_chromium
+from support.browser import (
+    NEEDS_CHROMIUM,
+    new_context,
+    new_page,
+    running_chromium,
+    violations,
+)
 from support.dashboard import CLUSTER, JOB, WRONG, owned, placed_pod, urgent, waiting_pod
 
 pytestmark = NEEDS_CHROMIUM
@@ -128,6 +134,38 @@ def test_nothing_overlaps_and_nothing_is_wider_than_the_screen(small, opened, vi
     for selector in ("#view > *", "#top > *", ".fact", ".controls > label", "a.node", ".card"):
         pairs = combinations(boxes(page, selector), 2)
         assert not [pair for pair in pairs if overlaps(*pair)], selector
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_axe_finds_nothing_wrong_in_both_schemes_and_widths(small, opened, view):
+    page = opened(small, view)
+    page.wait_for_selector("h1, #map a.node")
+    for width, scheme in product((400, 1400), ("light", "dark")):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.emulate_media(color_scheme=scheme)
+        assert violations(page) == []
+
+
+@pytest.mark.parametrize("nodes", [128, 5000])
+def test_axe_finds_nothing_wrong_on_maps_of_many_nodes(many, opened, nodes):
+    page = opened(many(nodes))
+    page.wait_for_selector("a.node")
+    for colour in ("units", "used", "fragmented"):
+        page.select_option("#colour", colour)
+        assert violations(page) == []
+
+
+def test_axe_finds_nothing_wrong_in_results_of_a_manifest(small, opened):
+    page = opened(small, "try")
+    for text, shows in (
+        (MANIFEST, ".figures.many svg"),
+        (WRONG, ".finding"),
+        ("kind: [", ".notice"),
+    ):
+        page.fill("#manifest", text)
+        page.get_by_role("button", name="Try it").click()
+        page.wait_for_selector(f"main {shows}")
+        assert violations(page) == []
 
 
 @pytest.mark.parametrize("nodes", [3, 128, 5000])

@@ -16,9 +16,9 @@ MAPS = st.dictionaries(
 
 def row(name: str, gpus: set[int]) -> NodeRow:
     """Return a node with a pod of the gang on each of these GPUs, and another gang's pod."""
-    pods = [HolderRow(f"team/vgg-{gpu}", GANG, (gpu,), "1 GPU", 0) for gpu in sorted(gpus)]
-    other = HolderRow("team/x", "team/x", (7,), "1 GPU", 0)
-    return NodeRow(name, "", "", "", "", "", 0, 0, 0, (), (*pods, other))
+    pods = [HolderRow(f"team/vgg-{gpu}", GANG, (gpu,), 0, "1 GPU", 0) for gpu in sorted(gpus)]
+    other = HolderRow("team/x", "team/x", (7,), 0, "1 GPU", 0)
+    return NodeRow(name, "", "", "", "", "", 0, 0, 0, False, (), (*pods, other))
 
 
 def past_of(maps: list[dict[str, set[int]]]) -> Past:

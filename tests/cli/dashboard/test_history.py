@@ -10,7 +10,7 @@ from cluster.gang import GangKey
 
 
 def row(name: str, states: str) -> NodeRow:
-    return NodeRow(name, "", "", "topology", "", states, 0, states.count("."), 0, (), ())
+    return NodeRow(name, "", "", "topology", "", states, 0, states.count("."), 0, False, (), ())
 
 
 def unit(name: str, priority: int) -> UnitRow:

@@ -22,6 +22,8 @@ VIEWS = (
     "api/samples",
     "api/sets",
     "api/past?at=1",
+    "api/sets?at=1",
+    "api/unit?kind=gang&namespace=team&name=vgg&at=1",
 )
 
 
@@ -135,6 +137,9 @@ async def test_any_time_is_answered(serving, at):
 
         assert status == 200
         assert len(json.loads(body)["nodes"]) == 3
+        status, body, _ = await get(session, f"{address.url}api/sets?at={at}")
+        assert status == 200
+        assert json.loads(body)["groups"][0]["nodes"] == 2
 
 
 async def test_an_earlier_time_has_the_first_units_that_waited_then(serving, moment):

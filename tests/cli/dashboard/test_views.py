@@ -10,6 +10,7 @@ from cli.dashboard.moment import Moment, colour_of
 from cli.dashboard.tree import tree_of
 from cli.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
 from cli.render.page.markup import element
+from cluster import keys
 from cluster.gang import GangKey, Link
 from scorer.gang.crd import ASSEMBLED, name_of
 
@@ -28,6 +29,11 @@ def nodes_in(tree, tag: str, style: str = ""):
         if isinstance(child, list)
         for inner in nodes_in(child, tag, style)
     ]
+
+
+def a_condition(kind: str, since: str):
+    fields = {"type": kind, "status": "True", "reason": "Complete", "message": ""}
+    return {**fields, "lastTransitionTime": since}
 
 
 def test_the_rows_of_the_map_name_holders_and_states(moment):
@@ -108,17 +114,10 @@ def test_a_starving_unit_has_the_nodes_that_are_reserved_for_it(moment, waited, 
     taken = [placed_pod(f"p-{n}", 0, f"g{n}", f"dgx-{n}") for n in (0, 1)]
     since = 1_795_341_600.0  # 2026-11-22T10:00:00Z
     key = GangKey("team", "big", "")
-    assembled = {
-        "type": ASSEMBLED,
-        "status": "True",
-        "lastTransitionTime": "2026-11-22T10:00:00Z",
-        "reason": "Complete",
-        "message": "",
-    }
     gang = {
         "metadata": {"name": name_of(key), "namespace": "team"},
         "spec": {"gang": "big", "link": Link.BEST},
-        "status": {"conditions": [assembled]},
+        "status": {"conditions": [a_condition(ASSEMBLED, "2026-11-22T10:00:00Z")]},
     }
     current = moment(*taken, waiting_pod("big", 8), waiting_pod("small", 1)).current
 
@@ -146,6 +145,32 @@ def test_a_gang_that_fits_is_drawn_where_it_would_go(moment):
 
     assert view.unit.state == "fits"
     assert len(nodes_in(view.nodes[0].drawing, "rect", "tile placed")) == 4
+
+
+def test_the_history_of_a_gang_has_its_conditions_and_its_move_in_order_of_time(moment):
+    gang = {
+        "metadata": {
+            "name": name_of(GangKey("team", "vgg", "")),
+            "namespace": "team",
+            "annotations": {keys.MOVED: '{"plan":"p","at":1795341660.5}'},
+        },
+        "spec": {"gang": "vgg", "link": Link.BEST},
+        "status": {
+            "conditions": [
+                a_condition("Placed", "2026-11-22T10:02:00Z"),
+                a_condition(ASSEMBLED, "2026-11-22T10:00:00Z"),
+            ]
+        },
+    }
+    here = Moment(replace(moment(*VGG).current, gangs=(gang,)), 0.0)
+
+    (view,) = unit_views(here, NO_PAST, "gang", "team", "vgg")
+
+    assert [(time[14:16], what) for time, what, _ in view.plan.events] == [
+        ("00", "Assembled is True"),
+        ("01", "Moved off a fault"),
+        ("02", "Placed is True"),
+    ]
 
 
 def test_a_gang_that_waits_has_a_reason_and_what_would_help(moment):
