@@ -19,10 +19,10 @@ def claims_node(cluster, order=range(8)):
     publish(cluster, order)
 
 
-def publish(cluster, order=range(8)):
+def publish(cluster, order=range(8), path=SLICE, **fields):
     """Let the driver publish the GPUs under these names."""
     devices = [a_device(i, name=f"gpu-{minor}") for minor, i in enumerate(order)]
-    cluster.put(SLICE, a_slice(*devices, node="gpu-0"))
+    cluster.put(path, a_slice(*devices, node="gpu-0", **fields))
 
 
 def pod(cluster, name, gpus, *, gang=None, size=2, owner=JOB, uid=None):
