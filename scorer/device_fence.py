@@ -54,7 +54,7 @@ class DeviceFence:
         writing: Kube,
         state: ClusterState,
         faults: FaultIsolation,
-        bypasses: Callable[[], Mapping[str, float]],
+        bypasses: Callable[[], Mapping[str, Mapping[str, float]]],
     ) -> None:
         """Write nothing yet.
 
@@ -63,8 +63,8 @@ class DeviceFence:
             writing: The same with a short timeout, for writes.
             state: The nodes.
             faults: Isolates unforeseen exceptions.
-            bypasses: Returns, by pool, when a device was last allocated to a claim that does not
-                tolerate the taint [s since 1970].
+            bypasses: Returns, by pool and device, when it was last allocated to a claim that does
+                not tolerate the taint [s since 1970].
         """
         self._reading, self._writing, self._state = reading, writing, state
         self._faults, self._bypasses = faults, bypasses
@@ -101,7 +101,7 @@ class DeviceFence:
                     node,
                     stored,
                     self._errors,
-                    bypasses.get(node.pool.name) if node.pool else None,
+                    bypasses.get(node.pool.name, {}) if node.pool else {},
                 ),
             )
             for node in nodes

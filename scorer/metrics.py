@@ -323,7 +323,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     Gauges(
         registry,
         "linkwise_faulty_gangs",
-        "Running gangs with an unhealthy GPU or on a lost node.",
+        "Running gangs with an unhealthy GPU, on a lost node, or with slower links than planned.",
         {"": faulty},
     )
     Gauges(

@@ -21,8 +21,8 @@ from cluster.keys import ALLOCATION, GANG, GANG_KIND, LEFT_TO_SCHEDULER
 from cluster.requests.other_systems import gpus_of_others
 from cluster.requests.request import Family
 from runtime.process.clock import rfc3339
-from scorer.gang.crd import Gang, GangStatus, Phase, name_of
-from scorer.gang.health import moved_gpus, unhealthy_gpus
+from scorer.gang.crd import GPUS_AS_PLANNED, GPUS_HEALTHY, Gang, GangStatus, Phase, name_of
+from scorer.gang.health import LedgerOf, Links, moved_gpus, slower_gpus, unhealthy_gpus
 from scorer.gang.moved import moved_of, running
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.placement.bandwidth import UNDEFINED
@@ -85,10 +85,8 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
     kind = next((kind for kind in kinds if kind in GANG_KINDS), None)
     explanation, gang = _explain_members(view, key, members), view.gang_object(key)
     status = gang.status if gang else GangStatus()
-    unhealthy = _unhealthy(view, members)
-    if unhealthy and (status.unhealthy or "").startswith(unhealthy):
-        # Only the leader knows why it does not move the gang.
-        unhealthy = status.unhealthy or ""
+    unhealthy = _noted(_unhealthy(view, members), status.message(GPUS_HEALTHY))
+    is_faulty = bool(unhealthy or slower_gpus(members, *_account(view)))
     return replace(
         explanation,
         # Only the leader knows until when.
@@ -96,9 +94,9 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
         reserved=status.reserved,
         membership=_membership(kind, key) if kind else None,
         unhealthy=unhealthy,
-        moved=_moved(view, members),
+        moved=_noted(_moved(view, members), status.message(GPUS_AS_PLANNED)),
         evicted=_evicted(gang),
-        suggestions=(*explanation.suggestions, *(_move(key, members) if unhealthy else ())),
+        suggestions=(*explanation.suggestions, *(_move(key, members) if is_faulty else ())),
     )
 
 
@@ -120,12 +118,22 @@ def _evicted(gang: Gang | None) -> str:
 
 
 def _unhealthy(view: PlannerView, pods: list[PodInfo]) -> str:
-    nodes = view.snapshot.ledger.nodes
-    return unhealthy_gpus(pods, lambda name: nodes[name].node if name in nodes else None)
+    return unhealthy_gpus(pods, view.snapshot.ledger.nodes.get)
 
 
 def _moved(view: PlannerView, pods: list[PodInfo]) -> str:
-    return moved_gpus(pods, view.snapshot.ledger.nodes.get)
+    return moved_gpus(pods, *_account(view))
+
+
+def _account(view: PlannerView) -> tuple[LedgerOf, Links]:
+    snapshot = view.snapshot
+    links = Links(snapshot.tables.get, snapshot.preferences.nic_bandwidth)
+    return snapshot.ledger.nodes.get, links
+
+
+def _noted(problem: str, message: str | None) -> str:
+    """Return a problem as its condition states it: the leader alone knows why no gang is moved."""
+    return message if problem and message and message.startswith(problem) else problem
 
 
 def _membership(kind: str, key: GangKey) -> str:

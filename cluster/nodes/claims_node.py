@@ -48,7 +48,7 @@ def read_claims_node(
             memory=gpu.memory >> 30 if gpu.memory is not None else None,
             uuid=gpu.uuid,
             healthy=not _is_faulty(gpu, pool),
-            cordoned=gpu.is_shared or gpu.is_partitioned or i in cordoned,
+            cordoned=_is_left(gpu) or i in cordoned,
             faulty=_is_faulty(gpu, pool),
         )
         for i, gpu in enumerate(pool.gpus)
@@ -59,9 +59,20 @@ def read_claims_node(
         machine=linked,
         machine_source=source,
         cards=cards,
-        pool=DevicePool(pool.name, tuple(gpu.name for gpu in pool.gpus), pool.others, pool.missing),
+        pool=DevicePool(
+            pool.name,
+            tuple(gpu.name for gpu in pool.gpus),
+            pool.others,
+            pool.missing,
+            frozenset(gpu.name for gpu in pool.gpus if _is_left(gpu)),
+        ),
         warnings=(*offer.warnings, *filter(None, problems), *_notes(pool)),
     )
+
+
+def _is_left(gpu: SliceDevice) -> bool:
+    """Return whether Linkwise leaves a GPU alone."""
+    return gpu.is_shared or gpu.is_partitioned
 
 
 def _is_faulty(gpu: SliceDevice, pool: GPUPool) -> bool:

@@ -72,12 +72,14 @@ def fence_of(node: Node) -> Iterator[FenceRule]:
     """Yield the rules of a node: none unless it is a claims node.
 
     One rule has all devices of its pool. If some of them are not placed by Linkwise, such as MIG
-    devices, each GPU has a rule of its own.
+    devices, each GPU that is has a rule of its own.
     """
     pool = node.pool
     if pool is None:
         return
-    devices: Iterable[str | None] = pool.devices if pool.others else (None,)
+    devices: Iterable[str | None] = (None,)
+    if pool.others or pool.left:
+        devices = (name for name in pool.devices if name not in pool.left)
     for device in devices:
         yield FenceRule(Selector(DRA_GPU_DRIVER, pool.name, device))
 
@@ -115,7 +117,10 @@ def wanted_rules(nodes: Iterable[Node], stored: Iterable[RuleObject]) -> dict[st
 
 
 def unfenced_reason(
-    node: Node, stored: Mapping[str, RuleObject], errors: Mapping[str, str], bypassed: float | None
+    node: Node,
+    stored: Mapping[str, RuleObject],
+    errors: Mapping[str, str],
+    bypassed: Mapping[str, float],
 ) -> str | None:
     """Return why claims of others may get the GPUs of a claims node; None: they may not.
 
@@ -123,18 +128,18 @@ def unfenced_reason(
         node: The node.
         stored: The rules that exist, by name.
         errors: The last error of each rule that could not be written, by name.
-        bypassed: When a device of its pool was last allocated to a claim that does not tolerate
-            the taint [s since 1970]; None: none was.
+        bypassed: When devices of its pool were last allocated to a claim that does not tolerate
+            the taint, by name [s since 1970].
     """
-    latest = 0.0
     for rule in fence_of(node):
         found = stored.get(rule.name)
         if found is None or found.fenced != rule.selector:
             error = errors.get(rule.name)
             return f"its DeviceTaintRule is not written{f': {error}' if error else ' yet'}"
-        latest = max(latest, found.created)
-    if bypassed is not None and bypassed > latest + _EFFECT_AFTER:
-        return _NO_EFFECT
+        device = rule.selector.device
+        times = bypassed.values() if device is None else [bypassed.get(device, 0.0)]
+        if max(times, default=0.0) > found.created + _EFFECT_AFTER:
+            return _NO_EFFECT
     return None
 
 

@@ -80,15 +80,16 @@ class ClaimInformer:
         errors = (reflector.error for reflector in self._reflectors)
         return next(filter(None, errors), "the list is under way")
 
-    def bypasses(self) -> dict[str, float]:
-        """Return, by pool, when a device was last allocated to a claim without our toleration.
+    def bypasses(self) -> dict[str, dict[str, float]]:
+        """Return, by pool and device, when it was last allocated to a claim without our toleration.
 
         In seconds since 1970. Cost: linear in these claims.
         """
-        times: dict[str, float] = {}
+        times: dict[str, dict[str, float]] = {}
         for claim in self._bypassing.values():
             for device in claim.devices:
-                times[device.pool] = max(times.get(device.pool, 0), claim.bypassed or 0)
+                of_pool = times.setdefault(device.pool, {})
+                of_pool[device.name] = max(of_pool.get(device.name, 0), claim.bypassed or 0)
         return times
 
     async def run(self) -> None:

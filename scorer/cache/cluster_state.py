@@ -16,6 +16,7 @@ from cluster.gang import GangKey
 from cluster.nodes.node import Node
 from runtime.kube.objects import Key
 from scorer.cache.reserved_gpus import Place, ReservedGPUs
+from scorer.gang.health import Links
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.options import Preferences
 from scorer.placement.state.node_cache import NodeCache
@@ -176,6 +177,11 @@ class ClusterState:
     def table(self, name: str) -> Table | None:
         """Return the table of a node's machine; None: it has none, or it does not exist."""
         return self._tables.get(name)
+
+    @property
+    def links(self) -> Links:
+        """What the bandwidth of a gang depends on, beside its GPUs."""
+        return Links(self.table, self._preferences.nic_bandwidth)
 
     def mark_group_dirty(self, group: Key) -> None:
         """Let the planner assemble the units of a group again."""

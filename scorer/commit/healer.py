@@ -1,5 +1,6 @@
 """Move gangs off faults: evict a gang as a whole, once, so that it is planned on healthy GPUs.
 
+GPUs that claims hold instead of the planned ones count as faults if their links are slower.
 The move is written into the Gang before the first eviction. So the next leader completes it, and
 never begins a second one. No member is planned while others are still to be evicted.
 """
@@ -17,7 +18,7 @@ from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
 from scorer.gang.crd import Gang, GangPlan, Phase
-from scorer.gang.health import Fault, fault_text, faults_of
+from scorer.gang.health import Fault, fault_text, faults_of, moved_gpus, slower_gpus
 from scorer.gang.moved import Moved, is_moving, left_behind, moved_of, moved_text, running
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import settled_unit
@@ -106,13 +107,22 @@ class Healer:
         """Note the faults under a gang, and its move."""
         now = self._clock()
         before = self._since.pop(key, {})
-        faults = faults_of(running(self._pods(key)), self._state.node)
+        faults = self._faults(running(self._pods(key)))
         if faults and self._informers.gang(key) is not None:
             self._since[key] = {fault: before.get(fault, now) for fault in faults}
         elif before:
             self._status_reporter.explain_fault(key, "")
         if self._is_moving(key, now):
             self._moving.add(key)
+
+    def _faults(self, pods: tuple[PodInfo, ...]) -> frozenset[Fault]:
+        state = self._state
+        return faults_of(pods, state.ledger) | slower_gpus(pods, state.ledger, state.links)
+
+    def _fault_text(self, pods: tuple[PodInfo, ...]) -> str:
+        state = self._state
+        texts = fault_text(pods, state.ledger), moved_gpus(pods, state.ledger, state.links)
+        return "; ".join(filter(None, texts))
 
     def _is_moving(self, key: GangKey, now: float) -> bool:
         gang = self._informers.gang(key)
@@ -184,7 +194,7 @@ class Healer:
         self._beginning.add(key)
         self._tried_at[key] = now
         pods = running(self._pods(key))
-        self._records[key] = Moved(plan.id, now, fault_text(pods, self._state.node))
+        self._records[key] = Moved(plan.id, now, self._fault_text(pods))
         return self._record_and_evict(key, plan, pods, self._records[key])
 
     def _refuse(self, key: GangKey, why: str) -> None:
@@ -196,7 +206,7 @@ class Healer:
         self, key: GangKey, plan: GangPlan, pods: tuple[PodInfo, ...], moved: Moved
     ) -> None:
         reason = moved.why
-        lost = {fault.node for fault in faults_of(pods, self._state.node) if fault.gpu is None}
+        lost = {fault.node for fault in self._faults(pods) if fault.gpu is None}
         with self._handle.faults.isolate(Stage.EVICT, key):
             is_begun = False
             try:

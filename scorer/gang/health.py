@@ -1,13 +1,18 @@
 """Find faults under running pods, GPUs that are not the planned ones, and unprepared pods. Pure."""
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeAlias
 
 from cluster.account.node_ledger import NodeLedger
-from cluster.allocations.gpus import GPUs
-from cluster.allocations.record import Allocation
-from cluster.nodes.node import Node
+from cluster.allocations.gpus import NO_GPUS, GPUs
+from scorer.gang.crd import held_nodes
+from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
+from scorer.gang.whole_plan import gang_bandwidth
+from topology.table import Table
+
+LedgerOf: TypeAlias = Callable[[str], NodeLedger | None]
+"""Returns the ledger of a node by its name."""
 
 _SHOWN = 3
 _NOT_READY, _GONE = "which is not ready", "which was deleted or cannot be read"
@@ -21,7 +26,16 @@ class Fault(NamedTuple):
     """Its index; None: the whole node."""
 
 
-def faults_of(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) -> frozenset[Fault]:
+class Links(NamedTuple):
+    """What the bandwidth of a gang depends on, beside its GPUs."""
+
+    table: Callable[[str], Table | None]
+    """Returns the table of a node's machine by the name of the node."""
+    nic_bandwidth: float | None
+    """As in `Snapshot`."""
+
+
+def faults_of(pods: Iterable[PodInfo], ledger: LedgerOf) -> frozenset[Fault]:
     """Return the faults under pods; arguments as for `fault_text`.
 
     A GPU that is only not offered, as while its agent restarts, is none.
@@ -29,33 +43,50 @@ def faults_of(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) -> fr
     return frozenset(
         fault
         for pod in pods
-        for fault in _faults(pod, node)[0]
-        if fault.gpu is None or ((there := node(fault.node)) and there.cards[fault.gpu].faulty)
+        for fault in _faults(pod, ledger)[0]
+        if fault.gpu is None
+        or ((there := ledger(fault.node)) and there.node.cards[fault.gpu].faulty)
     )
 
 
-def unhealthy_gpus(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) -> str:
+def slower_gpus(pods: Sequence[PodInfo], ledger: LedgerOf, links: Links) -> frozenset[Fault]:
+    """Return the GPUs that claims hold instead of the planned ones, if their links are slower.
+
+    Arguments as for `moved_gpus`.
+    """
+    moved = [pod for pod in pods if _is_moved(pod, ledger)]
+    if not moved or not _slower(pods, ledger, links):
+        return frozenset()
+    return frozenset(
+        Fault(pod.usage.target, gpu)
+        for pod in moved
+        if pod.usage
+        for gpu in {*_held(pod, ledger).indices} - {*_planned(pod).indices}
+    )
+
+
+def unhealthy_gpus(pods: Iterable[PodInfo], ledger: LedgerOf) -> str:
     """Name the unhealthy GPUs of pods, and what to do; empty where all are healthy.
 
     Arguments as for `fault_text`.
     """
-    text = fault_text(pods, node)
+    text = fault_text(pods, ledger)
     return f"{text}; a pod that is created again gets healthy ones" if text else ""
 
 
-def fault_text(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) -> str:
+def fault_text(pods: Iterable[PodInfo], ledger: LedgerOf) -> str:
     """Name the unhealthy GPUs of pods, and the pods; empty where all are healthy.
 
     Which pod has a GPU that NVIDIA's plugin chose is not known, so of these only lost nodes count.
 
     Args:
         pods: The pods; those without GPUs are ignored.
-        node: Returns a node by its name.
+        ledger: Returns the ledger of a node by its name.
     """
     found = [
         text
         for pod in sorted(pods, key=lambda pod: pod.name)
-        if (text := _text(pod.name, *_faults(pod, node)))
+        if (text := _text(pod.name, *_faults(pod, ledger)))
     ]
     if not found:
         return ""
@@ -63,16 +94,16 @@ def fault_text(pods: Iterable[PodInfo], node: Callable[[str], Node | None]) -> s
     return f"unhealthy GPUs: {', '.join(found[:_SHOWN])}{more}"
 
 
-def _faults(pod: PodInfo, node: Callable[[str], Node | None]) -> tuple[list[Fault], str]:
+def _faults(pod: PodInfo, ledger: LedgerOf) -> tuple[list[Fault], str]:
     """Return the faults under a pod, and what is wrong with its node."""
     usage = pod.usage
     if usage is None or not usage.target or not (usage.places or usage.nvidia):
         return [], ""
-    there = node(usage.target)
-    if usage.node and (there is None or not there.ready):
+    there = ledger(usage.target)
+    if usage.node and (there is None or not there.node.ready):
         return [Fault(usage.target)], _NOT_READY if there else _GONE
-    cards = there.cards if there else ()
-    gpus = {share.i for share in pod.allocation.gpus.shares} if pod.allocation else set()
+    cards = there.node.cards if there else ()
+    gpus = {share.i for share in _held(pod, ledger).shares}
     unhealthy = sorted(i for i in gpus if i < len(cards) and not cards[i].healthy)
     return [Fault(usage.target, i) for i in unhealthy], ""
 
@@ -86,25 +117,26 @@ def _text(pod: str, faults: list[Fault], why: str) -> str:
     return f"{' '.join(str(fault.gpu) for fault in faults)} of {node} (pod {pod})"
 
 
-def moved_gpus(pods: Iterable[PodInfo], ledger: Callable[[str], NodeLedger | None]) -> str:
+def moved_gpus(pods: Sequence[PodInfo], ledger: LedgerOf, links: Links) -> str:
     """Name the GPUs that claims of pods hold instead of the planned ones; empty where none do.
 
     After a reboot the devices of a claim may be other GPUs.
 
     Args:
-        pods: The pods; those without a claim are ignored.
+        pods: The pods of a gang; those without a claim have the planned ones.
         ledger: Returns the ledger of a node by its name.
+        links: Of all nodes.
     """
     found = [
-        text
+        _moved(pod, ledger)
         for pod in sorted(pods, key=lambda pod: pod.name)
-        if pod.usage and pod.usage.claim and pod.allocation
-        if (text := _moved(pod, pod.allocation, ledger(pod.usage.target)))
+        if _is_moved(pod, ledger)
     ]
     if not found:
         return ""
     more = f" and {len(found) - _SHOWN} more pods" if len(found) > _SHOWN else ""
-    return f"other GPUs than planned: {', '.join(found[:_SHOWN])}{more}"
+    slower = _slower(pods, ledger, links)
+    return f"other GPUs than planned: {', '.join(found[:_SHOWN])}{more}{slower}"
 
 
 def unprepared_pods(pods: Iterable[PodInfo], now: float) -> str:
@@ -125,12 +157,56 @@ def unprepared_pods(pods: Iterable[PodInfo], now: float) -> str:
     return f"not prepared for more than a minute: {', '.join(found[:_SHOWN])}{more}"
 
 
-def _moved(pod: PodInfo, record: Allocation, ledger: NodeLedger | None) -> str:
-    holding = ledger.holdings.get(pod.uid) if ledger else None
-    if holding is None or _uuids(holding.gpus) == _uuids(record.gpus):
+def _slower(pods: Iterable[PodInfo], ledger: LedgerOf, links: Links) -> str:
+    """Return how much slower the links of a gang are than planned; empty where they are not.
+
+    Compared is what its present pods hold, so members that it lacks do not count.
+    """
+    present = [pod for pod in pods if pod.allocation]
+    if not all(_has_planned(pod, ledger) for pod in present):
         return ""
-    held, planned = (" ".join(map(str, gpus.indices)) for gpus in (holding.gpus, record.gpus))
-    return f"{held} of {record.node} instead of {planned} (pod {pod.name})"
+
+    def bandwidth(gpus: Callable[[PodInfo], GPUs]) -> float | None:
+        places = ((pod.usage.target, gpus(pod)) for pod in present if pod.usage)
+        nodes = held_nodes(places)
+        return tenths(gang_bandwidth(nodes, ledger, links.table, links.nic_bandwidth).value)
+
+    held, planned = bandwidth(lambda pod: _held(pod, ledger)), bandwidth(_planned)
+    if held is None or planned is None or held >= planned:
+        return ""
+    return f", with {held:g} instead of {planned:g} GB/s"
+
+
+def _has_planned(pod: PodInfo, ledger: LedgerOf) -> bool:
+    """Return whether the planned GPUs of a pod are still on its node, by the same indices."""
+    there = ledger(pod.allocation.node) if pod.allocation else None
+    uuids = {i: card.uuid for i, card in enumerate(there.node.cards)} if there else {}
+    return all(uuids.get(share.i, "") == share.uuid for share in _planned(pod).shares)
+
+
+def _is_moved(pod: PodInfo, ledger: LedgerOf) -> bool:
+    has_claim = pod.usage is not None and pod.usage.claim is not None
+    is_recorded = has_claim and pod.allocation is not None
+    return is_recorded and _uuids(_held(pod, ledger)) != _uuids(_planned(pod))
+
+
+def _moved(pod: PodInfo, ledger: LedgerOf) -> str:
+    node = pod.usage.target if pod.usage else ""
+    held, planned = (
+        " ".join(map(str, gpus.indices)) for gpus in (_held(pod, ledger), _planned(pod))
+    )
+    return f"{held} of {node} instead of {planned} (pod {pod.name})"
+
+
+def _held(pod: PodInfo, ledger: LedgerOf) -> GPUs:
+    """Return the GPUs that a pod has on its node, else those of its record."""
+    there = ledger(pod.usage.target) if pod.usage and pod.usage.target else None
+    holding = there.holdings.get(pod.uid) if there else None
+    return holding.gpus if holding else _planned(pod)
+
+
+def _planned(pod: PodInfo) -> GPUs:
+    return pod.allocation.gpus if pod.allocation else NO_GPUS
 
 
 def _uuids(gpus: GPUs) -> set[str | None]:

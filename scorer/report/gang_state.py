@@ -84,8 +84,8 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers, now: float)
         ),
         reserved_until=informers.replacements.until(key),
         has_surplus=declared is not None and present > declared,
-        unhealthy=unhealthy_gpus(pods, state.node),
-        moved=moved_gpus(pods, state.ledger),
+        unhealthy=unhealthy_gpus(pods, state.ledger),
+        moved=moved_gpus(pods, state.ledger, state.links),
         unprepared=unprepared_pods(pods, now),
     )
     if found.phase is not Phase.PLACED or gang.spec.plan is None:
@@ -99,6 +99,15 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers, now: float)
     is_read = gang.owner is not None and path_of(gang.owner, key.namespace) is not None
     is_complete = not is_read if declared is None else present >= declared
     return replace(found, has_shrunk=True, plan=plan if is_complete else None)
+
+
+def with_fault_note(state: GangState, note: str) -> GangState:
+    """Return a state that says why its gang is not moved off its faults; empty: nothing."""
+    if note and state.unhealthy:
+        return replace(state, unhealthy=f"{state.unhealthy}; {note}")
+    if note and state.moved:
+        return replace(state, moved=f"{state.moved}; {note}")
+    return state
 
 
 def _with_repairs(plan: GangPlan, pods: Collection[PodInfo], state: ClusterState) -> GangPlan:

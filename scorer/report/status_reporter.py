@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections.abc import Awaitable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
@@ -25,7 +25,7 @@ from scorer.gang.crd import Gang, GangPlan, GangStatus, Nomination, Phase
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.gang_state import GangState, gang_state
+from scorer.report.gang_state import GangState, gang_state, with_fault_note
 from scorer.report.gang_writer import GangWriter
 from scorer.report.status_update import PENDING, StatusUpdate, desired_status, health_event
 from scorer.timings import Timings
@@ -308,9 +308,7 @@ class StatusReporter:
         state = gang_state(
             gang, update.unit.needed if update else None, self._informers, self._clock()
         )
-        note = self._fault_notes.get(key)
-        unhealthy = f"{state.unhealthy}; {note}" if state.unhealthy and note else state.unhealthy
-        return replace(state, unhealthy=unhealthy)
+        return with_fault_note(state, self._fault_notes.get(key, ""))
 
 
 async def _settle(written: asyncio.Future[None], write: Awaitable[None]) -> None:

@@ -169,10 +169,18 @@ class ClaimsNodes:
         """Delete the slices of a node, as its kubelet does when it starts."""
         self.api.delete(SLICES, fieldSelector=f"spec.nodeName={name}")
 
-    def renumber(self, name: str) -> None:
-        """Give other minors to the GPUs of a node, and so other names to its devices."""
-        last = len(self.gpus[name]) - 1
-        self.gpus[name] = tuple(replace(gpu, minor=last - gpu.minor) for gpu in self.gpus[name])
+    def renumber(self, name: str, shift: int | None = None) -> None:
+        """Give other minors to the GPUs of a node, and so other names to its devices.
+
+        Args:
+            name: Of the node.
+            shift: What is added to each minor; None: their order is reversed.
+        """
+        n = len(self.gpus[name])
+        self.gpus[name] = tuple(
+            replace(gpu, minor=n - 1 - gpu.minor if shift is None else (gpu.minor + shift) % n)
+            for gpu in self.gpus[name]
+        )
         self.withdraw(name)
         self.publish(name)
 

@@ -162,6 +162,16 @@ class ControlPlane:
         finally:
             process.signal(signal.SIGCONT)
 
+    @contextmanager
+    def without(self, name: str) -> Iterator[None]:
+        """End a client of the API server; start it again at the end, and wait until it is ready."""
+        process = self.process(name)
+        self.processes.stop(process)
+        try:
+            yield
+        finally:
+            self._start(process, self._healthy(process, "/healthz"))
+
     def _kubeconfig(self, token: str) -> str:
         return credentials.kubeconfig(self.server, self.ca_file, token)
 

@@ -2,7 +2,7 @@
 
 import pytest
 import pytest_asyncio
-from support.dra import a_claim
+from support.dra import a_claim, a_device, a_slice
 from support.servers.claims_cluster import (
     SLICE,
     allocate,
@@ -104,6 +104,33 @@ async def test_the_devices_of_a_claim_are_booked_where_they_are_not_the_planned_
         # After a reboot the names belong to other GPUs.
         await until(lambda: held(leader) == {"solo": [6, 7]})
         assert ledger(leader).unaccounted is None
+
+
+async def test_a_gang_keeps_its_claims_while_the_driver_restarts_with_other_names(cluster):
+    """Between the plan and the allocation: the claims select GPUs by their UUIDs."""
+    async with leading(cluster) as leader:
+        for i in range(2):
+            pod(cluster, f"bert-{i}", 2, gang="bert")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        planned = held(leader)
+        specs = {name: cluster.get(claim_path(name))["spec"] for name in planned}
+        # One of two slices of the new generation, next to the last one of the old generation.
+        half, rest = f"{SLICE}-half", f"{SLICE}-rest"
+        publish(cluster, [7, 6, 5, 4], half, generation=2, count=2, name="half")
+        await until(lambda: leader.incomplete == 1)
+        cluster.remove(SLICE)
+        names = {f"gpu-{minor}": minor for minor in range(4, 8)}
+        devices = [a_device(7 - minor, name=name) for name, minor in names.items()]
+        cluster.put(rest, a_slice(*devices, node="gpu-0", generation=2, count=2, name="rest"))
+        await until(lambda: leader.incomplete == 0)
+        for name, gpus in planned.items():
+            allocate(cluster, name, *(f"gpu-{7 - i}" for i in gpus))
+        cluster.bind("bert-0", "bert-1")
+        await until(lambda: cluster.phase() == "Placed")
+        assert held(leader) == planned
+        assert {name: cluster.get(claim_path(name))["spec"] for name in planned} == specs
+    assert not cluster.events("ClaimDiffers")
+    assert not [path for method, path, _ in cluster.writes if method == "DELETE"]
 
 
 async def test_after_a_reboot_with_other_names_the_holders_are_those_of_the_slices(cluster):

@@ -166,7 +166,7 @@ async def test_a_refused_rule_is_the_reason(cluster, state):
 
 async def test_a_rule_without_effect_is_the_reason(cluster, state):
     claims_node(state)
-    async with keeping(cluster, state, lambda: {"gpu-0": 4e9}) as fence:
+    async with keeping(cluster, state, lambda: {"gpu-0": {"gpu-5": 4e9}}) as fence:
         await until(lambda: "enable its feature gate" in str(fence.unfenced()))
 
 

@@ -6,11 +6,24 @@ from itertools import count
 
 import pytest
 import pytest_asyncio
+from support.dra import a_device, a_slice
+from support.servers.claims_cluster import (
+    SLICE,
+    allocate,
+    claim_path,
+    claims_node,
+    pod,
+    publish,
+    selected,
+)
 from support.servers.leader_harness import Clock, Cluster, leading
 from support.waiting import until
 
 from cluster import keys
 from scorer.gang.crd import GANGS
+from topology import catalogue
+from topology.machine import mask_of
+from topology.table import table_of
 
 PROBES = count()
 EVICT = "gangs: {onFault: evict, onFaultSeconds: 60}"
@@ -38,10 +51,10 @@ def status(cluster, gang="bert"):
     return gangs.get(gang, {}).get("status", {})
 
 
-def health(cluster, gang="bert"):
+def health(cluster, gang="bert", kind="GPUsHealthy"):
     """Return the message of a gang's condition about its GPUs; None: it has none."""
     conditions = status(cluster, gang).get("conditions", [])
-    return next((each["message"] for each in conditions if each["type"] == "GPUsHealthy"), None)
+    return next((each["message"] for each in conditions if each["type"] == kind), None)
 
 
 def set_unhealthy(cluster, *gpus, node="gpu-0"):
@@ -346,3 +359,117 @@ async def test_a_node_whose_gpus_are_not_offered_moves_nobody(cluster):
         await until(lambda: health(cluster))
         await passed(cluster, clock, 7200)
     assert not evictions(cluster)
+
+
+# ---- Claims that hold other GPUs than planned, as after a reboot.
+
+DGX = table_of(catalogue.entry("dgx1-v100").machine)
+MACHINES = 'machines: [{nodeLabels: {kubernetes.io/hostname: gpu-0}, machine: "dgx1-v100"}]'
+
+
+@pytest_asyncio.fixture
+async def claims_cluster():
+    """A claims node with links of different speed."""
+    async with Cluster() as running:
+        running.serves_claims, running.taint_rules = True, "v1"
+        running.policy(f"{EVICT}\n{MACHINES}")
+        claims_node(running)
+        yield running
+
+
+async def run_pair(cluster):
+    """Run a gang of two pods with claims for one GPU each; return their GPUs."""
+    for name in ("bert-0", "bert-1"):
+        pod(cluster, name, 1, gang="bert")
+    await until(lambda: cluster.allocated("bert-0", "bert-1"))
+    for name in ("bert-0", "bert-1"):
+        (uuid,) = selected(cluster, name)
+        allocate(cluster, name, f"gpu-{uuid.removeprefix('GPU-')}")
+    cluster.bind("bert-0", "bert-1")
+    await until(lambda: status(cluster).get("phase") == "Placed")
+    return a_gpu(cluster, "bert-0"), a_gpu(cluster, "bert-1")
+
+
+def renumbered(pair, *, is_slower):
+    """Return an order of GPUs in which the second device of a pair is another GPU."""
+    first, second = pair
+    speed = DGX.bandwidth(mask_of(pair))
+    others = (other for other in range(8) if other not in pair)
+    other = next(
+        each for each in others if (DGX.bandwidth(mask_of((first, each))) < speed) is is_slower
+    )
+    order = list(range(8))
+    order[second], order[other] = other, second
+    return order
+
+
+async def test_a_gang_with_slower_links_after_a_reboot_is_evicted_and_planned_again(claims_cluster):
+    cluster, clock = claims_cluster, Clock()
+    async with leading(cluster, clock=clock) as leader:
+        pair = await run_pair(cluster)
+        order = renumbered(pair, is_slower=True)
+        publish(cluster, order)
+        await until(lambda: leader.faulty == 1)
+        await until(lambda: "evicted together" in (health(cluster, kind="GPUsAsPlanned") or ""))
+        then, now = (DGX.bandwidth(mask_of(each)) for each in (pair, (pair[0], order[pair[1]])))
+        text = f"{order[pair[1]]} of gpu-0 instead of {pair[1]} (pod bert-1)"
+        text += f", with {now:g} instead of {then:g} GB/s"
+        assert text in health(cluster, kind="GPUsAsPlanned")
+        await passed(cluster, clock, 59)
+        assert not evictions(cluster)
+        await passed(cluster, clock, 1)
+        await until(lambda: len(evictions(cluster)) == 2)
+        # Its claims are deleted with its pods.
+        for name in ("bert-0", "bert-1"):
+            cluster.remove(claim_path(name))
+            pod(cluster, name, 1, gang="bert", uid=f"{name}-again")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        again = a_gpu(cluster, "bert-0"), a_gpu(cluster, "bert-1")
+        await until(lambda: leader.faulty == 0)
+    assert DGX.bandwidth(mask_of(again)) == then
+    (event,) = cluster.events("GangEvicted")
+    assert text in event["message"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_slower", "faulty"),
+    [
+        pytest.param(MACHINES, True, 1, id="only reported by the policy"),
+        pytest.param(f"{EVICT}\n{MACHINES}", False, 0, id="links as fast"),
+    ],
+)
+async def test_a_gang_on_other_gpus_stays(claims_cluster, policy, is_slower, faulty):
+    cluster, clock = claims_cluster, Clock()
+    cluster.policy(policy)
+    async with leading(cluster, clock=clock) as leader:
+        pair = await run_pair(cluster)
+        publish(cluster, renumbered(pair, is_slower=is_slower))
+        await until(lambda: health(cluster, kind="GPUsAsPlanned"))
+        await passed(cluster, clock, 7200)
+        assert leader.faulty == faulty
+        assert ("GB/s" in health(cluster, kind="GPUsAsPlanned")) is is_slower
+    assert not evictions(cluster)
+
+
+async def test_the_gpus_that_a_claim_holds_have_faults_not_the_planned_ones(claims_cluster):
+    cluster = claims_cluster
+    async with leading(cluster):
+        pair = await run_pair(cluster)
+        order = renumbered(pair, is_slower=False)
+        held = order[pair[1]]
+
+        def set_faulty(gpu):
+            taint = (("gpu.nvidia.com/xid", "", "NoSchedule"),)
+            devices = [
+                a_device(i, name=f"gpu-{minor}", taints=taint if i == gpu else ())
+                for minor, i in enumerate(order)
+            ]
+            cluster.put(SLICE, a_slice(*devices, node="gpu-0"))
+
+        set_faulty(pair[1])
+        await until(lambda: health(cluster, kind="GPUsAsPlanned"))
+        await a_round(cluster)
+        assert not health(cluster)
+        set_faulty(held)
+        await until(lambda: health(cluster))
+        assert f"unhealthy GPUs: {held} of gpu-0 (pod bert-1)" in health(cluster)

@@ -564,7 +564,7 @@ def test_unhealthy_gpus_of_a_gang_are_named_with_their_pods(explain, document):
     ) in " ".join(explain(objects, "gang", "bert").out.split())
 
 
-def claims_objects(*held):
+def claims_objects(*held, **attributes):
     """Return a claims node, and a pod that was planned on GPUs 0 and 1 with its claim."""
     gpus = [{"i": i, "uuid": f"GPU-{i}"} for i in range(2)]
     record = {"v": 1, "node": "a", "gpus": gpus, "plan": "7-1"}
@@ -576,7 +576,8 @@ def claims_objects(*held):
     claim = a_claim(*held, node="a", name=reference["resourceClaimName"], owner="uid")
     claim["metadata"]["namespace"] = "default"
     node = node_object("a", {keys.NODE_MODE: "topology"}, cpu="96", pods="110")
-    return [node, a_slice(*map(a_device, range(8)), node="a"), claim, pod]
+    devices = (a_device(i, **attributes) for i in range(8))
+    return [node, a_slice(*devices, node="a"), claim, pod]
 
 
 @pytest.mark.parametrize(
@@ -598,6 +599,18 @@ def test_gpus_that_a_claim_holds_instead_of_the_planned_ones_are_named(
     assert [text for text in unit["notes"] if "planned" in text] == ([note] if note else [])
     text = " ".join(explain(objects, "gang", "bert").out.split())
     assert ("note: It has other GPUs than planned" in text) is bool(note)
+
+
+def test_a_gang_whose_claims_hold_slower_links_can_be_placed_again(explain, document):
+    objects = claims_objects("gpu-0", "gpu-6", productName="Tesla V100-SXM2-16GB", memory="16Gi")
+    objects[-1]["metadata"]["ownerReferences"] = [JOB]
+    note = (
+        "it has other GPUs than planned: 0 6 of a instead of 0 1 (pod pod), with 6 instead of "
+        "20 GB/s"
+    )
+    assert note in document(objects, "gang", "bert")[0]["notes"]
+    text = " ".join(explain(objects, "gang", "bert").out.split())
+    assert "To place all its members again together: kubectl delete pod -n default pod." in text
 
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "job", "controller": True}

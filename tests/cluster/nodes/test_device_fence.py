@@ -23,8 +23,9 @@ CREATED = "2026-01-02T03:04:05Z"
 CREATED_AT = 1_767_323_045.0
 
 
-def a_claims_node(name="gpu-0", *, others=0, **fields):
-    pool = DevicePool(name, tuple(f"gpu-{i}" for i in range(8)), others=others)
+def a_claims_node(name="gpu-0", *, others=0, left=(), **fields):
+    devices = tuple(f"gpu-{i}" for i in range(8))
+    pool = DevicePool(name, devices, others=others, left=frozenset(left))
     return a_node(name, uuids=True, resources={}, pool=pool, **fields)
 
 
@@ -59,6 +60,12 @@ def test_each_gpu_has_a_rule_beside_devices_that_are_not_placed():
 
     assert [rule.selector.device for rule in rules] == [f"gpu-{i}" for i in range(8)]
     assert len({rule.name for rule in rules}) == 8
+
+
+def test_gpus_that_linkwise_leaves_alone_have_no_rule():
+    rules = fence_of(a_claims_node(left={"gpu-0", "gpu-7"}))
+
+    assert [rule.selector.device for rule in rules] == [f"gpu-{i}" for i in range(1, 7)]
 
 
 def test_a_replaced_rule_has_the_version_that_was_read():
@@ -133,7 +140,8 @@ def test_the_reason_why_a_node_is_not_fenced(change, error, bypassed, reason):
     node = a_claims_node()
     (rule,) = fence_of(node)
     rules = {} if change is None else {rule.name: stored(rule, **change)}
-    found = unfenced_reason(node, rules, {rule.name: error} if error else {}, bypassed)
+    times = {} if bypassed is None else {"gpu-3": bypassed}
+    found = unfenced_reason(node, rules, {rule.name: error} if error else {}, times)
 
     assert found is None if reason is None else reason in found
 
@@ -141,9 +149,24 @@ def test_the_reason_why_a_node_is_not_fenced(change, error, bypassed, reason):
 def test_a_node_with_a_rule_for_each_gpu_needs_all_of_them():
     node = a_claims_node(others=1)
     rules = {rule.name: stored(rule) for rule in fence_of(node)}
-    assert unfenced_reason(node, rules, {}, None) is None
+    assert unfenced_reason(node, rules, {}, {}) is None
     rules.popitem()
-    assert unfenced_reason(node, rules, {}, None)
+    assert unfenced_reason(node, rules, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("device", "is_fenced"),
+    [
+        pytest.param("gpu-2-mig-1g.10gb-0", True, id="a MIG device"),
+        pytest.param("gpu-2", True, id="a GPU that is left alone"),
+        pytest.param("gpu-3", False, id="a GPU with a rule"),
+    ],
+)
+def test_claims_may_have_devices_that_have_no_rule(device, is_fenced):
+    node = a_claims_node(others=1, left={"gpu-2"})
+    rules = {rule.name: stored(rule) for rule in fence_of(node)}
+    found = unfenced_reason(node, rules, {}, {device: CREATED_AT + 11})
+    assert (found is None) is is_fenced
 
 
 def test_an_unreadable_time_of_creation_is_long_ago():

@@ -12,11 +12,15 @@ from controlplane.dra import claiming, claims_of, make_claim
 from controlplane.gangs import gang_labels, wait_for_event, wait_for_phase
 from controlplane.killer import AFTER, BEFORE, Killer
 from controlplane.manifests import ROOT
+from controlplane.pods import container
 from controlplane.process import wait_until
 from controlplane.scorer import holder, start_scorer
 from controlplane.soak import RUNS, often
 
 from cluster import keys
+from topology import catalogue
+from topology.machine import mask_of
+from topology.table import table_of
 
 PATIENCE = 120
 SIZE = often(8, 15)
@@ -98,6 +102,56 @@ def test_gpus_of_renumbered_minors_are_held_by_what_the_slices_say(pods, claims,
     wait_until(lambda: "others" in claims.allocated(pods.namespace), "it is placed", PATIENCE)
     taken = [uuid for uuids in claims.allocated(pods.namespace).values() for uuid in uuids]
     assert len(taken) == len(set(taken)) == 8
+
+
+EVICT = """
+apiVersion: linkwise.dev/v1alpha1
+kind: Policy
+gangs: {onFault: evict, onFaultSeconds: 1}
+"""
+
+
+def test_a_gang_with_slower_links_after_a_reboot_is_evicted_and_planned_again(
+    pods, claims, machines, policy
+):
+    policy(EVICT)
+    (node,) = machines(1)
+    labels = {"app": "ring", **gang_labels("ring", 2)}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [container({keys.NVIDIA_GPU: 1})]},
+    }
+    spec = {
+        "replicas": 2,
+        "podManagementPolicy": "Parallel",
+        "serviceName": "ring",
+        "selector": {"matchLabels": {"app": "ring"}},
+        "template": template,
+    }
+    path = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
+    pods.api.create(path, {"metadata": {"name": "ring"}, "spec": spec})
+    before = wait_until_allocated(pods, claims, 2)
+    wait_for_phase(pods, "ring", "Placed")
+    uids = uids_of(pods)
+
+    claims.renumber(node, shift=1)
+
+    assert bandwidth(claims, node, claims.allocated(pods.namespace)) < bandwidth(
+        claims, node, before
+    )
+    wait_until(lambda: not uids & uids_of(pods), "both pods are made again", PATIENCE)
+    after = wait_until_allocated(pods, claims, 2)
+    assert bandwidth(claims, node, after) == bandwidth(claims, node, before)
+
+
+def uids_of(pods):
+    return {pod["metadata"]["uid"] for pod in pods.all().values()}
+
+
+def bandwidth(claims, node, held):
+    uuids = frozenset().union(*held.values())
+    gpus = (i for i, gpu in enumerate(claims.gpus[node]) if gpu.uuid in uuids)
+    return table_of(catalogue.entry("dgx1-v100").machine).bandwidth(mask_of(gpus))
 
 
 # ---- A leader that is killed.

@@ -11,6 +11,7 @@ from controlplane.claims_nodes import (
 )
 from controlplane.dra import claiming, claims_of, make_claim
 from controlplane.gangs import gang_labels, wait_for_phase
+from controlplane.pods import gates
 from controlplane.process import wait_until
 from controlplane.soak import often
 
@@ -148,6 +149,24 @@ def test_a_claim_that_a_tenant_made_first_is_replaced(plane, pods, claims, machi
     wait_until(agreed, "both have the GPUs of their records", PATIENCE)
     made = plane.api.get(f"{path}/{reference['resourceClaimName']}")
     assert [one["name"] for one in made["metadata"]["ownerReferences"]] == ["pair-0"]
+
+
+def test_a_claim_that_a_tenant_deletes_before_its_pod_is_bound_is_made_again(
+    plane, pods, claims, machines
+):
+    machines(1)
+    tenant = edit(plane, pods)
+    with plane.paused("kube-scheduler"):
+        made = pods.create({keys.NVIDIA_GPU: 2}, name="pod")
+        (reference,) = made["spec"]["resourceClaims"]
+        wait_until(lambda: not gates(pods.all()["pod"]), "its gate is removed", PATIENCE)
+        path = f"{claims_of(pods.namespace)}/{reference['resourceClaimName']}"
+        first = tenant.get(path)["metadata"]["uid"]
+        tenant.delete(path)
+
+    wait_until(lambda: "pod" in pods.bound(), "it is bound", PATIENCE)
+    assert claims.allocated(pods.namespace) == recorded(pods)
+    assert tenant.get(path)["metadata"]["uid"] != first
 
 
 @pytest.mark.parametrize("run", range(often(1, 12)))

@@ -29,7 +29,7 @@ gangs: {kinds: [MPIJob, PyTorchJob]}
 CHANNELS = "compute-domain.nvidia.com"
 CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
 
-pytestmark = pytest.mark.usefixtures("rights", "templates_placed")
+pytestmark = [pytest.mark.versions, pytest.mark.usefixtures("rights", "templates_placed")]
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +232,8 @@ def test_the_channel_of_a_compute_domain_is_left_to_the_scheduler(claims, pods):
 
 
 def test_what_is_not_evaluated_is_not_gated(pods):
-    make_template(pods, "chosen", 1, selectors=[{"cel": {"expression": "1 == 1"}}])
+    # More GPUs than a node has: a pod that is bound before its nodes are fenced has no Event.
+    make_template(pods, "chosen", 9, selectors=[{"cel": {"expression": "1 == 1"}}])
 
     pods.create(name="left", labels=gang_labels("left", 2), spec=using("chosen"))
 
@@ -263,31 +264,29 @@ def test_members_have_the_gpus_of_the_template_of_their_time(claims, pods):
     assert sorted(len(gpus) for _, gpus in members.values()) == [2, 2, 3]
 
 
-def test_a_gang_with_a_claim_that_another_pod_has_made_waits_whole(claims, pods):
-    """A tenant makes a claim in place of kube-controller-manager, which takes it for its own."""
+def test_a_pod_waits_for_the_claim_of_its_template_and_gets_nothing_by_another(plane, claims, pods):
+    """A tenant makes it while kube-controller-manager is away, which takes it for its own."""
     make_template(pods, "one-gpu")
     spec = using("one-gpu")
     # Until the fence of a new node is some seconds old, this is the reason.
     pods.create(name="first", spec=spec)
     placed(claims, pods, "first", 1)
+    (first,) = pods.api.get(claims_of(pods.namespace))["items"]
     pods.clear()
     claimed = claims_of(pods.namespace)
     wait_until(lambda: not pods.api.get(claimed)["items"], "no claim is left")
-    spec["schedulingGates"] = [{"name": "example.com/later"}]
-    pod = pods.create(name="solo", spec=spec)
-    wait_until(lambda: pods.api.get(claimed)["items"], "its claim is made")
-    (first,) = pods.api.get(claimed)["items"]
-    body = {
-        "metadata": {
+
+    with plane.without("kube-controller-manager"):
+        pod = pods.create(name="solo", spec=spec)
+        wait_for_event(pods, "WaitingForGPUs", "kube-controller-manager has not made claim")
+        owner = {"apiVersion": "v1", "kind": "Pod", "controller": True}
+        metadata = {
             "name": "forged",
-            "ownerReferences": first["metadata"]["ownerReferences"],
+            "ownerReferences": [{**owner, "name": "solo", "uid": pod["metadata"]["uid"]}],
             "annotations": first["metadata"]["annotations"],
-        },
-        "spec": first["spec"],
-    }
-    body["spec"]["devices"]["requests"][0]["exactly"]["count"] = 8
-    pods.api.create(claimed, body)
-    pods.api.delete(f"{claimed}/{first['metadata']['name']}")
+        }
+        first["spec"]["devices"]["requests"][0]["exactly"]["count"] = 8
+        pods.api.create(claimed, {"metadata": metadata, "spec": first["spec"]})
 
     def names_forged():
         status = pods.all()["solo"]["status"]
@@ -295,8 +294,6 @@ def test_a_gang_with_a_claim_that_another_pod_has_made_waits_whole(claims, pods)
         return any(one.get("resourceClaimName") == "forged" for one in made)
 
     wait_until(names_forged, "the pod has the forged claim", PATIENCE)
-    pods.api.patch(f"{pods.path}/solo", {"spec": {"schedulingGates": [{"name": keys.GANG}]}})
-
     wait_for_event(pods, "WaitingForGPUs", "asks for other devices than its template did")
     assert claims.allocated(pods.namespace) == {}
-    assert gates(pods.all()[pod["metadata"]["name"]]) == [keys.GANG]
+    assert gates(pods.all()["solo"]) == [keys.GANG]

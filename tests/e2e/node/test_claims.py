@@ -17,6 +17,8 @@ from cluster import keys
 
 NODE = "real"
 
+pytestmark = pytest.mark.versions
+
 
 @dataclass
 class ClaimsChain(Chain):

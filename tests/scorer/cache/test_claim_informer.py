@@ -98,7 +98,7 @@ async def test_taint_rules_are_followed_where_they_are_served():
             await until(lambda: tainted(seen[-1]) == [] and list(seen[-1]) == ["gpu-0"])
 
 
-async def test_claims_that_bypass_the_fence_are_known_by_pool():
+async def test_claims_that_bypass_the_fence_are_known_by_device():
     early, late = "2026-01-02T03:04:05Z", "2026-01-02T03:04:06Z"
     async with Cluster() as cluster:
         cluster.serves_claims = True
@@ -107,9 +107,9 @@ async def test_claims_that_bypass_the_fence_are_known_by_pool():
             claim["status"]["allocation"]["allocationTimestamp"] = time
             cluster.put(f"{CLAIM}-{name}", claim)
         async with informing(cluster, []) as informer:
-            assert informer.bypasses() == {"gpu-0": 1767323046.0}
+            assert informer.bypasses() == {"gpu-0": {"gpu-0": 1767323046.0}}
             cluster.remove(f"{CLAIM}-a")
-            await until(lambda: informer.bypasses() == {"gpu-0": 1767323045.0})
+            await until(lambda: informer.bypasses() == {"gpu-0": {"gpu-0": 1767323045.0}})
 
 
 async def test_claims_without_gpus_cause_no_change():

@@ -19,17 +19,17 @@ def claims_node(cluster, order=range(8)):
     publish(cluster, order)
 
 
-def publish(cluster, order=range(8)):
+def publish(cluster, order=range(8), path=SLICE, **fields):
     """Let the driver publish the GPUs under these names."""
     devices = [a_device(i, name=f"gpu-{minor}") for minor, i in enumerate(order)]
-    cluster.put(SLICE, a_slice(*devices, node="gpu-0"))
+    cluster.put(path, a_slice(*devices, node="gpu-0", **fields))
 
 
-def pod(cluster, name, gpus, *, gang=None, size=2, owner=JOB):
+def pod(cluster, name, gpus, *, gang=None, size=2, owner=JOB, uid=None):
     """Create a gated pod with a claim, of a gang if one is named."""
     labels = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)} if gang else {}
     raw, claimed = (
-        a_held_pod(0, name, labels=labels, owner=owner if gang else None),
+        a_held_pod(0, name, labels=labels, owner=owner if gang else None, uid=uid),
         a_claimed_pod(gpus),
     )
     claim = f"lw-{name.encode().hex():0>32}"
