@@ -111,6 +111,7 @@ class Planner:
                 group.create_task(self._commit_queue.run())
                 group.create_task(self._sizes.run())
                 self._binding_tracker.restore()
+                await self._preemptor.load()
                 while True:
                     started = loop_time()
                     self._informers.changed.clear()

@@ -1,4 +1,4 @@
-"""Carry out preemptions: a nomination is written, its victims are evicted, and it ends.
+"""Carry out preemptions: a nomination is recorded, its victims are evicted, and it ends.
 
 Evictions that the API server refuses are tried again until the time of the nomination is over. A
 gang of which a part was evicted is evicted as a whole, even if the unit does not need it any more.
@@ -10,24 +10,24 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from cluster.gang import GangKey
-from runtime.kube.client import KubeError
 from runtime.kube.event_recorder import Event, ObjectReference
 from runtime.process.backoff import Backoff
-from runtime.process.clock import rfc3339
 from scorer.cache.reserved_gpus import Place, Purpose
 from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
-from scorer.gang.crd import Nomination
 from scorer.gang.pod_info import PodInfo
+from scorer.gang.unit import Unit
 from scorer.metrics import EvictionReason, Stage
-from scorer.placement.result import Plan
-from scorer.preemption.nomination import Nominated, places_of, record_of
+from scorer.preemption.nomination import Nominated
+from scorer.preemption.record import LONGEST, text_of, write_records
+from scorer.queue.fault_isolation import FAULT
 from scorer.report.events import EventMessage, preempted, preempting
 
 Call: TypeAlias = Coroutine[Any, Any, object]
 
-_EVICT_AGAIN_MAX = 10.0
-"""The longest delay before refused evictions are tried again [s]."""
+_AGAIN_MAX = 10.0
+"""The longest delay before refused evictions, or the record, are tried again [s]."""
+_RECORD = "record"
 
 
 class Evictions:
@@ -40,19 +40,27 @@ class Evictions:
             handle: The dependencies.
             on_failure: Called with a unit for which units were evicted in vain, and the reason.
         """
-        self._kube, self._informers, self._clock = handle.kube, handle.informers, handle.clock
-        self._state, self._metrics = handle.informers.state, handle.metrics
+        self._kube, self._term, self._clock = handle.kube, handle.term, handle.clock
+        self._informers, self._metrics = handle.informers, handle.metrics
+        self._state = handle.informers.state
         self._status_reporter, self._faults = handle.status_reporter, handle.faults
         self._on_failure = on_failure
         self._evict_again = Backoff(
-            handle.timings.commit_retry, _EVICT_AGAIN_MAX, handle.informers.changed.set
+            handle.timings.commit_retry, _AGAIN_MAX, handle.informers.changed.set
         )
         """Units for which an eviction was refused."""
+        self._record_again = Backoff(
+            handle.timings.commit_retry, _AGAIN_MAX, handle.informers.changed.set
+        )
+        """The record of all nominations, while it was refused."""
         self._nominated: dict[GangKey, Nominated] = {}
-        self._records: dict[GangKey, Nomination] = {}
-        """Nominations that are to be written."""
+        self._unannounced: dict[GangKey, Unit] = {}
+        """Units whose nominations are not recorded yet."""
+        self._recorded: str | None = ""
+        """The record of all nominations as it is written; None: that is not known."""
+        self._is_recording = False
         self._busy: set[GangKey] = set()
-        """Units for which a call is under way."""
+        """Units for which pods are being evicted."""
 
     def __contains__(self, key: GangKey) -> bool:
         """Return whether others are evicted for a unit."""
@@ -80,17 +88,21 @@ class Evictions:
             return None
         return nominated.summary(self._state)
 
-    def begin(self, nominated: Nominated, made: Plan) -> None:
-        """Reserve the GPUs of a plan, and evict its victims soon."""
-        record = record_of(nominated, made, rfc3339(nominated.until))
-        self._records[nominated.unit.key] = record
-        self.carry_on(nominated, places_of(made))
+    def has_room_for(self, nominated: Nominated) -> bool:
+        """Return whether the record of all nominations has room for another one."""
+        every = (*self._nominated.values(), nominated)
+        return len(text_of(each.record for each in every)) <= LONGEST
+
+    def begin(self, unit: Unit, nominated: Nominated, places: tuple[Place, ...]) -> None:
+        """Reserve GPUs for a unit, and evict the victims once this is recorded."""
+        self._unannounced[unit.key] = unit
+        self.carry_on(nominated, places)
 
     def carry_on(self, nominated: Nominated, places: tuple[Place, ...]) -> None:
-        """Reserve GPUs for a nomination, which may be of an earlier leader."""
-        unit = nominated.unit
-        self._nominated[unit.key] = nominated
-        self._state.reserved.set(unit.key, unit.priority, places, Purpose.NOMINATION)
+        """Reserve GPUs for a nomination, which may be one of the last leader."""
+        key = nominated.key
+        self._nominated[key], self._recorded = nominated, None
+        self._state.reserved.set(key, nominated.priority, places, Purpose.NOMINATION)
 
     def end(self, key: GangKey) -> bool:
         """End the reservation of a unit that needs none; return whether there was one.
@@ -110,7 +122,7 @@ class Evictions:
 
     def _drop(self, key: GangKey) -> None:
         self._nominated.pop(key, None)
-        self._records.pop(key, None)
+        self._unannounced.pop(key, None)
         self._evict_again.reset(key)
 
     def reconcile(self) -> list[Call]:
@@ -122,10 +134,22 @@ class Evictions:
                 self._fail(key, self._overdue(nominated, left))
             elif nominated.is_served and not left:
                 self._drop(key)
-            elif left and key not in self._busy and key not in self._evict_again:
+            elif left and nominated.is_recorded and self._may_evict(key):
                 self._busy.add(key)
-                calls.append(self._carry_out(key))
+                calls.append(self._evict(key))
+        if self._may_record() and self._text() != self._recorded:
+            self._is_recording = True
+            calls.append(self._record())
         return calls
+
+    def _may_record(self) -> bool:
+        return not self._is_recording and _RECORD not in self._record_again
+
+    def _may_evict(self, key: GangKey) -> bool:
+        return key not in self._busy and key not in self._evict_again
+
+    def _text(self) -> str:
+        return text_of(each.record for each in self._nominated.values())
 
     def _overdue(self, nominated: Nominated, left: list[PodInfo]) -> str:
         if left:
@@ -142,34 +166,35 @@ class Evictions:
         self._on_failure(key, reason)
         self._informers.changed.set()
 
-    async def _carry_out(self, key: GangKey) -> None:
+    async def _record(self) -> None:
+        """Write all nominations; those that are new may then be carried out, or fail."""
+        text, records = self._text(), [each.record for each in self._nominated.values()]
+        why: str | None = FAULT
+        with self._faults.isolate(Stage.PREEMPT, "record"):
+            why = await write_records(self._kube, text, self._term)
+        self._is_recording, self._recorded = False, text if why is None else None
+        (self._record_again.reset if why is None else self._record_again.start)(_RECORD)
+        for record in records:
+            nominated = self._nominated.get(record.unit)
+            if nominated is None or nominated.record is not record or nominated.is_recorded:
+                continue
+            if why is None:
+                self._nominated[record.unit] = replace(nominated, is_recorded=True)
+                self._announce(nominated)
+            else:
+                self._fail(record.unit, f"it could not be recorded what is evicted: {why}")
+        self._informers.changed.set()
+
+    async def _evict(self, key: GangKey) -> None:
+        """Evict the pods that are left of a nomination."""
         try:
             with self._faults.isolate(Stage.PREEMPT, key):
-                if await self._record(key):
-                    await self._evict(key)
+                await self._evict_remaining(key)
         finally:
             self._busy.discard(key)
             self._informers.changed.set()
 
-    async def _record(self, key: GangKey) -> bool:
-        """Write a nomination, unless it is; return whether the evictions may begin."""
-        nominated, record = self._nominated.get(key), self._records.get(key)
-        if nominated is None or nominated.is_recorded:
-            return nominated is not None
-        if nominated.unit.is_gang and record:
-            try:
-                await self._status_reporter.record_nomination(nominated.unit, record)
-            except KubeError as error:
-                self._fail(key, f"the API server refused to record what is evicted: {error}")
-                return False
-        if self._nominated.get(key) is not nominated:
-            return False
-        self._records.pop(key, None)
-        self._nominated[key] = replace(nominated, is_recorded=True)
-        self._announce(nominated)
-        return True
-
-    async def _evict(self, key: GangKey) -> None:
+    async def _evict_remaining(self, key: GangKey) -> None:
         pods = self._nominated[key].remaining(self._state)
         refused = await evict(self._kube, pods, self._faults, only_unchanged=False)
         self._metrics.evicted(len(pods) - len(refused), EvictionReason.PREEMPTED)
@@ -182,7 +207,7 @@ class Evictions:
 
     def _announce(self, nominated: Nominated) -> None:
         """Create an Event about the unit, and one about each unit that is evicted."""
-        unit, state = nominated.unit, self._state
+        unit, state = self._unannounced.pop(nominated.key), self._state
         message = preempting(unit.key.name, nominated.summary(state))
         pod = (unit.waiting or unit.settled)[0]
         self._status_reporter.announce(_event(pod, message, unit.key.name))

@@ -29,14 +29,15 @@ from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
 from scorer.placement.state.node_cache import DeadlineExceeded
 from scorer.placement.state.snapshot import Snapshot
-from scorer.preemption import nomination
 from scorer.preemption.evictions import Call, Evictions
 from scorer.preemption.nomination import (
     new_nomination,
+    places_of,
     restored,
     restored_places,
     with_places,
 )
+from scorer.preemption.record import Record, read_records
 from scorer.preemption.units import (
     ending_soon,
     lowest_priority,
@@ -47,6 +48,9 @@ from scorer.preemption.units import (
 _SEARCH_AGAIN, _SEARCH_AGAIN_MAX = 5.0, 60.0
 """Delay of a unit for which no victims were found, or whose preemption failed [s]."""
 
+_READ_AGAIN = 1.0
+"""Delay before the preemptions of the last leader are read again [s]."""
+
 _log = structlog.get_logger()
 
 
@@ -55,11 +59,13 @@ class Preemptor:
 
     def __init__(self, handle: Handle) -> None:
         """Start without preemptions."""
-        self._informers, self._clock = handle.informers, handle.clock
+        self._kube, self._informers, self._clock = handle.kube, handle.informers, handle.clock
         self._state, self._metrics = handle.informers.state, handle.metrics
         self._backoff = Backoff(_SEARCH_AGAIN, _SEARCH_AGAIN_MAX, handle.informers.changed.set)
         """Units for which nothing is searched for now."""
         self._evictions = Evictions(handle, self._failed)
+        self._last: tuple[Record, ...] = ()
+        """The nominations of the last leader, until they are restored."""
         self._due = math.inf
         """When the next unit has waited long enough [s since 1970]."""
         self._lowest: int | None = None
@@ -141,11 +147,8 @@ class Preemptor:
             return "no units of lower priority may be evicted so that it fits"
         if found.cost.violated_budgets:
             return "disruption budgets do not allow to evict units of lower priority for it"
-        if found.cost.pods > nomination.PODS_MAX:
-            return f"more than {nomination.PODS_MAX} pods would have to be evicted for it"
         chosen = set(map(id, found.victims))
-        self._nominate(unit, [one for one in others if id(one.victim) in chosen], found.plan)
-        return None
+        return self._nominate(unit, [one for one in others if id(one.victim) in chosen], found.plan)
 
     def _once_evicted(self, unit: Unit, snapshot: Snapshot, now: float) -> Snapshot:
         """Return the cluster once pods that are ending or being evicted have ended.
@@ -157,8 +160,8 @@ class Preemptor:
         leaving = [*ending_soon(self._state, now), *places_held(self._state, evicting)]
         soon = snapshot.without_holdings(leaving)
         for each in others:
-            if each.unit.priority >= unit.priority:
-                places = self._state.reserved.of(each.unit.key, Purpose.NOMINATION)
+            if each.priority >= unit.priority:
+                places = self._state.reserved.of(each.key, Purpose.NOMINATION)
                 soon = with_places(soon, places)
         return soon
 
@@ -168,24 +171,38 @@ class Preemptor:
             self._units = placed_in(self._informers, now, min_run)
         return self._units
 
-    def _nominate(self, unit: Unit, victims: list[PlacedUnit], made: Plan) -> None:
-        self._evictions.begin(new_nomination(unit, victims, self._clock()), made)
+    def _nominate(self, unit: Unit, victims: list[PlacedUnit], made: Plan) -> str | None:
+        """Nominate a unit; return why not, or None."""
+        nominated = new_nomination(unit, victims, made, self._clock())
+        if not self._evictions.has_room_for(nominated):
+            return "more pods would have to be evicted at once than can be recorded"
+        self._evictions.begin(unit, nominated, places_of(made))
         self._metrics.preempted(PreemptionOutcome.STARTED)
         names = [each.victim.name for each in victims]
         _log.warning("Preempting", unit="/".join(unit.key[:2]), victims=names[:10], of=len(names))
+        return None
+
+    async def load(self) -> None:
+        """Read the preemptions of the last leader, however long that takes."""
+        self._last = await read_records(self._kube, _READ_AGAIN)
 
     def restore(self, units: Iterable[Unit]) -> None:
-        """Carry on the preemptions of the last leader."""
-        now = self._clock()
-        for unit in units:
-            gang = self._informers.gang(unit.key) if unit.is_gang else None
-            record = gang.spec.nomination if gang else None
-            if record is None:
-                continue
-            nominated = restored(record, unit, self._placed(now), now)
-            if nominated is not None:
-                places = restored_places(record, unit, self._state)
-                self._evictions.carry_on(nominated, places)
+        """Carry on the preemptions of the last leader.
+
+        Args:
+            units: All units that wait.
+
+        Cost: linear in all pods, if there are any.
+        """
+        last, self._last = self._last, ()
+        if not last:
+            return
+        waiting = {unit.key: unit for unit in units}
+        keys = {pod.uid: pod.key for pod in self._state.pods}
+        for record in last:
+            unit = waiting.get(record.unit)
+            places = restored_places(record, unit, self._state) if unit else ()
+            self._evictions.carry_on(restored(record, unit, keys), places)
 
     def placed(self, key: GangKey) -> None:
         """End the preemption for a unit that is placed."""

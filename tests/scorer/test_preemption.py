@@ -1,20 +1,24 @@
 """A leader evicts whole units of lower priority for one that fits nowhere."""
 
 import asyncio
+import json
+from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
+from support.servers import leader_harness
 from support.servers.fake_cluster import status
-from support.servers.leader_harness import NOW, PODS, Clock, Cluster, leading
+from support.servers.leader_harness import NOW, PODS, Clock, Cluster
 from support.waiting import until
 
 from cluster import keys
 from cluster.gang import GangKey
+from cluster.scorer_lease import LEASE
 from runtime.process.clock import rfc3339
-from scorer.gang.crd import GANGS, name_of
-from scorer.preemption import nomination
+from scorer.gang.crd import name_of
+from scorer.preemption import evictions
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
 BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
@@ -41,6 +45,16 @@ class Running(Cluster):
         self.put(f"/api/v1/namespaces/team/pods/{place['name']}", {**pod, "metadata": metadata})
         return status(201, "")
 
+    def take_lease(self, term):
+        """Let another term begin."""
+        metadata = (self.get(LEASE) or {}).get("metadata", {})
+        self.put(LEASE, {"metadata": metadata, "spec": {"leaseTransitions": term}})
+
+    def nominations(self):
+        """Return the recorded nominations."""
+        annotations = self.get(LEASE)["metadata"].get("annotations", {})
+        return json.loads(annotations.get(keys.NOMINATIONS) or "[]")
+
     def owned(self, name, gpus=1, **pod):
         """Create a pod that its owner creates again."""
         return self.pod(name, gpus, owner=OWNER, **pod)
@@ -64,15 +78,25 @@ class Running(Cluster):
         path = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs/"
         return self.get(path + name_of(GangKey("team", gang, f"job-{gang}")))
 
+    def status(self, gang="high"):
+        return (self.gang_object(gang) or {}).get("status", {})
+
     def waits(self, gang="high"):
-        found = self.gang_object(gang)
-        return (found or {}).get("status", {}).get("reason", "")
+        return self.status(gang).get("reason", "")
 
 
 @pytest_asyncio.fixture
 async def cluster():
     async with Running() as running:
         yield running
+
+
+@asynccontextmanager
+async def leading(cluster, term=7, **arguments):
+    """Lead while the block runs, as the holder of the Lease."""
+    cluster.take_lease(term)
+    async with leader_harness.leading(cluster, term=term, **arguments) as leader:
+        yield leader
 
 
 async def full(cluster, **pod):
@@ -86,9 +110,10 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
         await full(cluster)
         cluster.named_gang("high", 1, 4, priority=10)
         await until(lambda: cluster.ending("low-0", "low-1"))
-        nominated = cluster.gang_object("high")
-        assert sorted(nominated["spec"]["nomination"]["victims"]) == ["low-0", "low-1"]
-        await until(lambda: "nominatedNodes" in cluster.gang_object("high")["status"])
+        (nominated,) = cluster.nominations()
+        assert nominated["unit"] == ["team", "high", "job-high"]
+        assert [sorted(uids) for uids in nominated["victims"]] == [["low-0", "low-1"]]
+        await until(lambda: "nominatedNodes" in cluster.status())
         assert "2 pods of 1 gang or single pod of lower priority" in cluster.waits()
         # No autoscaler is asked for nodes meanwhile.
         assert [lacks for _, lacks in leader.context.planner.scale_up_candidates()] == [False]
@@ -102,7 +127,7 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
         await until(lambda: cluster.gang_object("high")["status"]["phase"] == "Placed")
         assert not cluster.record("low-0")
         assert not cluster.record("low-1")
-        assert "nomination" not in cluster.gang_object("high")["spec"]
+        await until(lambda: cluster.nominations() == [])
         assert "nominatedNodes" not in cluster.gang_object("high")["status"]
 
     assert sorted(cluster.evicted()) == ["low-0", "low-1"]
@@ -276,33 +301,103 @@ async def test_the_reservation_ends_if_victims_do_not_and_no_others_are_evicted(
     assert {*cluster.evicted()} - {"sign"} == {"low-0", "low-1"}
 
 
-async def test_the_next_leader_evicts_the_same_pods_and_no_others(cluster):
+def create_high(cluster, *, is_gang):
+    """Create a unit of a high priority that needs a whole node; return its pod."""
+    if is_gang:
+        cluster.named_gang("high", 1, 8, priority=10)
+        return "high-0"
+    cluster.owned("high", 8, priority=10)
+    return "high"
+
+
+@pytest.mark.parametrize("is_gang", [True, False], ids=["gang", "single pod"])
+async def test_the_next_leader_evicts_the_same_pods_and_no_others(cluster, is_gang):
     cluster.node("gpu-1")
-    cluster.fail("POST", "low-1/eviction", *[(429, "budget")] * 9)
+    for name in ("low-1", "same-1"):
+        cluster.fail("POST", f"{name}/eviction", *[(429, "budget")] * 99)
     async with leading(cluster):
         await full(cluster)
         cluster.named_gang("same", 2, 4)
         await cluster.run("same-0", "same-1")
-        cluster.named_gang("high", 1, 8, priority=10)
+        high = create_high(cluster, is_gang=is_gang)
         await until(lambda: cluster.ending("low-0") or cluster.ending("same-0"))
-    first = set(cluster.evicted())
+        first = {"low-0", "low-1"} if cluster.ending("low-0") else {"same-0", "same-1"}
     cluster.outcomes.clear()
     async with leading(cluster, term=8):
-        await until(lambda: all(map(cluster.ending, first)))
-        assert await stays(cluster, "high-0")
+        await until(lambda: cluster.ending(max(first)))
+        assert await stays(cluster, high)
+        for name in first:
+            cluster.delete(name)
+        await until(lambda: cluster.allocated(high))
+        await until(lambda: cluster.nominations() == [])
     assert set(cluster.evicted()) == first
 
 
+async def test_the_next_leader_evicts_the_rest_of_a_gang_although_the_unit_is_gone(cluster):
+    cluster.fail("POST", "low-1/eviction", *[(429, "budget")] * 99)
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0"))
+    cluster.delete("high-0")
+    cluster.delete("low-0")
+    cluster.outcomes.clear()
+    async with leading(cluster, term=8):
+        await until(lambda: cluster.ending("low-1"))
+        await until(lambda: cluster.nominations() == [])
+
+
+async def test_the_next_leader_evicts_nobody_for_a_unit_that_is_gone(cluster):
+    for name in ("low-0", "low-1"):
+        cluster.fail("POST", f"{name}/eviction", *[(429, "budget")] * 99)
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(cluster.evicted)
+    cluster.delete("high-0")
+    cluster.outcomes.clear()
+    tried = cluster.evicted()
+    async with leading(cluster, term=8):
+        cluster.node("small", 1)
+        cluster.owned("sign", 1)
+        await cluster.run("sign")
+        await until(lambda: cluster.nominations() == [])
+    assert cluster.evicted() == tried
+
+
+async def test_a_past_leader_nominates_and_evicts_nobody(cluster):
+    """It was stopped while it searched, and goes on once the next one leads."""
+    async with leading(cluster) as leader:
+        await full(cluster)
+        cluster.take_lease(8)
+        with capture_logs() as logs:
+            cluster.named_gang("high", 1, 8, priority=10)
+            await until(lambda: any(each["event"] == "Preemption failed" for each in logs))
+        assert leader.context
+    assert cluster.evicted() == []
+    assert cluster.nominations() == []
+
+
+async def test_a_record_that_cannot_be_read_is_replaced(cluster):
+    async with leading(cluster):
+        await full(cluster)
+    annotations = {keys.NOMINATIONS: "[{"}
+    cluster.put(LEASE, {"metadata": {"annotations": annotations}, "spec": {}})
+    async with leading(cluster, term=8):
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        assert len(cluster.nominations()) == 1
+
+
 async def test_nothing_is_evicted_if_the_nomination_cannot_be_written(cluster):
-    def refuse(_method, path, body):
-        is_nomination = GANGS in path or "/gangs/" in path
-        return (403, "no", "no") if is_nomination and "nomination" in str(body) else None
+    def refuse(_method, path, _body):
+        return (403, "no", "no") if path == LEASE else None
 
     cluster.refuse = refuse
     async with leading(cluster):
         await full(cluster)
         cluster.named_gang("high", 1, 8, priority=10)
-        await until(lambda: "refused to record what is evicted" in cluster.waits())
+        await until(lambda: "it could not be recorded what is evicted" in cluster.waits())
     assert cluster.evicted() == []
 
 
@@ -346,11 +441,11 @@ def searches(logs):
 
 
 async def test_a_set_that_is_too_large_to_be_recorded_is_not_evicted(cluster, monkeypatch):
-    monkeypatch.setattr(nomination, "PODS_MAX", 1)
+    monkeypatch.setattr(evictions, "LONGEST", 100)
     async with leading(cluster):
         await full(cluster)
         cluster.named_gang("high", 1, 8, priority=10)
-        await until(lambda: "more than 1 pods would have to be evicted" in cluster.waits())
+        await until(lambda: "more pods would have to be evicted at once than" in cluster.waits())
     assert cluster.evicted() == []
 
 
