@@ -1,11 +1,12 @@
 """GPUs that a unit is to have, and the units that are evicted for it. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
 from cluster.account.gpu_usage import LedgerError
+from cluster.allocations.gpus import Counted, Exact, GPUs
 from cluster.gang import GangKey
 from runtime.kube.objects import Key
 from scorer.cache.cluster_state import ClusterState
@@ -15,7 +16,7 @@ from scorer.gang.placed_units import PlacedUnit
 from scorer.gang.plan_record import placement_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
-from scorer.placement.result import Plan
+from scorer.placement.result import Placement, Plan
 from scorer.placement.state.snapshot import Snapshot
 from scorer.preemption.record import Record
 
@@ -89,8 +90,26 @@ def new_nomination(unit: Unit, victims: Sequence[PlacedUnit], plan: Plan, now: f
 
 
 def places_of(plan: Plan) -> tuple[Place, ...]:
-    """Return what is reserved for the members of a plan."""
-    return tuple(Place(each.node, each.holding) for each in plan.placements)
+    """Return what is reserved for the members of a plan, each GPU by itself."""
+    return tuple(place for each in plan.placements for place in _places(each))
+
+
+def _places(placement: Placement) -> Iterator[Place]:
+    """Yield the GPUs of a member: each is reserved once it is free, and not only with the others.
+
+    CPU and memory are reserved with the first one.
+    """
+    whole = placement.holding
+    for i, gpus in enumerate(_single_gpus(whole.gpus)):
+        part = replace(whole, uid=f"{whole.uid}/{i}", gpus=gpus)
+        part = replace(part, cpu=0, memory=0, ports=frozenset()) if i else part
+        yield Place(placement.node, part)
+
+
+def _single_gpus(gpus: GPUs) -> Sequence[GPUs]:
+    if isinstance(gpus, Counted):
+        return [Counted(gpus.resource, 1)] * len(gpus)
+    return [Exact((share,)) for share in gpus.shares]
 
 
 def with_places(snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:
@@ -130,8 +149,7 @@ def restored_places(record: Record, unit: Unit, state: ClusterState) -> tuple[Pl
         node = state.node(place.node) if place else None
         if place is None or node is None or any(i >= len(node.cards) for i in place.indices):
             continue
-        placement = placement_of(place, member, node)
-        places.append(Place(placement.node, placement.holding))
+        places += _places(placement_of(place, member, node))
     return tuple(places)
 
 

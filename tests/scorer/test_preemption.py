@@ -154,6 +154,18 @@ async def test_gpus_that_become_free_go_to_nobody_else_meanwhile(cluster):
         assert not cluster.record("other")
 
 
+async def test_gpus_of_one_member_are_reserved_as_they_become_free(cluster):
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        cluster.delete("low-0")
+        cluster.owned("other", 4)
+        await stays(cluster, "other")
+        cluster.delete("low-1")
+        await until(lambda: cluster.allocated("high-0"))
+
+
 async def test_a_single_pod_preempts(cluster):
     async with leading(cluster):
         for i in range(8):
@@ -321,13 +333,16 @@ async def test_the_next_leader_evicts_the_same_pods_and_no_others(cluster, is_ga
         await cluster.run("same-0", "same-1")
         high = create_high(cluster, is_gang=is_gang)
         await until(lambda: cluster.ending("low-0") or cluster.ending("same-0"))
+        # What is free then belongs to the unit, under the next leader as well.
         first = {"low-0", "low-1"} if cluster.ending("low-0") else {"same-0", "same-1"}
+        cluster.delete(min(first))
+        cluster.owned("other", 4)
     cluster.outcomes.clear()
     async with leading(cluster, term=8):
         await until(lambda: cluster.ending(max(first)))
         assert await stays(cluster, high)
-        for name in first:
-            cluster.delete(name)
+        assert not cluster.record("other")
+        cluster.delete(max(first))
         await until(lambda: cluster.allocated(high))
         await until(lambda: cluster.nominations() == [])
     assert set(cluster.evicted()) == first
