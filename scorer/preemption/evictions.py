@@ -73,6 +73,12 @@ class Evictions:
         return frozenset(uid for each in nominated for pods in each.victims for _, uid in pods)
 
     @property
+    def gangs(self) -> frozenset[GangKey]:
+        """The gangs, and single pods, of which pods are still to be evicted."""
+        left = (pod for each in self._nominated.values() for pod in each.remaining(self._state))
+        return frozenset(map(self._informers.owners.key, left))
+
+    @property
     def due(self) -> float:
         """When the next nomination ends [s since 1970]; infinite: there is none."""
         return min((each.until for each in self._nominated.values()), default=math.inf)

@@ -11,7 +11,7 @@ use.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 
@@ -57,8 +57,14 @@ _log = structlog.get_logger()
 class Preemptor:
     """The preemptions of one term of the Lease."""
 
-    def __init__(self, handle: Handle) -> None:
-        """Start without preemptions."""
+    def __init__(self, handle: Handle, is_moving: Callable[[GangKey], bool]) -> None:
+        """Start without preemptions.
+
+        Args:
+            handle: The dependencies.
+            is_moving: Returns whether a gang is being moved off a fault. It is not evicted twice.
+        """
+        self._is_moving = is_moving
         self._kube, self._informers, self._clock = handle.kube, handle.informers, handle.clock
         self._state, self._metrics = handle.informers.state, handle.metrics
         self._backoff = Backoff(_SEARCH_AGAIN, _SEARCH_AGAIN_MAX, handle.informers.changed.set)
@@ -80,6 +86,11 @@ class Preemptor:
     def preempts_for(self, key: GangKey) -> bool:
         """Return whether others are evicted for a unit."""
         return key in self._evictions
+
+    @property
+    def evicting(self) -> frozenset[GangKey]:
+        """The gangs, and single pods, that are being evicted."""
+        return self._evictions.gangs
 
     def reason(self, key: GangKey) -> str | None:
         """Return what is done for a unit that waits, or why nothing is; None: nothing to say."""
@@ -137,7 +148,8 @@ class Preemptor:
         others = [
             each
             for each in self._placed(now)
-            if each.key != unit.key and not any(pod.uid in evicting for pod in each.pods)
+            if each.key != unit.key and not self._is_moving(each.key)
+            if not any(pod.uid in evicting for pod in each.pods)
         ]
         disruptions = Disruptions(now, self._informers.budgets.allowed)
         victims = (each.victim for each in others)

@@ -427,6 +427,74 @@ async def test_a_gang_of_which_a_part_was_evicted_is_evicted_as_a_whole(cluster)
         await until(lambda: cluster.ending("low-0", "low-1"))
 
 
+ON_FAULT = "gangs: {onFault: evict, onFaultSeconds: 1, preemption: {minRunMinutes: 0}}"
+
+
+def set_unhealthy(cluster, name, *, node="gpu-0"):
+    """Let a GPU of a pod be unhealthy."""
+    folder = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
+    data = {keys.UNHEALTHY_KEY: str(cluster.record(name)["gpus"][0]["i"])}
+    path = f"{folder}/{keys.UNHEALTHY_NAME_PREFIX}{node}"
+    cluster.put(path, {"metadata": {"namespace": keys.TOPOLOGY_NAMESPACE}, "data": data})
+
+
+def health(cluster, gang):
+    conditions = cluster.gang_object(gang)["status"].get("conditions", [])
+    return next((each["message"] for each in conditions if each["type"] == "GPUsHealthy"), "")
+
+
+async def test_a_gang_that_is_moved_off_a_fault_is_not_preempted(cluster):
+    cluster.policy(ON_FAULT)
+    cluster.fail("POST", "low-1/eviction", *[(429, "budget")] * 99)
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        await full(cluster)
+        await until(lambda: cluster.gang_object("low")["status"]["phase"] == "Placed")
+        set_unhealthy(cluster, "low-0")
+        await until(lambda: health(cluster, "low"))
+        clock.now += 1
+        cluster.owned("wakes", 100)
+        await until(lambda: cluster.ending("low-0"))
+        cluster.named_gang("high", 1, 4, priority=10)
+        await until(lambda: "no units of lower priority may be evicted" in cluster.waits())
+    assert cluster.nominations() == []
+
+
+async def test_a_gang_that_is_preempted_is_not_moved_off_a_fault(cluster):
+    cluster.policy(ON_FAULT)
+    cluster.fail("POST", "low-1/eviction", *[(429, "budget")] * 99)
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0"))
+        set_unhealthy(cluster, "low-1")
+        await until(lambda: health(cluster, "low"))
+        clock.now += 2
+        cluster.owned("wakes", 100)
+        why = "it is being evicted for a unit of a higher priority"
+        await until(lambda: why in health(cluster, "low"))
+        assert keys.MOVED not in cluster.gang_object("low")["metadata"].get("annotations", {})
+        cluster.outcomes.clear()
+        await until(lambda: cluster.ending("low-1"))
+
+
+async def test_unhealthy_gpus_are_no_gain(cluster):
+    """The pod of the lowest priority has one."""
+    cluster.node("gpu-1")
+    async with leading(cluster) as leader:
+        for name, priority in (("sick", 1), ("well", 2)):
+            cluster.owned(name, 8, priority=priority)
+            await cluster.run(name)
+        node = cluster.record("sick")["node"]
+        set_unhealthy(cluster, "sick", node=node)
+        state = leader.context.informers.state
+        await until(lambda: not all(card.healthy for card in state.node(node).cards))
+        cluster.owned("high", 8, priority=10)
+        await until(cluster.evicted)
+        assert cluster.evicted() == ["well"]
+
+
 async def test_pods_that_have_run_long_enough_are_evicted(cluster):
     cluster.policy("gangs: {preemption: {minRunMinutes: 5}}")
     async with leading(cluster):
