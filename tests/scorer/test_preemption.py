@@ -292,6 +292,52 @@ async def test_a_refused_eviction_is_repeated(cluster, refusal, why):
         await until(lambda: cluster.allocated("high-0"))
 
 
+@pytest.mark.parametrize("refusal", [(429, "budget"), (500, "broken")], ids=["429", "500"])
+async def test_gangs_end_as_a_whole_although_each_third_eviction_is_refused(cluster, refusal):
+    cluster.node("gpu-1")
+    tries = count(1)
+
+    def refuse(_method, path, _body):
+        is_refused = path.endswith("/eviction") and next(tries) % 3 == 0
+        return (*refusal, "refused") if is_refused else None
+
+    cluster.refuse = refuse
+    async with leading(cluster):
+        for gang in ("low", "same"):
+            cluster.named_gang(gang, 8, 1)
+            await cluster.run(*(f"{gang}-{i}" for i in range(8)))
+        cluster.named_gang("high", 1, 8, priority=10)
+
+        def ended():
+            names = [f"{gang}-{i}" for gang in ("low", "same") for i in range(8)]
+            return sorted(name for name in names if cluster.ending(name))
+
+        await until(lambda: len(ended()) == 8)
+        evicted = ended()
+        for name in evicted:
+            cluster.delete(name)
+        await until(lambda: cluster.allocated("high-0"))
+    assert len({name.partition("-")[0] for name in evicted}) == 1
+    assert {*cluster.evicted()} == {*evicted}
+
+
+async def test_the_owner_of_an_evicted_gang_is_deleted_meanwhile(cluster):
+    """Its pods are never made again, and are gone at once."""
+    cluster.fail("POST", "low-1/eviction", *[(429, "budget")] * 99)
+    cluster.node("gpu-1")
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("next", 2, 4, priority=1)
+        await cluster.run("next-0", "next-1")
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0"))
+        cluster.delete("low-0")
+        cluster.delete("low-1")
+        await until(lambda: cluster.allocated("high-0"))
+        await until(lambda: cluster.nominations() == [])
+    assert {*cluster.evicted()} == {"low-0", "low-1"}
+
+
 async def test_the_reservation_ends_if_victims_do_not_and_no_others_are_evicted(cluster):
     """Their finalizers are never removed."""
     cluster.node("gpu-1")
