@@ -38,7 +38,7 @@ class Planner:
         self._binding_tracker = BindingTracker(handle)
         self._commit_queue = CommitQueue(handle, self._binding_tracker)
         self._healer = Healer(handle, self._binding_tracker)
-        self._preemptor = Preemptor(handle)
+        self._preemptor = Preemptor(handle, self._healer.is_moving)
         self._scheduler = UnitScheduler(
             handle,
             self._pending,
@@ -111,6 +111,7 @@ class Planner:
                 group.create_task(self._commit_queue.run())
                 group.create_task(self._sizes.run())
                 self._binding_tracker.restore()
+                await self._preemptor.load()
                 while True:
                     started = loop_time()
                     self._informers.changed.clear()
@@ -137,14 +138,14 @@ class Planner:
         changed = self._changed_gangs(dirty_groups)
         with self._faults.isolate(Stage.PLAN, "replacements"):
             changed |= self._informers.replacements.update(self._clock(), changed)
-        with self._faults.isolate(Stage.EVICT, "faults"):
-            calls += self._healer.update(changed)
-        self._report(changed)
-        for key, owner in self._lacking.items():
-            self._sizes.resolve_owner(owner, key.namespace)
         if not self.has_synced:
             with self._faults.isolate(Stage.PREEMPT, "restore"):
                 self._preemptor.restore(units)
+        with self._faults.isolate(Stage.EVICT, "faults"):
+            calls += self._healer.update(changed, self._preemptor.evicting)
+        self._report(changed)
+        for key, owner in self._lacking.items():
+            self._sizes.resolve_owner(owner, key.namespace)
         self._scheduler.schedule(units, None if self.has_synced else self._informers.gangs)
         with self._faults.isolate(Stage.PREEMPT, "preemptions"):
             calls += self._preemptor.reconcile()

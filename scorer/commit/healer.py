@@ -58,6 +58,8 @@ class Healer:
         """When the pods of a gang were evicted last [s since 1970]."""
         self._refused: dict[GangKey, tuple[str, float]] = {}
         """Why the move of a gang was not begun, and when it is tried again [s since 1970]."""
+        self._preempted: Set[GangKey] = frozenset()
+        """Gangs that are evicted for units of a higher priority."""
         self._unobserved: set[GangKey] = set()
         """Gangs that have changed; more than those of a round only after an exception."""
         self._next_at = inf
@@ -75,6 +77,10 @@ class Healer:
             return False
         return bool(left_behind(gang, self._moved(gang), self._pods(key), self._clock()))
 
+    def is_moving(self, key: GangKey) -> bool:
+        """Return whether a gang was moved, and may not run again yet."""
+        return key in self._moving
+
     def time_left(self) -> float | None:
         """Return the time until a gang is to be evicted, or evicted again [s]; None: never."""
         now = self._clock()
@@ -84,16 +90,17 @@ class Healer:
         times = [*retries, *([self._next_at - now] if self._next_at < inf else [])]
         return max(min(times), 0.0) + 0.1 if times else None
 
-    def update(self, changed: Set[GangKey]) -> list[Call]:
+    def update(self, changed: Set[GangKey], preempted: Set[GangKey]) -> list[Call]:
         """Return the evictions that are due.
 
         Args:
             changed: Gangs of which the object, a pod, its node or the owner changed.
+            preempted: Gangs that are being evicted for units of a higher priority.
 
         Cost: the pods of these gangs, and of those with faults that last; in the first call of a
         term those of all gangs.
         """
-        now, gangs = self._clock(), self._informers.gangs
+        now, gangs, self._preempted = self._clock(), self._informers.gangs, preempted
         self._unobserved |= changed if self._has_synced else {gang.key for gang in gangs.values()}
         self._handle.faults.work_off(Stage.EVICT, self._unobserved, self._observe)
         self._has_synced = True
@@ -180,6 +187,8 @@ class Healer:
         plan = gang.spec.plan if gang else None
         if key in self._refused:
             return self._refused[key][0]
+        if key in self._preempted:
+            return "it is being evicted for a unit of a higher priority"
         planned = {member.uid for member in plan.members} if plan else set[str]()
         for pod in pods:
             if pod.uid not in planned:

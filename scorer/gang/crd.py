@@ -145,19 +145,6 @@ class GangPlan(_Wire, frozen=True):
         return Held(nodes, self.bandwidth)
 
 
-class Nomination(_Wire, frozen=True):
-    """The GPUs that a gang is to have once others are evicted, written before the first eviction.
-
-    The next leader evicts the same pods, and no others.
-    """
-
-    members: tuple[PlannedPod, ...]
-    victims: tuple[str, ...]
-    """Uids of the pods that are evicted. Their names would tell about other namespaces."""
-    until: str
-    """Until then the GPUs are reserved (RFC 3339)."""
-
-
 class GangSpec(_Wire, frozen=True):
     """The gang and its plan."""
 
@@ -168,7 +155,6 @@ class GangSpec(_Wire, frozen=True):
     """Members that are placed together; None where it is unknown."""
     owner: str | None = None
     plan: GangPlan | None = None
-    nomination: Nomination | None = None
 
 
 class GangCondition(_Wire, frozen=True):

@@ -12,7 +12,6 @@ from scorer.gang.crd import (
     GangPlan,
     GangSpec,
     GangStatus,
-    Nomination,
     Reference,
     name_of,
     truncated,
@@ -73,16 +72,6 @@ def plan_steps(gang: Gang, plan: GangPlan, *, size: int | None, link: Link) -> S
         *_put("/spec/size", gang.spec.size, size),
         # A merge patch would keep fields of the old plan that the new one does not have.
         {"op": "add", "path": "/spec/plan", "value": plan},
-        *_put("/spec/nomination", gang.spec.nomination, None),
-    ]
-
-
-def nomination_steps(gang: Gang, nomination: Nomination) -> Steps:
-    """Return the patch that nominates GPUs, if the Gang is still as it was read."""
-    return [
-        _test("/metadata/uid", gang.metadata.uid),
-        _test("/metadata/resourceVersion", gang.metadata.resource_version),
-        {"op": "add", "path": "/spec/nomination", "value": nomination},
     ]
 
 

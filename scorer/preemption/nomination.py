@@ -1,44 +1,52 @@
 """GPUs that a unit is to have, and the units that are evicted for it. Pure."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
 from cluster.account.gpu_usage import LedgerError
+from cluster.allocations.gpus import Counted, Exact, GPUs
+from cluster.gang import GangKey
 from runtime.kube.objects import Key
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.reserved_gpus import Place
-from scorer.gang.crd import Nomination, planned_pod
+from scorer.gang.crd import planned_pod
 from scorer.gang.placed_units import PlacedUnit
 from scorer.gang.plan_record import placement_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
-from scorer.placement.result import Plan
+from scorer.placement.result import Placement, Plan
 from scorer.placement.state.snapshot import Snapshot
+from scorer.preemption.record import Record
 
 VictimPods: TypeAlias = tuple[tuple[Key, str], ...]
 """Namespace and name of each pod of a unit, and its uid."""
 _MARGIN = 30.0
 """Time beside the longest grace period for which GPUs are reserved [s]."""
-PODS_MAX = 4096
-"""Most pods that are evicted for one unit: more could not be stored."""
+_GONE = "", ""
 
 
 @dataclass(frozen=True, slots=True)
 class Nominated:
     """A unit for which others are evicted."""
 
-    unit: Unit
+    key: GangKey
+    priority: int
     victims: tuple[VictimPods, ...]
-    until: float
-    """Until then the GPUs are reserved [s since 1970]."""
+    record: Record
+    """What the next leader must know."""
     is_recorded: bool = False
-    """It is written into the Gang, or the unit is a pod, which has none."""
+    """It is written, so that the evictions may begin."""
     is_served: bool = False
     """The unit has its GPUs or is gone; only gangs of which a part was evicted are."""
     refusal: str = ""
     """Why a pod is not evicted yet."""
+
+    @property
+    def until(self) -> float:
+        """Until then the GPUs are reserved [s since 1970]."""
+        return self.record.until
 
     def remaining(self, state: ClusterState) -> list[PodInfo]:
         """Return the pods that are still to be evicted."""
@@ -51,7 +59,7 @@ class Nominated:
 
     def summary(self, state: ClusterState) -> str:
         """Return what happens, for users. It names nothing of another namespace."""
-        pods, own = sum(map(len, self.victims)), self.unit.key.namespace
+        pods, own = sum(map(len, self.victims)), self.key.namespace
         left = self.remaining(state)
         text = f"{pods} {_plural('pod', pods)} of {len(self.victims)} {_units(len(self.victims))}"
         text += " of lower priority" + self._names(own)
@@ -66,17 +74,42 @@ class Nominated:
         return f", such as that of pod {own[0][1]}," if own else ""
 
 
-def new_nomination(unit: Unit, victims: Sequence[PlacedUnit], now: float) -> Nominated:
+def new_nomination(unit: Unit, victims: Sequence[PlacedUnit], plan: Plan, now: float) -> Nominated:
     """Return a nomination that is not recorded yet."""
     pods = [pod for victim in victims for pod in victim.pods]
     grace = max(pod.life.grace for pod in pods if pod.life)
     refs = tuple(tuple((pod.key, pod.uid) for pod in victim.pods) for victim in victims)
-    return Nominated(unit, refs, now + grace + _MARGIN)
+    members = tuple(
+        planned_pod(meta.name, meta.uid, each.node, each.gpus)
+        for each in plan.placements
+        for meta in (each.member.pod.metadata,)
+    )
+    uids = tuple(tuple(uid for _, uid in victim) for victim in refs)
+    record = Record(unit.key, members, uids, now + grace + _MARGIN)
+    return Nominated(unit.key, unit.priority, refs, record)
 
 
 def places_of(plan: Plan) -> tuple[Place, ...]:
-    """Return what is reserved for the members of a plan."""
-    return tuple(Place(each.node, each.holding) for each in plan.placements)
+    """Return what is reserved for the members of a plan, each GPU by itself."""
+    return tuple(place for each in plan.placements for place in _places(each))
+
+
+def _places(placement: Placement) -> Iterator[Place]:
+    """Yield the GPUs of a member: each is reserved once it is free, and not only with the others.
+
+    CPU and memory are reserved with the first one.
+    """
+    whole = placement.holding
+    for i, gpus in enumerate(_single_gpus(whole.gpus)):
+        part = replace(whole, uid=f"{whole.uid}/{i}", gpus=gpus)
+        part = replace(part, cpu=0, memory=0, ports=frozenset()) if i else part
+        yield Place(placement.node, part)
+
+
+def _single_gpus(gpus: GPUs) -> Sequence[GPUs]:
+    if isinstance(gpus, Counted):
+        return [Counted(gpus.resource, 1)] * len(gpus)
+    return [Exact((share,)) for share in gpus.shares]
 
 
 def with_places(snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:
@@ -93,54 +126,30 @@ def with_places(snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:
         return snapshot.without({place.node for place in missing})
 
 
-def record_of(nominated: Nominated, plan: Plan, until: str) -> Nomination:
-    """Return a nomination as it is written."""
-    members = tuple(
-        planned_pod(meta.name, meta.uid, each.node, each.gpus)
-        for each in plan.placements
-        for meta in (each.member.pod.metadata,)
-    )
-    uids = tuple(uid for victim in nominated.victims for _, uid in victim)
-    return Nomination(members, uids, until)
-
-
-def restored(
-    record: Nomination, unit: Unit, units: Iterable[PlacedUnit], now: float
-) -> Nominated | None:
-    """Return the nomination of an earlier leader; None: it is over.
+def restored(record: Record, unit: Unit | None, keys: Mapping[str, Key]) -> Nominated:
+    """Return the nomination of an earlier leader.
 
     Args:
-        record: As the Gang has it.
-        unit: The unit that waits.
-        units: All units that have GPUs. Those whose priority is not lower are left out.
-        now: [s since 1970]
+        record: As that leader has written it.
+        unit: The unit; None: it does not wait any more.
+        keys: Namespace and name of all pods, by uid.
     """
-    try:
-        until = datetime.fromisoformat(record.until).timestamp()
-    except ValueError:
-        return None
-    if until <= now:
-        return None
-    uids = frozenset(record.victims)
-    victims = tuple(
-        tuple((pod.key, pod.uid) for pod in placed.pods if pod.uid in uids)
-        for placed in units
-        if placed.victim.priority < unit.priority and any(pod.uid in uids for pod in placed.pods)
-    )
-    return Nominated(unit, victims, until, is_recorded=True)
+    victims = tuple(tuple((keys.get(uid, _GONE), uid) for uid in uids) for uids in record.victims)
+    priority = unit.priority if unit else 0
+    is_served = unit is None
+    return Nominated(record.unit, priority, victims, record, is_recorded=True, is_served=is_served)
 
 
-def restored_places(record: Nomination, unit: Unit, state: ClusterState) -> tuple[Place, ...]:
+def restored_places(record: Record, unit: Unit, state: ClusterState) -> tuple[Place, ...]:
     """Return what an earlier leader reserved; without members and GPUs that are not there now."""
     planned = {member.uid: member for member in record.members}
-    places = []
+    places: list[Place] = []
     for member in unit.members:
         place = planned.get(member.pod.metadata.uid)
         node = state.node(place.node) if place else None
         if place is None or node is None or any(i >= len(node.cards) for i in place.indices):
             continue
-        placement = placement_of(place, member, node)
-        places.append(Place(placement.node, placement.holding))
+        places += _places(placement_of(place, member, node))
     return tuple(places)
 
 

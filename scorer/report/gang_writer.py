@@ -11,7 +11,6 @@ from scorer.gang.crd import (
     Gang,
     GangPlan,
     GangStatus,
-    Nomination,
     gangs_of,
     name_of,
     object_key,
@@ -19,7 +18,6 @@ from scorer.gang.crd import (
 from scorer.gang.crd_patch import (
     annotation_steps,
     new_gang,
-    nomination_steps,
     owners_of,
     plan_steps,
     status_steps,
@@ -56,26 +54,6 @@ class GangWriter:
             KubeError: It could not be written.
         """
         await self._on_newest(unit.key, lambda: self._write_plan(unit, plan))
-
-    async def nominate(self, unit: Unit, nomination: Nomination) -> None:
-        """Write which GPUs a gang is to have once others are evicted.
-
-        A second attempt is made only if the Gang has no nomination: it may be that of a newer
-        leader.
-
-        Raises:
-            KubeError: It could not be written.
-        """
-        await self._on_newest(
-            unit.key,
-            lambda: self._nominate(unit, nomination),
-            lambda gang: gang is None or not gang.spec.nomination,
-        )
-
-    async def _nominate(self, unit: Unit, nomination: Nomination) -> None:
-        gang = self.find(unit.key) or await self.create(unit)
-        steps = nomination_steps(gang, nomination)
-        self._keep(await self._kube.patch(gang.path, steps, Gang, kind="json"))
 
     async def shrink_plan(self, gang: Gang, plan: GangPlan, size: int | None) -> None:
         """Write a plan as its members are now, unless the Gang has changed.

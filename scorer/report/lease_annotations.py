@@ -41,7 +41,7 @@ async def publish_address(kube: Kube, address: str, term: int, retry: float = _R
     """
     while address:
         try:
-            await _annotate_lease(kube, SCORER_ADDRESS, address, term)
+            await annotate_lease(kube, SCORER_ADDRESS, address, term)
         except KubeError as error:
             _log.warning("Could not publish address", err=str(error))
             await asyncio.sleep(retry)
@@ -140,14 +140,14 @@ async def _report(
         text = value()
         if text is not None and text != reported:
             try:
-                await _annotate_lease(kube, key, text, term)
+                await annotate_lease(kube, key, text, term)
                 reported = text
             except KubeError as error:
                 _log.warning("Could not annotate Lease", err=str(error))
         await asyncio.sleep(interval)
 
 
-async def _annotate_lease(kube: Kube, key: str, value: str, term: int) -> None:
+async def annotate_lease(kube: Kube, key: str, value: str, term: int) -> None:
     """Set an annotation of the leader's Lease, unless it has that value.
 
     Args:

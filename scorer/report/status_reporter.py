@@ -21,7 +21,7 @@ from runtime.process.clock import Clock, loop_time, rfc3339
 from runtime.process.fair_schedule import URGENT, Limits
 from runtime.process.work_queue import Retry, WorkQueue
 from scorer.cache.informers import Informers
-from scorer.gang.crd import Gang, GangPlan, GangStatus, Nomination, Phase
+from scorer.gang.crd import Gang, GangPlan, GangStatus, Phase
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
@@ -45,14 +45,6 @@ class _Plan(NamedTuple):
     plan: GangPlan
     written: asyncio.Future[None]
     """Of this plan, and of those that it replaced: it has their members, too."""
-
-
-class _NewNomination(NamedTuple):
-    """A nomination of a gang that is not written yet."""
-
-    unit: Unit
-    nomination: Nomination
-    written: asyncio.Future[None]
 
 
 @dataclass(slots=True)
@@ -98,7 +90,6 @@ class StatusReporter:
         self._faults, self._clock = faults, clock
         self._gangs = GangWriter(kube, informers)
         self._plans: dict[GangKey, _Plan] = {}
-        self._nominations: dict[GangKey, _NewNomination] = {}
         self._reports: dict[GangKey, _Report] = {}
         self._fault_notes: dict[GangKey, str] = {}
         """Why gangs are not moved off faults."""
@@ -131,17 +122,6 @@ class StatusReporter:
         written = before.written if before else asyncio.get_running_loop().create_future()
         self._plans[key] = _Plan(unit, plan, written)
         self._queue.add(key, rank=URGENT)
-        await asyncio.shield(written)
-
-    async def record_nomination(self, unit: Unit, nomination: Nomination) -> None:
-        """Write which GPUs a gang is to have, before others are evicted for it.
-
-        Raises:
-            KubeError: It could not be written.
-        """
-        written = asyncio.get_running_loop().create_future()
-        self._nominations[unit.key] = _NewNomination(unit, nomination, written)
-        self._queue.add(unit.key, rank=URGENT)
         await asyncio.shield(written)
 
     def announce(self, event: Event) -> None:
@@ -206,9 +186,7 @@ class StatusReporter:
         self._queue.add(key, delay=max(0.0, report.due - loop_time()))
 
     async def _process(self, key: GangKey) -> None:
-        """Write the plan and the nomination of a gang that are new, then its status, if due."""
-        if new := self._nominations.pop(key, None):
-            await _settle(new.written, self._gangs.nominate(new.unit, new.nomination))
+        """Write the plan of a gang that is new, then its status, if due."""
         plan, report = self._plans.pop(key, None), self._reports.get(key)
         if plan:
             await _settle(plan.written, self._gangs.write_plan(plan.unit, plan.plan))

@@ -1,20 +1,24 @@
 """A leader evicts whole units of lower priority for one that fits nowhere."""
 
 import asyncio
+import json
+from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
 import pytest_asyncio
 from structlog.testing import capture_logs
+from support.servers import leader_harness
 from support.servers.fake_cluster import status
-from support.servers.leader_harness import NOW, PODS, Clock, Cluster, leading
+from support.servers.leader_harness import NOW, PODS, Clock, Cluster
 from support.waiting import until
 
 from cluster import keys
 from cluster.gang import GangKey
+from cluster.scorer_lease import LEASE
 from runtime.process.clock import rfc3339
-from scorer.gang.crd import GANGS, name_of
-from scorer.preemption import nomination
+from scorer.gang.crd import name_of
+from scorer.preemption import evictions
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
 BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
@@ -41,6 +45,16 @@ class Running(Cluster):
         self.put(f"/api/v1/namespaces/team/pods/{place['name']}", {**pod, "metadata": metadata})
         return status(201, "")
 
+    def take_lease(self, term):
+        """Let another term begin."""
+        metadata = (self.get(LEASE) or {}).get("metadata", {})
+        self.put(LEASE, {"metadata": metadata, "spec": {"leaseTransitions": term}})
+
+    def nominations(self):
+        """Return the recorded nominations."""
+        annotations = self.get(LEASE)["metadata"].get("annotations", {})
+        return json.loads(annotations.get(keys.NOMINATIONS) or "[]")
+
     def owned(self, name, gpus=1, **pod):
         """Create a pod that its owner creates again."""
         return self.pod(name, gpus, owner=OWNER, **pod)
@@ -64,15 +78,25 @@ class Running(Cluster):
         path = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs/"
         return self.get(path + name_of(GangKey("team", gang, f"job-{gang}")))
 
+    def status(self, gang="high"):
+        return (self.gang_object(gang) or {}).get("status", {})
+
     def waits(self, gang="high"):
-        found = self.gang_object(gang)
-        return (found or {}).get("status", {}).get("reason", "")
+        return self.status(gang).get("reason", "")
 
 
 @pytest_asyncio.fixture
 async def cluster():
     async with Running() as running:
         yield running
+
+
+@asynccontextmanager
+async def leading(cluster, term=7, **arguments):
+    """Lead while the block runs, as the holder of the Lease."""
+    cluster.take_lease(term)
+    async with leader_harness.leading(cluster, term=term, **arguments) as leader:
+        yield leader
 
 
 async def full(cluster, **pod):
@@ -86,9 +110,10 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
         await full(cluster)
         cluster.named_gang("high", 1, 4, priority=10)
         await until(lambda: cluster.ending("low-0", "low-1"))
-        nominated = cluster.gang_object("high")
-        assert sorted(nominated["spec"]["nomination"]["victims"]) == ["low-0", "low-1"]
-        await until(lambda: "nominatedNodes" in cluster.gang_object("high")["status"])
+        (nominated,) = cluster.nominations()
+        assert nominated["unit"] == ["team", "high", "job-high"]
+        assert [sorted(uids) for uids in nominated["victims"]] == [["low-0", "low-1"]]
+        await until(lambda: "nominatedNodes" in cluster.status())
         assert "2 pods of 1 gang or single pod of lower priority" in cluster.waits()
         # No autoscaler is asked for nodes meanwhile.
         assert [lacks for _, lacks in leader.context.planner.scale_up_candidates()] == [False]
@@ -102,7 +127,7 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
         await until(lambda: cluster.gang_object("high")["status"]["phase"] == "Placed")
         assert not cluster.record("low-0")
         assert not cluster.record("low-1")
-        assert "nomination" not in cluster.gang_object("high")["spec"]
+        await until(lambda: cluster.nominations() == [])
         assert "nominatedNodes" not in cluster.gang_object("high")["status"]
 
     assert sorted(cluster.evicted()) == ["low-0", "low-1"]
@@ -127,6 +152,18 @@ async def test_gpus_that_become_free_go_to_nobody_else_meanwhile(cluster):
         cluster.delete("low-1")
         await until(lambda: cluster.allocated("high-0", "high-1"))
         assert not cluster.record("other")
+
+
+async def test_gpus_of_one_member_are_reserved_as_they_become_free(cluster):
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        cluster.delete("low-0")
+        cluster.owned("other", 4)
+        await stays(cluster, "other")
+        cluster.delete("low-1")
+        await until(lambda: cluster.allocated("high-0"))
 
 
 async def test_a_single_pod_preempts(cluster):
@@ -255,6 +292,52 @@ async def test_a_refused_eviction_is_repeated(cluster, refusal, why):
         await until(lambda: cluster.allocated("high-0"))
 
 
+@pytest.mark.parametrize("refusal", [(429, "budget"), (500, "broken")], ids=["429", "500"])
+async def test_gangs_end_as_a_whole_although_each_third_eviction_is_refused(cluster, refusal):
+    cluster.node("gpu-1")
+    tries = count(1)
+
+    def refuse(_method, path, _body):
+        is_refused = path.endswith("/eviction") and next(tries) % 3 == 0
+        return (*refusal, "refused") if is_refused else None
+
+    cluster.refuse = refuse
+    async with leading(cluster):
+        for gang in ("low", "same"):
+            cluster.named_gang(gang, 8, 1)
+            await cluster.run(*(f"{gang}-{i}" for i in range(8)))
+        cluster.named_gang("high", 1, 8, priority=10)
+
+        def ended():
+            names = [f"{gang}-{i}" for gang in ("low", "same") for i in range(8)]
+            return sorted(name for name in names if cluster.ending(name))
+
+        await until(lambda: len(ended()) == 8)
+        evicted = ended()
+        for name in evicted:
+            cluster.delete(name)
+        await until(lambda: cluster.allocated("high-0"))
+    assert len({name.partition("-")[0] for name in evicted}) == 1
+    assert {*cluster.evicted()} == {*evicted}
+
+
+async def test_the_owner_of_an_evicted_gang_is_deleted_meanwhile(cluster):
+    """Its pods are never made again, and are gone at once."""
+    cluster.fail("POST", "low-1/eviction", *[(429, "budget")] * 99)
+    cluster.node("gpu-1")
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("next", 2, 4, priority=1)
+        await cluster.run("next-0", "next-1")
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0"))
+        cluster.delete("low-0")
+        cluster.delete("low-1")
+        await until(lambda: cluster.allocated("high-0"))
+        await until(lambda: cluster.nominations() == [])
+    assert {*cluster.evicted()} == {"low-0", "low-1"}
+
+
 async def test_the_reservation_ends_if_victims_do_not_and_no_others_are_evicted(cluster):
     """Their finalizers are never removed."""
     cluster.node("gpu-1")
@@ -276,33 +359,106 @@ async def test_the_reservation_ends_if_victims_do_not_and_no_others_are_evicted(
     assert {*cluster.evicted()} - {"sign"} == {"low-0", "low-1"}
 
 
-async def test_the_next_leader_evicts_the_same_pods_and_no_others(cluster):
+def create_high(cluster, *, is_gang):
+    """Create a unit of a high priority that needs a whole node; return its pod."""
+    if is_gang:
+        cluster.named_gang("high", 1, 8, priority=10)
+        return "high-0"
+    cluster.owned("high", 8, priority=10)
+    return "high"
+
+
+@pytest.mark.parametrize("is_gang", [True, False], ids=["gang", "single pod"])
+async def test_the_next_leader_evicts_the_same_pods_and_no_others(cluster, is_gang):
     cluster.node("gpu-1")
-    cluster.fail("POST", "low-1/eviction", *[(429, "budget")] * 9)
+    for name in ("low-1", "same-1"):
+        cluster.fail("POST", f"{name}/eviction", *[(429, "budget")] * 99)
     async with leading(cluster):
         await full(cluster)
         cluster.named_gang("same", 2, 4)
         await cluster.run("same-0", "same-1")
-        cluster.named_gang("high", 1, 8, priority=10)
+        high = create_high(cluster, is_gang=is_gang)
         await until(lambda: cluster.ending("low-0") or cluster.ending("same-0"))
-    first = set(cluster.evicted())
+        # What is free then belongs to the unit, under the next leader as well.
+        first = {"low-0", "low-1"} if cluster.ending("low-0") else {"same-0", "same-1"}
+        cluster.delete(min(first))
+        cluster.owned("other", 4)
     cluster.outcomes.clear()
     async with leading(cluster, term=8):
-        await until(lambda: all(map(cluster.ending, first)))
-        assert await stays(cluster, "high-0")
+        await until(lambda: cluster.ending(max(first)))
+        assert await stays(cluster, high)
+        assert not cluster.record("other")
+        cluster.delete(max(first))
+        await until(lambda: cluster.allocated(high))
+        await until(lambda: cluster.nominations() == [])
     assert set(cluster.evicted()) == first
 
 
+async def test_the_next_leader_evicts_the_rest_of_a_gang_although_the_unit_is_gone(cluster):
+    cluster.fail("POST", "low-1/eviction", *[(429, "budget")] * 99)
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0"))
+    cluster.delete("high-0")
+    cluster.delete("low-0")
+    cluster.outcomes.clear()
+    async with leading(cluster, term=8):
+        await until(lambda: cluster.ending("low-1"))
+        await until(lambda: cluster.nominations() == [])
+
+
+async def test_the_next_leader_evicts_nobody_for_a_unit_that_is_gone(cluster):
+    for name in ("low-0", "low-1"):
+        cluster.fail("POST", f"{name}/eviction", *[(429, "budget")] * 99)
+    async with leading(cluster):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(cluster.evicted)
+    cluster.delete("high-0")
+    cluster.outcomes.clear()
+    tried = cluster.evicted()
+    async with leading(cluster, term=8):
+        cluster.node("small", 1)
+        cluster.owned("sign", 1)
+        await cluster.run("sign")
+        await until(lambda: cluster.nominations() == [])
+    assert cluster.evicted() == tried
+
+
+async def test_a_past_leader_nominates_and_evicts_nobody(cluster):
+    """It was stopped while it searched, and goes on once the next one leads."""
+    async with leading(cluster) as leader:
+        await full(cluster)
+        cluster.take_lease(8)
+        with capture_logs() as logs:
+            cluster.named_gang("high", 1, 8, priority=10)
+            await until(lambda: any(each["event"] == "Preemption failed" for each in logs))
+        assert leader.context
+    assert cluster.evicted() == []
+    assert cluster.nominations() == []
+
+
+async def test_a_record_that_cannot_be_read_is_replaced(cluster):
+    async with leading(cluster):
+        await full(cluster)
+    annotations = {keys.NOMINATIONS: "[{"}
+    cluster.put(LEASE, {"metadata": {"annotations": annotations}, "spec": {}})
+    async with leading(cluster, term=8):
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        assert len(cluster.nominations()) == 1
+
+
 async def test_nothing_is_evicted_if_the_nomination_cannot_be_written(cluster):
-    def refuse(_method, path, body):
-        is_nomination = GANGS in path or "/gangs/" in path
-        return (403, "no", "no") if is_nomination and "nomination" in str(body) else None
+    def refuse(_method, path, _body):
+        return (403, "no", "no") if path == LEASE else None
 
     cluster.refuse = refuse
     async with leading(cluster):
         await full(cluster)
         cluster.named_gang("high", 1, 8, priority=10)
-        await until(lambda: "refused to record what is evicted" in cluster.waits())
+        await until(lambda: "it could not be recorded what is evicted" in cluster.waits())
     assert cluster.evicted() == []
 
 
@@ -315,6 +471,74 @@ async def test_a_gang_of_which_a_part_was_evicted_is_evicted_as_a_whole(cluster)
         await until(lambda: cluster.ending("low-0"))
         cluster.delete("high-0")
         await until(lambda: cluster.ending("low-0", "low-1"))
+
+
+ON_FAULT = "gangs: {onFault: evict, onFaultSeconds: 1, preemption: {minRunMinutes: 0}}"
+
+
+def set_unhealthy(cluster, name, *, node="gpu-0"):
+    """Let a GPU of a pod be unhealthy."""
+    folder = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
+    data = {keys.UNHEALTHY_KEY: str(cluster.record(name)["gpus"][0]["i"])}
+    path = f"{folder}/{keys.UNHEALTHY_NAME_PREFIX}{node}"
+    cluster.put(path, {"metadata": {"namespace": keys.TOPOLOGY_NAMESPACE}, "data": data})
+
+
+def health(cluster, gang):
+    conditions = cluster.gang_object(gang)["status"].get("conditions", [])
+    return next((each["message"] for each in conditions if each["type"] == "GPUsHealthy"), "")
+
+
+async def test_a_gang_that_is_moved_off_a_fault_is_not_preempted(cluster):
+    cluster.policy(ON_FAULT)
+    cluster.fail("POST", "low-1/eviction", *[(429, "budget")] * 99)
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        await full(cluster)
+        await until(lambda: cluster.gang_object("low")["status"]["phase"] == "Placed")
+        set_unhealthy(cluster, "low-0")
+        await until(lambda: health(cluster, "low"))
+        clock.now += 1
+        cluster.owned("wakes", 100)
+        await until(lambda: cluster.ending("low-0"))
+        cluster.named_gang("high", 1, 4, priority=10)
+        await until(lambda: "no units of lower priority may be evicted" in cluster.waits())
+    assert cluster.nominations() == []
+
+
+async def test_a_gang_that_is_preempted_is_not_moved_off_a_fault(cluster):
+    cluster.policy(ON_FAULT)
+    cluster.fail("POST", "low-1/eviction", *[(429, "budget")] * 99)
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0"))
+        set_unhealthy(cluster, "low-1")
+        await until(lambda: health(cluster, "low"))
+        clock.now += 2
+        cluster.owned("wakes", 100)
+        why = "it is being evicted for a unit of a higher priority"
+        await until(lambda: why in health(cluster, "low"))
+        assert keys.MOVED not in cluster.gang_object("low")["metadata"].get("annotations", {})
+        cluster.outcomes.clear()
+        await until(lambda: cluster.ending("low-1"))
+
+
+async def test_unhealthy_gpus_are_no_gain(cluster):
+    """The pod of the lowest priority has one."""
+    cluster.node("gpu-1")
+    async with leading(cluster) as leader:
+        for name, priority in (("sick", 1), ("well", 2)):
+            cluster.owned(name, 8, priority=priority)
+            await cluster.run(name)
+        node = cluster.record("sick")["node"]
+        set_unhealthy(cluster, "sick", node=node)
+        state = leader.context.informers.state
+        await until(lambda: not all(card.healthy for card in state.node(node).cards))
+        cluster.owned("high", 8, priority=10)
+        await until(cluster.evicted)
+        assert cluster.evicted() == ["well"]
 
 
 async def test_pods_that_have_run_long_enough_are_evicted(cluster):
@@ -346,11 +570,11 @@ def searches(logs):
 
 
 async def test_a_set_that_is_too_large_to_be_recorded_is_not_evicted(cluster, monkeypatch):
-    monkeypatch.setattr(nomination, "PODS_MAX", 1)
+    monkeypatch.setattr(evictions, "LONGEST", 100)
     async with leading(cluster):
         await full(cluster)
         cluster.named_gang("high", 1, 8, priority=10)
-        await until(lambda: "more than 1 pods would have to be evicted" in cluster.waits())
+        await until(lambda: "more pods would have to be evicted at once than" in cluster.waits())
     assert cluster.evicted() == []
 
 

@@ -1,0 +1,242 @@
+"""Carry out preemptions: a nomination is recorded, its victims are evicted, and it ends.
+
+Evictions that the API server refuses are tried again until the time of the nomination is over. A
+gang of which a part was evicted is evicted as a whole, even if the unit does not need it any more.
+"""
+
+import math
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from cluster.gang import GangKey
+from runtime.kube.event_recorder import Event, ObjectReference
+from runtime.process.backoff import Backoff
+from scorer.cache.reserved_gpus import Place, Purpose
+from scorer.commit.evict import evict
+from scorer.commit.handle import Handle
+from scorer.gang.pod_info import PodInfo
+from scorer.gang.unit import Unit
+from scorer.metrics import EvictionReason, Stage
+from scorer.preemption.nomination import Nominated
+from scorer.preemption.record import LONGEST, text_of, write_records
+from scorer.queue.fault_isolation import FAULT
+from scorer.report.events import EventMessage, preempted, preempting
+
+Call: TypeAlias = Coroutine[Any, Any, object]
+
+_AGAIN_MAX = 10.0
+"""The longest delay before refused evictions, or the record, are tried again [s]."""
+_RECORD = "record"
+
+
+class Evictions:
+    """The nominations of one term of the Lease, and the evictions for them."""
+
+    def __init__(self, handle: Handle, on_failure: Callable[[GangKey, str], None]) -> None:
+        """Start without nominations.
+
+        Args:
+            handle: The dependencies.
+            on_failure: Called with a unit for which units were evicted in vain, and the reason.
+        """
+        self._kube, self._term, self._clock = handle.kube, handle.term, handle.clock
+        self._informers, self._metrics = handle.informers, handle.metrics
+        self._state = handle.informers.state
+        self._status_reporter, self._faults = handle.status_reporter, handle.faults
+        self._on_failure = on_failure
+        self._evict_again = Backoff(
+            handle.timings.commit_retry, _AGAIN_MAX, handle.informers.changed.set
+        )
+        """Units for which an eviction was refused."""
+        self._record_again = Backoff(
+            handle.timings.commit_retry, _AGAIN_MAX, handle.informers.changed.set
+        )
+        """The record of all nominations, while it was refused."""
+        self._nominated: dict[GangKey, Nominated] = {}
+        self._unannounced: dict[GangKey, Unit] = {}
+        """Units whose nominations are not recorded yet."""
+        self._recorded: str | None = ""
+        """The record of all nominations as it is written; None: that is not known."""
+        self._is_recording = False
+        self._busy: set[GangKey] = set()
+        """Units for which pods are being evicted."""
+
+    def __contains__(self, key: GangKey) -> bool:
+        """Return whether others are evicted for a unit."""
+        return key in self._nominated
+
+    @property
+    def victims(self) -> frozenset[str]:
+        """The uids of all pods that are evicted."""
+        nominated = self._nominated.values()
+        return frozenset(uid for each in nominated for pods in each.victims for _, uid in pods)
+
+    @property
+    def gangs(self) -> frozenset[GangKey]:
+        """The gangs, and single pods, of which pods are still to be evicted."""
+        left = (pod for each in self._nominated.values() for pod in each.remaining(self._state))
+        return frozenset(map(self._informers.owners.key, left))
+
+    @property
+    def due(self) -> float:
+        """When the next nomination ends [s since 1970]; infinite: there is none."""
+        return min((each.until for each in self._nominated.values()), default=math.inf)
+
+    def of_others(self, key: GangKey) -> list[Nominated]:
+        """Return the nominations of other units."""
+        return [each for other, each in self._nominated.items() if other != key]
+
+    def reason(self, key: GangKey) -> str | None:
+        """Return what is done for a unit that waits; None: nothing."""
+        nominated = self._nominated.get(key)
+        if nominated is None or nominated.is_served:
+            return None
+        return nominated.summary(self._state)
+
+    def has_room_for(self, nominated: Nominated) -> bool:
+        """Return whether the record of all nominations has room for another one."""
+        every = (*self._nominated.values(), nominated)
+        return len(text_of(each.record for each in every)) <= LONGEST
+
+    def begin(self, unit: Unit, nominated: Nominated, places: tuple[Place, ...]) -> None:
+        """Reserve GPUs for a unit, and evict the victims once this is recorded."""
+        self._unannounced[unit.key] = unit
+        self.carry_on(nominated, places)
+
+    def carry_on(self, nominated: Nominated, places: tuple[Place, ...]) -> None:
+        """Reserve GPUs for a nomination, which may be one of the last leader."""
+        key = nominated.key
+        self._nominated[key], self._recorded = nominated, None
+        self._state.reserved.set(key, nominated.priority, places, Purpose.NOMINATION)
+
+    def end(self, key: GangKey) -> bool:
+        """End the reservation of a unit that needs none; return whether there was one.
+
+        Gangs of which a part was evicted are still evicted as a whole.
+        """
+        nominated = self._nominated.get(key)
+        if nominated is None or nominated.is_served:
+            return False
+        self._state.reserved.set(key, 0, (), Purpose.NOMINATION)
+        served = replace(nominated, is_served=True)
+        if nominated.is_recorded and served.remaining(self._state):
+            self._nominated[key] = served
+        else:
+            self._drop(key)
+        return True
+
+    def _drop(self, key: GangKey) -> None:
+        self._nominated.pop(key, None)
+        self._unannounced.pop(key, None)
+        self._evict_again.reset(key)
+
+    def reconcile(self) -> list[Call]:
+        """End nominations that took too long; return the calls that are due."""
+        calls: list[Call] = []
+        for key, nominated in list(self._nominated.items()):
+            left = nominated.remaining(self._state)
+            if self._clock() >= nominated.until:
+                self._fail(key, self._overdue(nominated, left))
+            elif nominated.is_served and not left:
+                self._drop(key)
+            elif left and nominated.is_recorded and self._may_evict(key):
+                self._busy.add(key)
+                calls.append(self._evict(key))
+        if self._may_record() and self._text() != self._recorded:
+            self._is_recording = True
+            calls.append(self._record())
+        return calls
+
+    def _may_record(self) -> bool:
+        return not self._is_recording and _RECORD not in self._record_again
+
+    def _may_evict(self, key: GangKey) -> bool:
+        return key not in self._busy and key not in self._evict_again
+
+    def _text(self) -> str:
+        return text_of(each.record for each in self._nominated.values())
+
+    def _overdue(self, nominated: Nominated, left: list[PodInfo]) -> str:
+        if left:
+            return f"not all pods could be evicted for it: {nominated.refusal or 'no answer'}"
+        return "the GPUs of units that were evicted for it did not become free in time"
+
+    def _fail(self, key: GangKey, reason: str) -> None:
+        """End a nomination in vain."""
+        nominated = self._nominated[key]
+        self._state.reserved.set(key, 0, (), Purpose.NOMINATION)
+        self._drop(key)
+        if nominated.is_served:
+            return
+        self._on_failure(key, reason)
+        self._informers.changed.set()
+
+    async def _record(self) -> None:
+        """Write all nominations; those that are new may then be carried out, or fail."""
+        text, records = self._text(), [each.record for each in self._nominated.values()]
+        why: str | None = FAULT
+        with self._faults.isolate(Stage.PREEMPT, "record"):
+            why = await write_records(self._kube, text, self._term)
+        self._is_recording, self._recorded = False, text if why is None else None
+        (self._record_again.reset if why is None else self._record_again.start)(_RECORD)
+        for record in records:
+            nominated = self._nominated.get(record.unit)
+            if nominated is None or nominated.record is not record or nominated.is_recorded:
+                continue
+            if why is None:
+                self._nominated[record.unit] = replace(nominated, is_recorded=True)
+                self._announce(nominated)
+            else:
+                self._fail(record.unit, f"it could not be recorded what is evicted: {why}")
+        self._informers.changed.set()
+
+    async def _evict(self, key: GangKey) -> None:
+        """Evict the pods that are left of a nomination."""
+        try:
+            with self._faults.isolate(Stage.PREEMPT, key):
+                await self._evict_remaining(key)
+        finally:
+            self._busy.discard(key)
+            self._informers.changed.set()
+
+    async def _evict_remaining(self, key: GangKey) -> None:
+        pods = self._nominated[key].remaining(self._state)
+        refused = await evict(self._kube, pods, self._faults, only_unchanged=False)
+        self._metrics.evicted(len(pods) - len(refused), EvictionReason.PREEMPTED)
+        nominated = self._nominated.get(key)
+        if nominated is not None:
+            why = _refusal(next(iter(refused.values()))) if refused else ""
+            self._nominated[key] = replace(nominated, refusal=why)
+            # A pod that was evicted is shown by the watch within this time.
+            self._evict_again.start(key)
+
+    def _announce(self, nominated: Nominated) -> None:
+        """Create an Event about the unit, and one about each unit that is evicted."""
+        unit, state = self._unannounced.pop(nominated.key), self._state
+        message = preempting(unit.key.name, nominated.summary(state))
+        pod = (unit.waiting or unit.settled)[0]
+        self._status_reporter.announce(_event(pod, message, unit.key.name))
+        for victim in nominated.victims:
+            first = next((there for key, _ in victim if (there := state.pod(key))), None)
+            if first is not None:
+                message = preempted(first.gang or first.name, len(victim), unit.priority)
+                self._status_reporter.announce(_event(first, message, unit.key.name))
+
+
+def _refusal(status: int) -> str:
+    """Return why a pod was not evicted. The answer itself may name pods of other namespaces."""
+    if status == 429:
+        return "a disruption budget does not allow it now"
+    return f"the API server refused it (status {status})" if status else "no answer"
+
+
+def _event(pod: PodInfo, message: EventMessage, change: str) -> Event:
+    """Return an Event about the controller of a pod, else about the pod."""
+    owner = pod.controller
+    about = (
+        ObjectReference(owner.api_version, owner.kind, owner.name, owner.uid, pod.namespace)
+        if owner
+        else ObjectReference("v1", "Pod", pod.name, pod.uid, pod.namespace)
+    )
+    return Event(about, message.reason, message.text, f"{pod.uid} {change}")
