@@ -65,6 +65,7 @@ def read_claims_node(
             pool.others,
             pool.missing,
             frozenset(gpu.name for gpu in pool.gpus if _is_left(gpu)),
+            tuple(gpu.facts for gpu in pool.gpus if gpu.facts is not None),
         ),
         warnings=(*offer.warnings, *filter(None, problems), *_notes(pool)),
     )
