@@ -24,20 +24,26 @@ from topology import catalogue
 from topology.machine import Level, Machine
 
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
-_GATE = "--feature-gates=DRADeviceTaintRules=true"
+_GATED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 RULES_API = "v1" if KUBERNETES == "1.37" else "v1beta2"
 """Version in which DeviceTaintRules are served."""
 RULES = f"/apis/resource.k8s.io/{RULES_API}/devicetaintrules"
-FENCED: Mapping[str, Sequence[str]] = (
-    {}
-    if KUBERNETES == "1.37"
-    else {
-        "kube-apiserver": (_GATE, f"--runtime-config=resource.k8s.io/{RULES_API}=true"),
-        "kube-controller-manager": (_GATE,),
-        "kube-scheduler": (_GATE,),
-    }
-)
+
+
+def _flags(*, on: bool) -> Mapping[str, Sequence[str]]:
+    """Return flags with which DeviceTaintRules are served and applied, or neither."""
+    value = str(on).lower()
+    flags = dict.fromkeys(_GATED, (f"--feature-gates=DRADeviceTaintRules={value}",))
+    served = f"--runtime-config=resource.k8s.io/{RULES_API}/devicetaintrules={value}"
+    return {**flags, "kube-apiserver": (*flags["kube-apiserver"], served)}
+
+
+FENCED: Mapping[str, Sequence[str]] = {} if KUBERNETES == "1.37" else _flags(on=True)
 """Flags with which DeviceTaintRules are served and applied: 1.37 does so by default."""
+SERVING_RULES = _flags(on=True)["kube-apiserver"]
+"""Flags with which an API server serves them."""
+UNFENCED = _flags(on=False)
+"""Flags with which they are neither served nor applied."""
 
 
 @dataclass(frozen=True, slots=True)

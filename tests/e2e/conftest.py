@@ -60,6 +60,7 @@ _FIRST = (
     "test_faults",
     "test_printed",
     "test_arena",
+    "claims/test_unfenced",
     "charts/",
     # Without Linkwise, with the overlay of a scheduler, without Linkwise again and then with the
     # base: each change of manifests takes several seconds.

@@ -154,11 +154,11 @@ def bandwidth(claims, node, held):
     return table_of(catalogue.entry("dgx1-v100").machine).bandwidth(mask_of(gpus))
 
 
-# ---- A leader that is killed.
+# ---- A leader, or the API server, that is killed.
 
 
 class BetweenWrites(Killer):
-    """Kills the client at one of its writes of claims and pods."""
+    """Kills the client, or the server, at one of the writes of claims and pods."""
 
     at = 0
     cut = BEFORE
@@ -182,7 +182,7 @@ _LEASE = {
 
 @pytest.fixture
 def two_replicas(plane, claims, placing, tmp_path):
-    """Starts two replicas in place of the module's, the first by a proxy that kills it.
+    """Starts two replicas in place of the module's, the first by a proxy that kills it, or others.
 
     Nodes are added after that: admission learns of them from the leader.
     """
@@ -190,10 +190,8 @@ def two_replicas(plane, claims, placing, tmp_path):
     plane.processes.stop(placing.process)
     started = []
 
-    def kill():
-        started[0].process.signal(SIGKILL)
-
-    def start(at, cut):
+    def start(at, cut, kill=None):
+        killer._kill = kill or (lambda: started[0].process.signal(SIGKILL))
         killer.at, killer.cut, killer._writes = at, cut, count(1)
         for name, server in (("first", killer.server), ("second", "")):
             log = f"{name}.log"
@@ -203,7 +201,7 @@ def two_replicas(plane, claims, placing, tmp_path):
         killer.armed = True
         return killer
 
-    with BetweenWrites(plane.server, str(plane.ca_file), kill) as killer:
+    with BetweenWrites(plane.server, str(plane.ca_file), lambda: None) as killer:
         yield start
         for scorer in started:
             plane.processes.stop(scorer.process)
@@ -228,6 +226,22 @@ def test_a_gang_is_whole_after_a_leader_was_killed_between_claims_and_patches(
     made = pods.api.get(claims_of(pods.namespace))["items"]
     owners = [one["metadata"]["ownerReferences"][0]["uid"] for one in made]
     assert sorted(owners) == sorted(pod["metadata"]["uid"] for pod in pods.all().values())
+
+
+@pytest.mark.parametrize("moment", KILLS[::10] if RUNS else KILLS[:1])
+def test_a_gang_is_whole_after_the_api_server_ended_amid_its_claims_and_patches(
+    plane, pods, claims, machines, two_replicas, moment
+):
+    killer = two_replicas(*moment, kill=plane.restart_api_server)
+    machines(2)
+    make_gang(pods, "bert", SIZE)
+
+    held = wait_until_allocated(pods, claims, SIZE)
+
+    wait_for_phase(pods, "bert", "Placed", members=f"{SIZE}/{SIZE}")
+    assert len(killer.killed) == 1
+    assert holder(plane) == "first"
+    assert len(frozenset().union(*held.values())) == SIZE
 
 
 # ---- Emergency stop: last, since it withdraws Linkwise.
