@@ -383,11 +383,15 @@ async def test_the_next_leader_evicts_the_same_pods_and_no_others(cluster, is_ga
         first = {"low-0", "low-1"} if cluster.ending("low-0") else {"same-0", "same-1"}
         cluster.delete(min(first))
         cluster.owned("other", 4)
+        gang = min(first).partition("-")[0]
+        job = {**OWNER, "name": gang, "uid": f"job-{gang}"}
+        cluster.pod(min(first), 4, gang=gang, owner=job, uid="again")
     cluster.outcomes.clear()
     async with leading(cluster, term=8):
         await until(lambda: cluster.ending(max(first)))
         assert await stays(cluster, high)
         assert not cluster.record("other")
+        assert not cluster.record(min(first))
         cluster.delete(max(first))
         await until(lambda: cluster.allocated(high))
         await until(lambda: cluster.nominations() == [])
