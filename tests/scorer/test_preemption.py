@@ -545,6 +545,54 @@ async def test_unhealthy_gpus_are_no_gain(cluster):
         assert cluster.evicted() == ["well"]
 
 
+ELASTIC = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "PyTorchJob",
+    "metadata": {"uid": "job-low"},
+    "spec": {
+        "elasticPolicy": {"minReplicas": 2},
+        "pytorchReplicaSpecs": {
+            "Worker": {
+                "replicas": 4,
+                "template": {
+                    "spec": {"containers": [{"resources": {"limits": {keys.GPU_WHOLE: 2}}}]}
+                },
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "evicted", "text"),
+    [
+        (2, ["low-3"], "1 of the 4 pods of elastic low is evicted"),
+        (4, ["low-2", "low-3"], "2 of the 4 pods of elastic low are evicted"),
+        (8, ["low-0", "low-1", "low-2", "low-3"], "All 4 pods of low are evicted"),
+    ],
+)
+async def test_an_elastic_gang_keeps_its_minimum_where_that_does(cluster, gpus, evicted, text):
+    cluster.put("/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/low", ELASTIC)
+    labels = {
+        keys.OPERATOR_NAME: "pytorchjob-controller",
+        keys.JOB_NAME: "low",
+        keys.REPLICA_TYPE: "worker",
+    }
+    async with leading(cluster):
+        job = {key: ELASTIC[key] for key in ("apiVersion", "kind")}
+        job |= {"name": "low", "uid": "job-low"}
+        cluster.gang("low", 4, 2, owner=job, labels=labels)
+        await cluster.run(*(f"low-{i}" for i in range(4)))
+        cluster.named_gang("high", 1, gpus, priority=10)
+        await until(lambda: cluster.ending(*evicted))
+        for name in evicted:
+            cluster.delete(name)
+        await until(lambda: cluster.allocated("high-0"))
+    assert sorted(cluster.evicted()) == evicted
+    (event,) = cluster.events("Preempted")
+    assert event["message"].startswith(text)
+
+
 async def test_pods_that_have_run_long_enough_are_evicted(cluster):
     cluster.policy("gangs: {preemption: {minRunMinutes: 5}}")
     async with leading(cluster):
