@@ -38,7 +38,7 @@ class Planner:
         self._binding_tracker = BindingTracker(handle)
         self._commit_queue = CommitQueue(handle, self._binding_tracker)
         self._healer = Healer(handle, self._binding_tracker)
-        self._preemptor = Preemptor(handle, self._healer.is_moving)
+        self._preemptor = Preemptor(handle, self._sizes, self._healer.is_moving)
         self._scheduler = UnitScheduler(
             handle,
             self._pending,

@@ -136,6 +136,8 @@ class Kind:
     through: tuple[Through, ...] = ()
     """Controllers of its pods other than itself."""
     ordered: OrderedStart | None = None
+    may_shrink: bool = False
+    """It may be elastic: it goes on running without some of its pods (`PodSet.least`)."""
     is_base: bool = False
     """It makes no pods; workloads take their pod templates from it."""
 

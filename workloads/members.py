@@ -23,6 +23,15 @@ class LateLauncher(NamedTuple):
     demand: Demand
 
 
+class ElasticSet(NamedTuple):
+    """Pods of an owner of which some may end while the others go on running."""
+
+    labels: frozenset[tuple[str, str]]
+    """Of each of these pods."""
+    least: int
+    """Number of those that must stay."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExpectedPods:
     """The pods with GPUs that an owner makes, where their names are known."""
@@ -33,6 +42,8 @@ class ExpectedPods:
     """It makes some pods only when others are ready."""
     late_launcher: LateLauncher | None = None
     """It makes this pod last; the GPUs are planned with those of the others."""
+    elastic: tuple[ElasticSet, ...] = ()
+    """Pods of which it needs a part only."""
 
 
 class Declared(NamedTuple):
@@ -110,7 +121,14 @@ def _expected(sets: Sequence[PodSet], ordered: OrderedStart | None) -> ExpectedP
         tuple((pods.prefix, pods.count) for pods in sets if pods.prefix),
         ordered,
         _late_launcher(late) if late else None,
+        tuple(_elastic(pods, pods.least) for pods in sets if pods.least is not None),
     )
+
+
+def _elastic(pods: PodSet, least: int) -> ElasticSet:
+    # The labels with the index of a pod differ.
+    first, second = pods.stamp(0).labels, pods.stamp(1).labels
+    return ElasticSet(frozenset(first.items() & second.items()), max(least, 0))
 
 
 def _late_launcher(pods: PodSet) -> LateLauncher | None:

@@ -59,6 +59,8 @@ class PodSet:
     """Objects between the pods and the workload, nearest first."""
     change: Change | None = None
     """Change that the controller applies to the containers."""
+    least: int | None = None
+    """Number of these pods with which the workload goes on running; None: it needs all."""
     scheduler: str | None = None
     """The scheduler that the controller writes if the template names none."""
     is_late: bool = False

@@ -76,8 +76,11 @@ class ReservedGPUs:
                 self._on_change(place)
         for place in places:
             if place not in before:
-                held = priority, place.holding
-                self._by_node.setdefault(place.node, {})[place.holding.uid] = held
+                others = self._by_node.setdefault(place.node, {})
+                # They are counted again, after those of higher priorities.
+                for _, holding in others.values():
+                    self._on_change(Place(place.node, holding))
+                others[place.holding.uid] = priority, place.holding
                 self._on_change(place)
 
     @property
@@ -107,8 +110,12 @@ class ReservedGPUs:
         return max((each for each in priorities if each < priority), default=None)
 
     def held_on(self, ledger: NodeLedger) -> NodeLedger:
-        """Return the ledger of a node with the places there that no pod has."""
-        for _, holding in self._by_node.get(ledger.node.name, {}).values():
+        """Return the ledger of a node with the places there that no pod has.
+
+        Of several that need the same GPUs, that of the highest priority has them.
+        """
+        places = self._by_node.get(ledger.node.name, {}).values()
+        for _, holding in sorted(places, key=lambda place: -place[0]):
             if holding.uid not in ledger.holdings and _has_room(ledger, holding):
                 try:
                     ledger = ledger.hold(holding)

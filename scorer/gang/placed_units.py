@@ -12,6 +12,7 @@ from cluster.objects.time import seconds_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
 from scorer.placement.preemption.victim import Victim, VictimPod
+from workloads.members import ExpectedPods
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +68,14 @@ def placed_units(
     for pod in pods:
         if pod.usage is not None and pod.usage.places:
             members.setdefault(owners.key(pod), []).append(pod)
-    return [
-        _placed_unit(key, found, held, rules)
-        for key, found in members.items()
-        if (held := [_held(pod, nodes) for pod in found if _has_gpus(pod)])
-    ]
+    units = []
+    for key, found in members.items():
+        running = [pod for pod in found if _has_gpus(pod)]
+        spare = _spare(running, owners.expected.get(key.owner))
+        held = [_held(pod, nodes) for pod in (*_without(running, spare), *spare)]
+        if held:
+            units.append(_placed_unit(key, found, held, len(spare), rules))
+    return units
 
 
 def eviction_blocker(pods: Iterable[PodInfo], fragile: Set[str]) -> str | None:
@@ -113,8 +117,27 @@ def _held(pod: PodInfo, nodes: Mapping[str, NodeLedger]) -> _Held:
     return _Held(pod, node, holding if holding and holding.gpus else None)
 
 
+def _spare(pods: Sequence[PodInfo], expected: ExpectedPods | None) -> list[PodInfo]:
+    """Return the pods without which an elastic gang goes on running, of each set the last ones."""
+    spare: list[PodInfo] = []
+    for each in expected.elastic if expected else ():
+        own = [pod for pod in _without(pods, spare) if each.labels <= {*labels_of(pod).items()}]
+        own.sort(key=lambda pod: (len(pod.name), pod.name))
+        spare += own[each.least :]
+    return spare[: len(pods) - 1] if spare else []
+
+
+def _without(pods: Sequence[PodInfo], others: Sequence[PodInfo]) -> list[PodInfo]:
+    uids = {pod.uid for pod in others}
+    return [pod for pod in pods if pod.uid not in uids]
+
+
 def _placed_unit(
-    key: GangKey, members: Sequence[PodInfo], held: Sequence[_Held], rules: EvictionRules
+    key: GangKey,
+    members: Sequence[PodInfo],
+    held: Sequence[_Held],
+    spare: int,
+    rules: EvictionRules,
 ) -> PlacedUnit:
     budgets = [rules.budgets(each.pod.namespace, labels_of(each.pod)) for each in held]
     starts = [seconds_of(rules.started(each.pod)) for each in held]
@@ -129,6 +152,7 @@ def _placed_unit(
         protected=_blocker(held, rules)
         or ("its namespace has too many PodDisruptionBudgets" if None in budgets else None)
         or _youth(held, starts, rules),
+        spare=spare,
     )
     return PlacedUnit(key, victim, tuple(each.pod for each in held))
 

@@ -220,8 +220,17 @@ class Evictions:
         for victim in nominated.victims:
             first = next((there for key, _ in victim if (there := state.pod(key))), None)
             if first is not None:
-                message = preempted(first.gang or first.name, len(victim), unit.priority)
+                name, total = first.gang or first.name, self._size(first)
+                message = preempted(name, len(victim), total, unit.priority)
                 self._status_reporter.announce(_event(first, message, unit.key.name))
+
+    def _size(self, pod: PodInfo) -> int:
+        """Return the number of pods of a unit that have GPUs."""
+        if pod.gang is None:
+            return 1
+        key_of, pods = self._informers.owners.key, self._state.group((pod.namespace, pod.gang))
+        key = key_of(pod)
+        return sum(each.settled and each.usage is not None and key_of(each) == key for each in pods)
 
 
 def _refusal(status: int) -> str:

@@ -12,7 +12,6 @@ from runtime.kube.objects import Key
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.reserved_gpus import Place
 from scorer.gang.crd import planned_pod
-from scorer.gang.placed_units import PlacedUnit
 from scorer.gang.plan_record import placement_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
@@ -74,11 +73,19 @@ class Nominated:
         return f", such as that of pod {own[0][1]}," if own else ""
 
 
-def new_nomination(unit: Unit, victims: Sequence[PlacedUnit], plan: Plan, now: float) -> Nominated:
-    """Return a nomination that is not recorded yet."""
-    pods = [pod for victim in victims for pod in victim.pods]
-    grace = max(pod.life.grace for pod in pods if pod.life)
-    refs = tuple(tuple((pod.key, pod.uid) for pod in victim.pods) for victim in victims)
+def new_nomination(
+    unit: Unit, victims: Sequence[Sequence[PodInfo]], plan: Plan, now: float
+) -> Nominated:
+    """Return a nomination that is not recorded yet.
+
+    Args:
+        unit: The unit.
+        victims: The pods to evict, by their unit.
+        plan: Once they have ended.
+        now: [s since 1970]
+    """
+    grace = max(pod.life.grace for pods in victims for pod in pods if pod.life)
+    refs = tuple(tuple((pod.key, pod.uid) for pod in pods) for pods in victims)
     members = tuple(
         planned_pod(meta.name, meta.uid, each.node, each.gpus)
         for each in plan.placements

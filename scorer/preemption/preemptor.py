@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from cluster.gang import GangKey
+from cluster.objects.pod import Owner
 from runtime.process.backoff import Backoff
 from scorer.cache.reserved_gpus import Purpose
 from scorer.commit.handle import Handle
 from scorer.gang.placed_units import PlacedUnit, is_of_kueue
+from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.metrics import PreemptionOutcome
 from scorer.placement.options import PlanOptions
@@ -44,10 +46,14 @@ from scorer.preemption.units import (
     placed_in,
     places_held,
 )
+from scorer.queue.gang_size import GangSizeResolver
+from workloads.registry import kind_of
 
 _SEARCH_AGAIN, _SEARCH_AGAIN_MAX = 5.0, 60.0
 """Delay of a unit for which no victims were found, or whose preemption failed [s]."""
 
+_READ = 2.0
+"""The longest wait for owners that are read [s]."""
 _READ_AGAIN = 1.0
 """Delay before the preemptions of the last leader are read again [s]."""
 
@@ -57,18 +63,25 @@ _log = structlog.get_logger()
 class Preemptor:
     """The preemptions of one term of the Lease."""
 
-    def __init__(self, handle: Handle, is_moving: Callable[[GangKey], bool]) -> None:
+    def __init__(
+        self, handle: Handle, sizes: GangSizeResolver, is_moving: Callable[[GangKey], bool]
+    ) -> None:
         """Start without preemptions.
 
         Args:
             handle: The dependencies.
+            sizes: Reads how many pods an elastic gang can do without.
             is_moving: Returns whether a gang is being moved off a fault. It is not evicted twice.
         """
-        self._is_moving = is_moving
+        self._sizes, self._is_moving = sizes, is_moving
         self._kube, self._informers, self._clock = handle.kube, handle.informers, handle.clock
         self._state, self._metrics = handle.informers.state, handle.metrics
         self._backoff = Backoff(_SEARCH_AGAIN, _SEARCH_AGAIN_MAX, handle.informers.changed.set)
         """Units for which nothing is searched for now."""
+        self._reading = Backoff(_READ, _READ, handle.informers.changed.set)
+        """Units that wait until owners of their victims are read."""
+        self._read: dict[GangKey, set[str]] = {}
+        """By unit that preempts: the uids of these owners. None is waited for twice."""
         self._evictions = Evictions(handle, self._failed)
         self._last: tuple[Record, ...] = ()
         """The nominations of the last leader, until they are restored."""
@@ -111,6 +124,8 @@ class Preemptor:
         key = unit.key
         if policy.mode == "never" or key in self._evictions or key in self._backoff:
             return
+        if key in self._reading and self._read[key] - self._informers.owners.expected.keys():
+            return
         if not self._may_preempt(unit):
             return
         if (left := policy.after_seconds - waited) > 0:
@@ -152,15 +167,17 @@ class Preemptor:
             if not any(pod.uid in evicting for pod in each.pods)
         ]
         disruptions = Disruptions(now, self._informers.budgets.allowed)
-        victims = (each.victim for each in others)
-        found = find_victims(soon, unit.members, victims, disruptions, options)
+        units = (each.victim for each in others)
+        found = find_victims(soon, unit.members, units, disruptions, options)
         if not isinstance(found, Eviction):
             _log.info("Nothing to preempt", unit="/".join(unit.key[:2]), reason=found.reason)
             return "no units of lower priority may be evicted so that it fits"
         if found.cost.violated_budgets:
             return "disruption budgets do not allow to evict units of lower priority for it"
-        chosen = set(map(id, found.victims))
-        return self._nominate(unit, [one for one in others if id(one.victim) in chosen], found.plan)
+        victims = _units_of(found, others)
+        if self._reads_owners(unit, victims):
+            return None
+        return self._nominate(unit, victims, found)
 
     def _once_evicted(self, unit: Unit, snapshot: Snapshot, now: float) -> Snapshot:
         """Return the cluster once pods that are ending or being evicted have ended.
@@ -183,14 +200,31 @@ class Preemptor:
             self._units = placed_in(self._informers, now, min_run)
         return self._units
 
-    def _nominate(self, unit: Unit, victims: list[PlacedUnit], made: Plan) -> str | None:
-        """Nominate a unit; return why not, or None."""
-        nominated = new_nomination(unit, victims, made, self._clock())
+    def _reads_owners(self, unit: Unit, victims: Iterable[PlacedUnit]) -> bool:
+        """Read owners of victims that may be elastic; return whether one was not read before."""
+        read = self._read.setdefault(unit.key, set())
+        owners = self._informers.owners
+        unread = [
+            (owner, victim.key.namespace)
+            for victim in victims
+            if (owner := owners.top(victim.pods[0].controller)) and _may_shrink(owner)
+            if owner.uid not in owners.expected and owner.uid not in read
+        ]
+        for owner, namespace in unread:
+            read.add(owner.uid)
+            self._sizes.resolve_owner(owner, namespace)
+        if unread:
+            self._reading.start(unit.key)
+        return bool(unread)
+
+    def _nominate(self, unit: Unit, victims: list[PlacedUnit], found: Eviction) -> str | None:
+        """Nominate a unit for the GPUs of some others; return why not, or None."""
+        nominated = new_nomination(unit, _pods_of(found, victims), found.plan, self._clock())
         if not self._evictions.has_room_for(nominated):
             return "more pods would have to be evicted at once than can be recorded"
-        self._evictions.begin(unit, nominated, places_of(made))
+        self._evictions.begin(unit, nominated, places_of(found.plan))
         self._metrics.preempted(PreemptionOutcome.STARTED)
-        names = [each.victim.name for each in victims]
+        names = [victim.name for victim in found.victims]
         _log.warning("Preempting", unit="/".join(unit.key[:2]), victims=names[:10], of=len(names))
         return None
 
@@ -220,12 +254,17 @@ class Preemptor:
         """End the preemption for a unit that is placed."""
         if self._evictions.end(key):
             self._metrics.preempted(PreemptionOutcome.PLACED)
-        self._backoff.reset(key)
+        self._forget(key)
 
     def forget(self, key: GangKey) -> None:
         """End the preemption for a unit that has no pods left."""
         self._evictions.end(key)
+        self._forget(key)
+
+    def _forget(self, key: GangKey) -> None:
         self._backoff.reset(key)
+        self._reading.reset(key)
+        self._read.pop(key, None)
 
     def reconcile(self) -> list[Call]:
         """End preemptions that took too long; return the calls that are due."""
@@ -241,3 +280,21 @@ class Preemptor:
         self._backoff.start(key, reason, at_maximum=True)
         self._metrics.preempted(PreemptionOutcome.FAILED)
         _log.warning("Preemption failed", unit="/".join(key[:2]), err=reason)
+
+
+def _may_shrink(owner: Owner) -> bool:
+    """Return whether an owner is of a kind that may be elastic."""
+    kind = kind_of(owner.api_version, owner.kind)
+    return kind is not None and kind.may_shrink
+
+
+def _units_of(found: Eviction, units: Iterable[PlacedUnit]) -> list[PlacedUnit]:
+    """Return the units of which pods are evicted."""
+    chosen = {id(victim.whole or victim) for victim in found.victims}
+    return [unit for unit in units if id(unit.victim) in chosen]
+
+
+def _pods_of(found: Eviction, units: Iterable[PlacedUnit]) -> list[list[PodInfo]]:
+    """Return the pods to evict of each of these units; of an elastic gang some may stay."""
+    uids = {pod.holding.uid for victim in found.victims for pod in victim.pods}
+    return [[pod for pod in unit.pods if pod.uid in uids] for unit in units]

@@ -99,12 +99,22 @@ def evicted(gang: str, members: int, others: int, why: str) -> EventMessage:
     return EventMessage(EventReason.EVICTED, text)
 
 
-def preempted(unit: str, pods: int, priority: int) -> EventMessage:
-    """Report that all pods of a unit were evicted for one of a higher priority.
+def preempted(unit: str, pods: int, total: int, priority: int) -> EventMessage:
+    """Report that pods of a unit were evicted for one of a higher priority.
 
     It names nothing of another namespace.
+
+    Args:
+        unit: Name of the unit.
+        pods: How many of its pods.
+        total: How many it had; an elastic gang may keep some.
+        priority: Of the other unit.
     """
-    count = "Its only pod is" if pods == 1 else f"All {pods} pods of {_printable(unit)} are"
+    if pods < total:
+        verb = "is" if pods == 1 else "are"
+        count = f"{pods} of the {total} pods of elastic {_printable(unit)} {verb}"
+    else:
+        count = "Its only pod is" if pods == 1 else f"All {pods} pods of {_printable(unit)} are"
     text = f"{count} evicted, since a unit of priority {priority} needs their GPUs"
     return EventMessage(EventReason.PREEMPTED, text)
 

@@ -60,7 +60,7 @@ class Preemptions:
         if not isinstance(found, Eviction):
             self._refused.add(kind)
             return ()
-        self._evicted.update(found.victims)
+        self._evicted.update(victim.whole or victim for victim in found.victims)
         return tuple(_preempted(victim, disruptions.now) for victim in found.victims)
 
 

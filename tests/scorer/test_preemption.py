@@ -383,11 +383,15 @@ async def test_the_next_leader_evicts_the_same_pods_and_no_others(cluster, is_ga
         first = {"low-0", "low-1"} if cluster.ending("low-0") else {"same-0", "same-1"}
         cluster.delete(min(first))
         cluster.owned("other", 4)
+        gang = min(first).partition("-")[0]
+        job = {**OWNER, "name": gang, "uid": f"job-{gang}"}
+        cluster.pod(min(first), 4, gang=gang, owner=job, uid="again")
     cluster.outcomes.clear()
     async with leading(cluster, term=8):
         await until(lambda: cluster.ending(max(first)))
         assert await stays(cluster, high)
         assert not cluster.record("other")
+        assert not cluster.record(min(first))
         cluster.delete(max(first))
         await until(lambda: cluster.allocated(high))
         await until(lambda: cluster.nominations() == [])
@@ -539,6 +543,54 @@ async def test_unhealthy_gpus_are_no_gain(cluster):
         cluster.owned("high", 8, priority=10)
         await until(cluster.evicted)
         assert cluster.evicted() == ["well"]
+
+
+ELASTIC = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "PyTorchJob",
+    "metadata": {"uid": "job-low"},
+    "spec": {
+        "elasticPolicy": {"minReplicas": 2},
+        "pytorchReplicaSpecs": {
+            "Worker": {
+                "replicas": 4,
+                "template": {
+                    "spec": {"containers": [{"resources": {"limits": {keys.GPU_WHOLE: 2}}}]}
+                },
+            }
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "evicted", "text"),
+    [
+        (2, ["low-3"], "1 of the 4 pods of elastic low is evicted"),
+        (4, ["low-2", "low-3"], "2 of the 4 pods of elastic low are evicted"),
+        (8, ["low-0", "low-1", "low-2", "low-3"], "All 4 pods of low are evicted"),
+    ],
+)
+async def test_an_elastic_gang_keeps_its_minimum_where_that_does(cluster, gpus, evicted, text):
+    cluster.put("/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/low", ELASTIC)
+    labels = {
+        keys.OPERATOR_NAME: "pytorchjob-controller",
+        keys.JOB_NAME: "low",
+        keys.REPLICA_TYPE: "worker",
+    }
+    async with leading(cluster):
+        job = {key: ELASTIC[key] for key in ("apiVersion", "kind")}
+        job |= {"name": "low", "uid": "job-low"}
+        cluster.gang("low", 4, 2, owner=job, labels=labels)
+        await cluster.run(*(f"low-{i}" for i in range(4)))
+        cluster.named_gang("high", 1, gpus, priority=10)
+        await until(lambda: cluster.ending(*evicted))
+        for name in evicted:
+            cluster.delete(name)
+        await until(lambda: cluster.allocated("high-0"))
+    assert sorted(cluster.evicted()) == evicted
+    (event,) = cluster.events("Preempted")
+    assert event["message"].startswith(text)
 
 
 async def test_pods_that_have_run_long_enough_are_evicted(cluster):

@@ -425,6 +425,45 @@ def test_an_owner_with_fields_of_another_kind_is_not_ordered():
     assert not ordered(MPI_V2, tasks=tasks)
 
 
+GROUP = frozenset(
+    {"ray.io/cluster": "ray", "ray.io/node-type": "worker", "ray.io/group": "more"}.items()
+)
+WORKERS = frozenset(
+    {
+        keys.OPERATOR_NAME: "pytorchjob-controller",
+        keys.JOB_NAME: "llama",
+        keys.REPLICA_TYPE: "worker",
+    }.items()
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "spec", "elastic"),
+    [
+        pytest.param(PYTORCH, {}, [(WORKERS, 1)], id="PyTorchJob"),
+        pytest.param(PYTORCH, {"elasticPolicy": {"maxReplicas": 4}}, [], id="no minimum"),
+        pytest.param(PYTORCH, {"elasticPolicy": None}, [], id="no policy"),
+        pytest.param(
+            PYTORCH, {"elasticPolicy": {"minReplicas": -1}}, [(WORKERS, 0)], id="a negative one"
+        ),
+        pytest.param(
+            # Its replicas of two hosts may only end together.
+            RAY_CLUSTER,
+            {"enableInTreeAutoscaling": True},
+            [(GROUP, 1)],
+            id="RayCluster with an autoscaler",
+        ),
+        pytest.param(RAY_CLUSTER, {}, [], id="RayCluster without one"),
+        pytest.param(JOB, {}, [], id="Job"),
+    ],
+)
+def test_elastic_owners_say_how_many_of_which_pods_they_need(text, spec, elastic):
+    document = yaml.safe_load(text)
+    document["spec"] |= spec
+
+    assert [*read(document).expected.elastic] == elastic
+
+
 @pytest.mark.parametrize("spec", [{}, {"tasks": []}])
 def test_an_owner_of_another_shape_declares_nothing(spec):
     job = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "spec": spec}

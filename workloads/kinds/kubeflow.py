@@ -3,6 +3,8 @@
 Source: kubeflow/training-operator `pkg/apis/kubeflow.org/v1` and `pkg/controller.v1` at v1.5.
 """
 
+from dataclasses import replace
+
 from msgspec import field
 
 from cluster import keys
@@ -52,7 +54,13 @@ def role_pods(job: str, written: str, pods: Replicas, labels: dict[str, str], pa
     )
 
 
+class _ElasticPolicy(KubeObject, frozen=True):
+    min_replicas: int | None = None
+    """The operator sets it to the number of workers where it is absent."""
+
+
 class _PyTorchSpec(KubeObject, frozen=True):
+    elastic_policy: _ElasticPolicy | None = None
     run_policy: RunPolicy | None = None
     pytorch_replica_specs: dict[str, Replicas] = field(default_factory=dict)
 
@@ -77,8 +85,12 @@ class PyTorchJob(Workload, frozen=True):
             "Worker": {keys.REPLICA_TYPE: "worker"},
         }
         path = ("spec", "pytorchReplicaSpecs")
+        policy = self.spec.elastic_policy
+        least = {"Worker": policy.min_replicas} if policy else {}
         return tuple(
-            role_pods(self.name, role, pods, labels | own[role], path)
+            replace(
+                role_pods(self.name, role, pods, labels | own[role], path), least=least.get(role)
+            )
             for role in own
             if (pods := self.spec.pytorch_replica_specs.get(role))
         )
@@ -119,5 +131,7 @@ class TFJob(Workload, frozen=True):
         return is_suspended(self.spec.run_policy)
 
 
-PYTORCH_JOB = Kind("kubeflow.org", "PyTorchJob", PyTorchJob, "pytorchjobs", gang="PyTorchJob")
+PYTORCH_JOB = Kind(
+    "kubeflow.org", "PyTorchJob", PyTorchJob, "pytorchjobs", gang="PyTorchJob", may_shrink=True
+)
 TF_JOB = Kind("kubeflow.org", "TFJob", TFJob, "tfjobs", gang="TFJob")

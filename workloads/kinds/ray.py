@@ -34,9 +34,15 @@ class _Workers(KubeObject, frozen=True):
         least = max(number(self.replicas, 0), number(self.min_replicas, 0))
         return least * max(number(self.num_of_hosts), 1)
 
+    @property
+    def least(self) -> int | None:
+        """The number to which its autoscaler may shrink it; None: a replica has several pods."""
+        return number(self.min_replicas, 0) if number(self.num_of_hosts) <= 1 else None
+
 
 class _Spec(KubeObject, frozen=True):
     suspend: bool | None = None
+    enable_in_tree_autoscaling: bool | None = None
     head_group_spec: _Head = _Head()
     worker_group_specs: list[_Workers] = field(default_factory=list)
 
@@ -127,6 +133,7 @@ def _pods(spec: _Spec, cluster: str, path: Path) -> tuple[PodSet, ...]:
             group.count,
             numbered(f"{cluster}-{group.group_name}-worker", labels("worker", group.group_name)),
             group.group_name,
+            least=group.least if spec.enable_in_tree_autoscaling else None,
         )
         for i, group in enumerate(spec.worker_group_specs)
     )
@@ -134,7 +141,7 @@ def _pods(spec: _Spec, cluster: str, path: Path) -> tuple[PodSet, ...]:
 
 
 RAY = (
-    Kind("ray.io", "RayCluster", RayCluster, "rayclusters", gang="RayCluster"),
+    Kind("ray.io", "RayCluster", RayCluster, "rayclusters", gang="RayCluster", may_shrink=True),
     Kind("ray.io", "RayJob", RayJob),
     Kind("ray.io", "RayService", RayService),
 )

@@ -1,17 +1,20 @@
 """Find the units whose eviction gives a waiting unit a plan.
 
 Sets of units are compared by `Cost`, then by the bandwidth of the plan and by the damage to what it
-leaves free. Of up to `EXACT_MAX` units
-the best set is found. Of more, units are taken node by node (`by_nodes`), from a few starts, and
-those that are not needed stay. Either way no part of the set that is found would do.
+leaves free. Of an elastic gang, a set may have some of the spare pods instead of all pods. Of up to
+`EXACT_MAX` units the best set is found; fewer, where some are elastic. Of more, units are taken
+node by node (`by_nodes`), from a few starts, and those that are not needed stay. Either way no part
+of the set that is found would do.
 
-There, sets of equal cost that one start could give are not compared. Members that ask for parts of
+There, sets of equal cost that one start could give are not compared, and an elastic gang counts as
+all of its spare pods until those that are not needed stay. Members that ask for parts of
 GPUs are searched a whole node at a time.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, groupby
+from itertools import groupby, product
+from math import prod
 
 import numpy as np
 
@@ -27,7 +30,7 @@ from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.state.snapshot import Snapshot
 
 EXACT_MAX = 8
-"""Units of which every set is compared."""
+"""Units of which every set is compared; with elastic ones as many sets at most."""
 NODES_MIN = 64
 """Nodes that are looked at first, the cheapest ones: eight times as many where they do not do."""
 STARTS_MAX = 4
@@ -72,7 +75,8 @@ def find_victims(
         options: As in `plan`, without siblings.
 
     Cost: linear in the pods of the units: about 12 ms for 5,000 pods, 40 ms for 20,000; and at most
-    about 100 plans on the nodes of one set, and one for each unit that is taken.
+    about 100 plans on the nodes of one set, and one for each unit that is taken. Where some units
+    are elastic, twice that, and as many plans for each as the number of its spare pods has bits.
     """
     if any(member.pod.spec.preemption_policy == "Never" for member in members):
         return NoEviction("its pods have preemptionPolicy Never")
@@ -85,10 +89,10 @@ def find_victims(
     candidates = [unit for unit in useful if unit.protected is None]
     now = feasible_nodes(snapshot, members, options)
     search = _Search(snapshot, members, options, room, disruptions, now)
-    if len(candidates) <= EXACT_MAX:
+    if prod(2 + unit.spare for unit in candidates[: EXACT_MAX + 1]) <= 2**EXACT_MAX:
         found = search.best_set(candidates)
     else:
-        found = search.by_nodes(candidates)
+        found = search.best_by_nodes(candidates)
     return found or NoEviction(_reason(priority, candidates, useful))
 
 
@@ -123,11 +127,8 @@ class _Search:
         world = self._world(candidates)
         if not candidates or self._plan(world, candidates) is None:
             return None
-        sets = (
-            (self.disruptions.cost(units), units)
-            for count in range(1, len(candidates) + 1)
-            for units in combinations(candidates, count)
-        )
+        chosen = (tuple(filter(None, each)) for each in product(*map(_choices, candidates)))
+        sets = ((self.disruptions.cost(units), units) for units in chosen if units)
         # A part of a set costs less than the set, so it comes first.
         in_order = groupby(sorted(sets, key=lambda pair: pair[0]), key=lambda pair: pair[0])
         for cost, equal in in_order:
@@ -141,8 +142,18 @@ class _Search:
                 return min(found, key=_rank)
         return None
 
-    def by_nodes(self, candidates: Sequence[Victim]) -> Eviction | None:
-        """Return a good set of many units, of which no part would do."""
+    def best_by_nodes(self, candidates: Sequence[Victim]) -> Eviction | None:
+        """Return a good set of many units, of which no part would do.
+
+        A set of elastic gangs may cost less if all of them keep what they need, so that is tried,
+        too.
+        """
+        parts = [unit.part(unit.spare) if unit.spare else unit for unit in candidates]
+        every = [candidates, *([parts] if any(unit.spare for unit in candidates) else [])]
+        found = filter(None, map(self._by_nodes, every))
+        return min(found, key=_rank, default=None)
+
+    def _by_nodes(self, candidates: Sequence[Victim]) -> Eviction | None:
         ordered = self.disruptions.in_order(candidates)
         spread = [ordered.units[i] for i in np.flatnonzero(ordered.spans > 1).tolist()]
         spread.sort(key=lambda unit: (unit.priority, -len(unit.amounts)))
@@ -162,7 +173,7 @@ class _Search:
         for units in nodes.sets(start):
             world = self._world(units)
             if self._plan(world, units):
-                kept = self._needed(world, units)
+                kept = self._trimmed(world, self._needed(world, units))
                 made = self._plan(world, kept)
                 # The search made a plan for these very units.
                 cost = self.disruptions.cost(kept)
@@ -183,6 +194,25 @@ class _Search:
             ended.add(unit)
         return tuple(kept)
 
+    def _trimmed(self, world: Snapshot, units: Sequence[Victim]) -> Sequence[Victim]:
+        """Return the units, each elastic one with no more of its spare pods than are needed."""
+        kept = list(units)
+        for i, unit in enumerate(kept):
+            whole = unit.whole or unit
+            few, enough = 0, whole.spare
+
+            def suffices(pods: int, i: int = i, whole: Victim = whole) -> bool:
+                some = [*kept[:i], whole.part(pods), *kept[i + 1 :]]
+                return self._plan(world, some) is not None
+
+            if not enough or not suffices(enough):
+                continue
+            while enough - few > 1:
+                middle = (few + enough) // 2
+                few, enough = (few, middle) if suffices(middle) else (middle, enough)
+            kept[i] = whole.part(enough)
+        return kept
+
     def _world(self, units: Iterable[Victim]) -> Snapshot:
         """Return the cluster with the nodes alone that may fit a member once units have ended."""
         names = self.feasible_now.union(*(unit.amounts for unit in units))
@@ -202,6 +232,11 @@ class _Search:
     ) -> Eviction:
         victims = tuple(sorted(units, key=lambda unit: unit.name))
         return Eviction(victims, made, cost, _damage(_without(world, victims), made), exact)
+
+
+def _choices(unit: Victim) -> tuple[Victim | None, ...]:
+    """Return what a set may have of a unit: nothing, some of its spare pods, or all of it."""
+    return None, *map(unit.part, range(1, unit.spare + 1)), unit
 
 
 def _without(world: Snapshot, units: Iterable[Victim]) -> Snapshot:

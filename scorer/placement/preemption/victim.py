@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
@@ -61,7 +61,8 @@ class VictimPod:
 class Victim:
     """A gang or a single pod: its pods are evicted together or not at all.
 
-    Compared by identity, since sets of units are searched.
+    An elastic gang may also lose a part: some of its spare pods, the last ones first. Compared by
+    identity, since sets of units are searched.
     """
 
     name: str
@@ -71,6 +72,14 @@ class Victim:
     pods: tuple[VictimPod, ...]
     protected: str | None = None
     """Why it must not be evicted; None: it may be."""
+    spare: int = 0
+    """Number of its last pods without which it goes on running; fewer than all."""
+    whole: "Victim | None" = None
+    """The unit of which this is a part; None: it is a unit."""
+
+    def part(self, pods: int) -> "Victim":
+        """Return the last pods of an elastic gang, at most the spare ones."""
+        return replace(self, pods=self.pods[-pods:], spare=0, whole=self)
 
     @cached_property
     def amounts(self) -> dict[str, Amounts]:

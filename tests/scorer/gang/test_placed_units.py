@@ -9,6 +9,7 @@ from cluster.objects.pod import Pod
 from scorer.gang.placed_units import EvictionRules, placed_units
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners
+from workloads.members import ElasticSet, ExpectedPods
 
 NOW = 1_767_225_600.0 + 3_600  # 2026-01-01T01:00:00Z
 JOB = {"kind": "JobSet", "name": "job", "uid": "job", "controller": True}
@@ -24,11 +25,12 @@ def of_gang(name, gpu, **fields):
     return a_running_pod(name, gpu, labels={keys.POD_GROUP_NAME: "bert"}, **fields)
 
 
-def units(*pods, fragile=frozenset(), budgets=frozenset()):
+def units(*pods, fragile=frozenset(), budgets=frozenset(), elastic=()):
     read = [msgspec.convert(pod, Pod) for pod in pods]
     nodes = ledger_of([a_node("n")], read).nodes
     rules = EvictionRules(NOW, 300.0, fragile, lambda pod: pod.life.started, lambda _, __: budgets)
-    found = placed_units(map(pod_info, read), Owners({}, {}), nodes, rules)
+    owners = Owners({}, {}, {"job": ExpectedPods(elastic=elastic)})
+    found = placed_units(map(pod_info, read), owners, nodes, rules)
     assert all(len(unit.pods) >= len(unit.victim.pods) for unit in found)
     return [unit.victim for unit in found]
 
@@ -110,3 +112,44 @@ def test_a_gang_is_protected_if_it_is_not_known_which_gpus_a_pod_has():
     (gang,) = units(of_gang("a", 0), of_gang("b", 0))
 
     assert gang.protected == "it is not known which GPUs pod b has"
+
+
+def of_set(name, gpu, role, **fields):
+    pod = of_gang(name, gpu, **fields)
+    pod["metadata"]["labels"]["role"] = role
+    return pod
+
+
+WORKERS = frozenset({("role", "worker")})
+
+
+@pytest.mark.parametrize(
+    ("least", "spare"),
+    [
+        (0, ["worker-1", "worker-2", "worker-10"]),
+        (1, ["worker-2", "worker-10"]),
+        (2, ["worker-10"]),
+        (3, []),
+        (9, []),
+    ],
+)
+def test_an_elastic_gang_can_do_without_its_last_pods_above_the_minimum(least, spare):
+    pods = [of_set(f"worker-{index}", gpu, "worker") for gpu, index in enumerate([10, 2, 1])] + [
+        of_set("master-0", 3, "master")
+    ]
+
+    (gang,) = units(*pods, elastic=(ElasticSet(WORKERS, least),))
+
+    assert gang.spare == len(spare)
+    assert [pod.holding.uid for pod in gang.pods][len(pods) - len(spare) :] == spare
+    assert len(gang.pods) == 4
+
+
+def test_one_pod_of_an_elastic_gang_stays_in_any_case():
+    (gang,) = units(
+        of_set("worker-0", 0, "worker"),
+        of_set("worker-1", 1, "worker"),
+        elastic=(ElasticSet(WORKERS, 0), ElasticSet(WORKERS, 0)),
+    )
+
+    assert gang.spare == 1

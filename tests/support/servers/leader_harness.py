@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from cluster import keys
 from cluster.gang import GangKey
+from cluster.scorer_lease import LEASE
 from runtime.kube.client import Kube
 from scorer.gang.crd import GANGS, name_of
 from scorer.leader import Leader
@@ -48,7 +49,7 @@ class Cluster(FakeCluster):
     def __init__(self):
         super().__init__()
         self.reads = []
-        """Paths of single objects that were read, in order."""
+        """Paths of single objects that were read, in order; without the Lease."""
         self.outcomes = defaultdict(deque)
         """By method and path: the outcomes of the next requests. Each is a status and a message, an
         event after which the request is refused, or a connection that breaks before (`lost`) or
@@ -190,7 +191,7 @@ class Cluster(FakeCluster):
         if isinstance(outcome, asyncio.Event):
             await outcome.wait()
             outcome = (403, "no")
-        if request.method == "GET" and is_object(request.path):
+        if request.method == "GET" and is_object(request.path) and request.path != LEASE:
             self.reads.append(request.path)
         if outcome in {None, "unanswered"}:
             response = await super()._answer(request)

@@ -1,5 +1,5 @@
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, product
 
 import msgspec
 import pytest
@@ -55,7 +55,7 @@ def fill(snapshot, draw_unit):
 
 
 @st.composite
-def full_clusters(draw, most_units=4):
+def full_clusters(draw, most_units=4, most_spare=2):
     snapshot, pods = fill(
         draw(clusters(most=3)), lambda: draw(st.sampled_from([None, *range(most_units)] * 2))
     )
@@ -69,6 +69,7 @@ def full_clusters(draw, most_units=4):
                 VictimPod(node, holding, draw(st.sampled_from([0.0, 900.0])), draw(budgets))
                 for node, holding in members
             ),
+            spare=draw(st.integers(0, min(len(members) - 1, most_spare))),
         )
         for number, members in sorted(pods.items())
     ]
@@ -104,11 +105,21 @@ def damage_of(snapshot, units, made):
     return round(worth(before) - worth(made.applied_to(before)), 4)
 
 
+def choices(unit):
+    """Return what may be evicted of a unit: nothing, all, or some of its last pods if elastic."""
+    parts = [replace(unit, pods=unit.pods[-count:]) for count in range(1, unit.spare + 1)]
+    return [None, *parts, unit]
+
+
 def sufficient(snapshot, members, units, link):
     """Return every set of units that may be evicted and whose eviction gives a plan."""
     able = [unit for unit in units if unit.priority < 3 and not unit.protected]
-    sets = (some for size in range(1, len(able) + 1) for some in combinations(able, size))
-    return [(some, made) for some in sets if (made := plan_without(snapshot, members, some, link))]
+    sets = ([unit for unit in some if unit] for some in product(*map(choices, able)))
+    return [
+        (some, made)
+        for some in sets
+        if some and (made := plan_without(snapshot, members, some, link))
+    ]
 
 
 allowed = st.fixed_dictionaries({"o/a": st.integers(0, 3), "o/b": st.integers(0, 3)})
@@ -152,10 +163,18 @@ def test_units_of_a_lower_priority_are_evicted_whole_and_none_without_need(
     if isinstance(found, NoEviction):
         return
     victims = list(found.victims)
-    assert all(unit in units and unit.priority < 3 and not unit.protected for unit in victims)
+    assert all((unit.whole or unit) in units for unit in victims)
+    assert all(unit.priority < 3 and not unit.protected for unit in victims)
     assert found.plan == plan_without(snapshot, members, victims, link)
-    for i in range(len(victims)):
-        assert not plan_without(snapshot, members, victims[:i] + victims[i + 1 :], link)
+    for i, unit in enumerate(victims):
+        others = victims[:i] + victims[i + 1 :]
+        assert not plan_without(snapshot, members, others, link)
+        whole = unit.whole or unit
+        assert unit is whole or unit.pods == whole.pods[-len(unit.pods) :]
+        most = len(unit.pods) - 1 if unit.whole else whole.spare
+        assert most <= whole.spare
+        fewer = [replace(whole, pods=whole.pods[-most:])] if most else []
+        assert not (fewer and plan_without(snapshot, members, [*others, *fewer], link))
 
 
 @settings(max_examples=40, deadline=None)
@@ -212,7 +231,7 @@ def test_no_part_of_the_victims_among_many_units_would_do(full, size, gpus, link
 EIGHT = an_nvswitch_machine(8, 12)
 
 
-def a_unit(name, *pods, priority=0, started=0.0, budgets=(), protected=None):
+def a_unit(name, *pods, priority=0, started=0.0, budgets=(), protected=None, spare=0):
     """Return a unit whose pods each have some GPUs of a node."""
     held = tuple(
         VictimPod(
@@ -223,18 +242,24 @@ def a_unit(name, *pods, priority=0, started=0.0, budgets=(), protected=None):
         )
         for i, (node, gpus) in enumerate(pods)
     )
-    return Victim(f"o/{name}", priority, held, protected)
+    return Victim(f"o/{name}", priority, held, protected, spare)
 
 
-def find(units, members, *, nodes=4, others=0, limits=None, **spec):
-    """Search on full nodes; `others` are more nodes, each full of single pods that cost more."""
+def find(units, members, *, nodes=4, others=0, limits=None, full=False, **spec):
+    """Search on full nodes; `others` are more nodes, each full of single pods that cost more.
+
+    Where `full`, nodes without units are, of pods that may not be evicted.
+    """
     fillers = [
         a_unit(f"other-{n}-{i}", (f"z{n}", (i,)), priority=5)
         for n in range(others)
         for i in range(8)
     ]
     names = [*(f"n{i}" for i in range(nodes)), *(f"z{n}" for n in range(others))]
-    every = [*units, *fillers]
+    held = {pod.node for unit in units for pod in unit.pods}
+    rest = [name for name in names if full and name[0] == "n" and name not in held]
+    blockers = [a_unit(f"rest-{name}", (name, ALL), priority=9) for name in rest]
+    every = [*units, *fillers, *blockers]
     snapshot = a_snapshot(*(a_node(name, EIGHT) for name in names))
     snapshot = snapshot.hold_all((pod.node, pod.holding) for unit in every for pod in unit.pods)
     members = of_priority(members, 9, **spec)
@@ -303,6 +328,38 @@ def test_the_cheapest_units_are_evicted(case, others):
     found = find(units, workers(1, 8), nodes=2, others=others)
 
     assert names_of(found) == victims
+
+
+ELASTIC = {
+    "only as many as are needed": ([a_unit("gang", *(("n0", (i,)) for i in ALL), spare=6)], 2, 2),
+    "all spare pods": ([a_unit("gang", *(("n0", (i,)) for i in ALL), spare=2)], 2, 2),
+    "all where the spare ones do not do": (
+        [a_unit("gang", *(("n0", (i,)) for i in ALL), spare=2)],
+        3,
+        8,
+    ),
+    "some of an elastic gang rather than a smaller gang": (
+        [
+            a_unit("elastic", *(("n0", (i,)) for i in ALL), spare=3),
+            a_unit("small", *(("n1", (i,)) for i in HALVES[0])),
+            a_unit("rest", ("n1", HALVES[1]), priority=9),
+        ],
+        1,
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("others", [0, 4], ids=["few units", "many units"])
+@pytest.mark.parametrize("case", ELASTIC)
+def test_an_elastic_gang_keeps_what_it_can(case, others):
+    units, gpus, evicted = ELASTIC[case]
+
+    found = find(units, workers(1, gpus), nodes=2, others=others, full=True)
+
+    assert [unit.whole or unit for unit in found.victims] == units[:1]
+    assert [pod for unit in found.victims for pod in unit.pods] == [*units[0].pods[-evicted:]]
+    assert found.cost.pods == evicted
 
 
 @pytest.mark.parametrize("others", [0, 4], ids=["few units", "many units"])
