@@ -1,6 +1,7 @@
 """A leader evicts whole units of lower priority for one that fits nowhere."""
 
 import asyncio
+import time
 from itertools import count
 
 import pytest
@@ -14,7 +15,8 @@ from cluster import keys
 from cluster.gang import GangKey
 from runtime.process.clock import rfc3339
 from scorer.gang.crd import GANGS, name_of
-from scorer.preemption import nomination
+from scorer.placement.preemption.search import find_victims
+from scorer.preemption import nomination, preemptor
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
 BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
@@ -352,6 +354,18 @@ async def test_a_set_that_is_too_large_to_be_recorded_is_not_evicted(cluster, mo
         cluster.named_gang("high", 1, 8, priority=10)
         await until(lambda: "more than 1 pods would have to be evicted" in cluster.waits())
     assert cluster.evicted() == []
+
+
+async def test_a_search_may_take_longer_than_a_plan(cluster, monkeypatch):
+    def slowly(*args):
+        time.sleep(0.3)
+        return find_victims(*args)
+
+    monkeypatch.setattr(preemptor, "find_victims", slowly)
+    async with leading(cluster, first_limit=0.2):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
 
 
 async def test_events_and_reasons_name_nothing_of_another_namespace(cluster):
