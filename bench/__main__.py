@@ -24,7 +24,7 @@ from bench.gangs import rates, shares
 from bench.gangs.floor import floor
 from bench.measure import ROUNDS
 from bench.node import agent, containers
-from bench.planning import extender, memory, placement, preemption, tenants
+from bench.planning import extender, memory, placement, preemption, preemption_cycle, tenants
 from bench.topology import tables
 
 REPETITIONS = 9
@@ -40,6 +40,7 @@ def rows() -> Iterator[Row]:
         tables.rows(),
         placement.rows(),
         preemption.rows(),
+        preemption_cycle.rows(),
         tenants.rows(),
         extender.rows(),
         review.rows(),

@@ -170,13 +170,17 @@ class UnitScheduler:
             self._time_budget.reset(unit.key)
 
     def _preempt(self, unit: Unit, refusal: Refusal, closed: ClosedNodes) -> None:
-        """Let others be evicted for a unit that lacks capacity."""
+        """Let others be evicted for a unit that lacks capacity.
+
+        The search has a time limit of its own: with many pods it takes longer than a plan.
+        """
         if not refusal.is_cacheable or unit.blocked:
             return
         snapshot = self._snapshot(unit).without(closed.excluded)
         options = PlanOptions(unit.link, closed.reserved)
         waited = self._starvation.waited(unit, self._clock())
-        self._preemptor.consider(unit, snapshot, options, waited=waited)
+        with self._state.snapshot().cache.deadline(_expires(self._timings.retry_limit)):
+            self._preemptor.consider(unit, snapshot, options, waited=waited)
 
     def _may_be_planned(self, unit: Unit) -> bool:
         """Return whether a unit neither backs off nor is being evicted."""

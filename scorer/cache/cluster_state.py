@@ -4,6 +4,7 @@ Pods are the source of truth. An allocation is assumed from the decision until t
 a write whose response is lost may have been carried out.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import chain
 
@@ -39,6 +40,8 @@ class ClusterState:
         """By uid: pods as the watch shows them, without the allocation that is assumed."""
         self._usages: dict[str, dict[str, PodUsage]] = {}
         """By node, then by uid of the pod."""
+        self._priorities = Counter[int]()
+        """The number of pods with GPUs by our record, by their priority."""
         self._ending: dict[str, str] = {}
         """By uid of a pod with GPUs that is being deleted: its node."""
         self._groups: dict[Key, dict[Key, PodInfo]] = {}
@@ -142,6 +145,11 @@ class ClusterState:
     def usages(self, node: str) -> Iterable[PodUsage]:
         """Return the usages of pods that are bound to a node, or have an allocation there."""
         return self._usages.get(node, {}).values()
+
+    @property
+    def lowest_priority(self) -> int | None:
+        """The lowest priority of a pod with GPUs by our record; None: there is none."""
+        return min(self._priorities, default=None)
 
     @property
     def preferences(self) -> Preferences:
@@ -292,6 +300,10 @@ class ClusterState:
                 del usages[uid]
                 if not usages:
                     del self._usages[usage.target]
+            if usage.allocation:
+                self._priorities[usage.priority] += 1 if exists else -1
+                if not self._priorities[usage.priority]:
+                    del self._priorities[usage.priority]
 
     def _set_group(self, key: Key, pod: PodInfo, *, exists: bool) -> None:
         if pod.group is None:

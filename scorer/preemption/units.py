@@ -17,9 +17,7 @@ _END = 30.0
 
 def lowest_priority(state: ClusterState) -> int | None:
     """Return the lowest priority of a pod that Linkwise has placed; None: there is none."""
-    nodes = state.snapshot().nodes
-    usages = (usage for node in nodes for usage in state.usages(node.node.name))
-    return min((usage.priority for usage in usages if usage.allocation), default=None)
+    return state.lowest_priority
 
 
 def placed_in(informers: Informers, now: float, min_run: float) -> list[PlacedUnit]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from contextlib import asynccontextmanager
 from itertools import count
 
@@ -18,7 +19,8 @@ from cluster.gang import GangKey
 from cluster.scorer_lease import LEASE
 from runtime.process.clock import rfc3339
 from scorer.gang.crd import name_of
-from scorer.preemption import evictions
+from scorer.placement.preemption.search import find_victims
+from scorer.preemption import evictions, preemptor
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
 BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
@@ -628,6 +630,18 @@ async def test_a_set_that_is_too_large_to_be_recorded_is_not_evicted(cluster, mo
         cluster.named_gang("high", 1, 8, priority=10)
         await until(lambda: "more pods would have to be evicted at once than" in cluster.waits())
     assert cluster.evicted() == []
+
+
+async def test_a_search_may_take_longer_than_a_plan(cluster, monkeypatch):
+    def slowly(*args):
+        time.sleep(0.3)
+        return find_victims(*args)
+
+    monkeypatch.setattr(preemptor, "find_victims", slowly)
+    async with leading(cluster, first_limit=0.2):
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
 
 
 async def test_events_and_reasons_name_nothing_of_another_namespace(cluster):

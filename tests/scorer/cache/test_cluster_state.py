@@ -1,6 +1,7 @@
 import gc
 import weakref
 from dataclasses import replace
+from itertools import chain
 
 import msgspec
 import pytest
@@ -24,8 +25,8 @@ NODES = ("a", "b")
 GPUS = st.integers(0, 3)
 
 
-def recorded(name, uid, node="", gpus=(), phase="Pending"):
-    raw = a_pod({GPU_WHOLE: len(gpus) or 1}, name=name, nodeName=node)
+def recorded(name, uid, node="", gpus=(), phase="Pending", priority=0):
+    raw = a_pod({GPU_WHOLE: len(gpus) or 1}, name=name, nodeName=node, priority=priority)
     raw["metadata"]["uid"] = uid
     raw["status"] = {"phase": phase}
     if gpus:
@@ -72,13 +73,15 @@ class Writing(RuleBasedStateMachine):
         again=st.booleans(),
         settled=st.booleans(),
         phase=st.sampled_from(("Running", "Failed")),
+        priority=st.integers(-1, 1),
     )
-    def pod(self, name, node, gpu, again, settled, phase):
+    def pod(self, name, node, gpu, again, settled, phase, priority):  # noqa: PLR0917
         before = self.pods.get(name)
         if before is None or again:
             self.uids += 1
         uid = before.metadata.uid if before and not again else f"u{self.uids}"
-        pod = recorded(name, uid, node if settled else "", (gpu,) if settled else (), phase)
+        gpus = (gpu,) if settled else ()
+        pod = recorded(name, uid, node if settled else "", gpus, phase, priority)
         if before and before.metadata.uid != uid:
             self.ours.pop(before.metadata.uid, None)
         if settled or phase == "Failed":
@@ -139,6 +142,12 @@ class Writing(RuleBasedStateMachine):
             assert alone[name] == self.before.get(name)
         self.before = alone
         assert self.state.snapshot().tables.keys() == self.nodes.keys()
+
+    @invariant()
+    def the_lowest_priority_is_that_of_the_pods_with_gpus(self):
+        usages = chain.from_iterable(map(self.state.usages, NODES))
+        priorities = [usage.priority for usage in usages if usage.allocation]
+        assert self.state.lowest_priority == min(priorities, default=None)
 
 
 def replace_node_name(pod):
