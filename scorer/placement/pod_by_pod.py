@@ -40,7 +40,7 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     """
     linked, placed = group.options.is_linked, dict[int, Placement]()
     """By index among the members."""
-    considered: set[int] = set()
+    considered = np.zeros(len(snapshot.nodes), dtype=np.bool_)
     # A pod alone is near no others. On many nodes this takes a fifth of the time of its plan.
     nodes = snapshot.nodes if group.size > 1 else ()
     rows = {node.node.name: row for row, node in enumerate(nodes)}
@@ -50,7 +50,8 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     # placed on a later snapshot, so nothing must be undone where one does not fit.
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
-        feasibility = feasibility_of(later, new_group([member], group.options))
+        alone = group if group.size == 1 else new_group([member], group.options)
+        feasibility = feasibility_of(later, alone)
         feasible = feasibility.feasible
         near = [row for row in used if feasibility.capacity[row]]
         found = _place(later, member, feasible, near, linked=linked)
@@ -61,7 +62,7 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
         placed[place] = found
         if rows:
             used.setdefault(rows[found.node])
-        considered.update(feasible.tolist())
+        considered[feasible] = True
         if len(placed) < group.size:
             later = later.hold_all([(found.node, found.holding)])
     placements = tuple(placed[place] for place in range(group.size))
@@ -75,7 +76,7 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
         placements,
         exact=not group.gpus,
         one_by_one=group.size > 1,
-        nodes_considered=len(considered),
+        nodes_considered=int(considered.sum()),
     )
 
 
