@@ -280,6 +280,13 @@ def replay(
             help="Last arrival after the first one, such as 7d; full: jobs that never end.",
         ),
     ] = None,
+    append: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep each run in this file when it is done, and do not repeat those in it.",
+        ),
+    ] = None,
     output: Annotated[
         Literal["table", "json", "html"],
         typer.Option("--output", "-o", help="Output format; html is a page with curves."),
@@ -289,7 +296,8 @@ def replay(
     from cli.commands.replay import Options, show_replay
     from runtime.process.clock import wall
 
-    return show_replay(trace, Options(fleet, policies, load, seeds, until), output, clock=wall())
+    options = Options(fleet, policies, load, seeds, until, append)
+    return show_replay(trace, options, output, clock=wall())
 
 
 @app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")

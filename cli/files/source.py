@@ -47,6 +47,21 @@ def read_text(name: str) -> str:
     return text.removeprefix("\ufeff")
 
 
+def read_text_if_any(name: str) -> str | None:
+    """Return the text of a file, or None where there is no file of this name.
+
+    Raises:
+        InputError: As `read_text`.
+    """
+    try:
+        Path(name).lstat()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        pass
+    return read_text(name)
+
+
 def stream_lines(name: str) -> Iterator[str]:
     """Yield the lines of a text file of any size, while it is read.
 
