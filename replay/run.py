@@ -1,6 +1,6 @@
 """One run of a replay: a policy, a seed, and the sequence of jobs that follows from both."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,7 +46,9 @@ class Task:
     seed: int
 
 
-def carry_out(task: Task, scenario: Scenario, trace: Trace, fleet: Snapshot) -> Measures:
+def carry_out(
+    task: Task, scenario: Scenario, trace: Trace, fleet: Snapshot, on_job: Callable[[], None]
+) -> Measures:
     """Return the figures of a run; the same for the same arguments.
 
     Args:
@@ -54,19 +56,27 @@ def carry_out(task: Task, scenario: Scenario, trace: Trace, fleet: Snapshot) -> 
         scenario: The scenario.
         trace: The trace.
         fleet: The empty fleet.
+        on_job: Called after each job that arrived.
     """
     gpus, survey = gpus_of_fleet(fleet), trace.survey
     if scenario.fills:
-        jobs, expected = filling(trace.jobs(), task.seed, gpus), filling_jobs(survey, gpus)
+        jobs = filling(trace.jobs(), task.seed, gpus)
     else:
         stretch = stretch_of(scenario, survey, gpus)
         until = survey.first + scenario.until
-        jobs, expected = arriving(trace.jobs(), task.seed, stretch, until), survey.jobs
+        jobs = arriving(trace.jobs(), task.seed, stretch, until)
     context = Context(np.random.default_rng(task.seed), _popularity(survey.shapes))
     rules = Rules(shared=scenario.shared, waits=not scenario.fills)
     # Runs share no cached values, so that the time of one does not depend on those before it.
     run = Run(fleet.fork(), POLICIES[task.policy](context), rules)
-    return measured(run, jobs, expected)
+    expected = expected_jobs(scenario, survey, gpus)
+    return measured(run, _observed(jobs, on_job), expected)
+
+
+def _observed(jobs: Iterable[Job], on_job: Callable[[], None]) -> Iterator[Job]:
+    for job in jobs:
+        yield job
+        on_job()
 
 
 def stretch_of(scenario: Scenario, survey: Survey, gpus: int) -> float:
@@ -76,9 +86,14 @@ def stretch_of(scenario: Scenario, survey: Survey, gpus: int) -> float:
     return stretch_for(scenario.load, survey.gpu_seconds, survey.span, gpus)
 
 
-def filling_jobs(survey: Survey, gpus: int) -> int:
-    """Return about how many jobs fill a fleet."""
-    return max(1, round(gpus * survey.jobs / survey.gpus))
+def expected_jobs(scenario: Scenario, survey: Survey, gpus: int) -> int:
+    """Return about how many jobs arrive in a run, at least 1."""
+    part = 1.0
+    if scenario.fills:
+        part = gpus / survey.gpus
+    elif scenario.until < survey.span:
+        part = scenario.until / survey.span
+    return max(1, round(part * survey.jobs))
 
 
 def _popularity(shapes: Mapping[Shape, int]) -> dict[Shape, float]:

@@ -32,6 +32,7 @@ from scorer.metrics import Metrics
 from scorer.placement.state.snapshot import Snapshot
 from scorer.preemption.preemptor import Preemptor
 from scorer.queue.fault_isolation import FaultIsolation
+from scorer.queue.gang_size import GangSizeResolver
 from scorer.queue.pending import PendingUnits
 from scorer.report.status_reporter import StatusReporter
 from scorer.timings import Timings
@@ -90,13 +91,16 @@ class _Cycle:
         tracker = BindingTracker(handle)
         pending = PendingUnits(self._state, informers.owners, faults)
         pending.assemble(self._state.drain_dirty_groups())
-        self._units, self._preemptor = list(pending), Preemptor(handle)
+        sizes = GangSizeResolver(kube, informers, faults, retry=_UNLIMITED.owner_retry)
+        healer = Healer(handle, tracker)
+        self._units = list(pending)
+        self._preemptor = Preemptor(handle, sizes, healer.is_moving)
         self._scheduler = UnitScheduler(
             handle,
             pending,
             CommitQueue(handle, tracker),
             tracker,
-            Healer(handle, tracker),
+            healer,
             self._preemptor,
         )
         self._runner = asyncio.Runner()

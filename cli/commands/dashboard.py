@@ -4,7 +4,6 @@ import asyncio
 import gc
 import secrets
 import signal
-from contextlib import suppress
 
 import structlog
 
@@ -78,16 +77,6 @@ async def _watch_until(
         await interrupted.wait()
         return
     # Its library costs 0.3 s and 50 MB.
-    from cli.live.watch import watch_cluster  # noqa: PLC0415
+    from cli.live.watch import watch_until  # noqa: PLC0415
 
-    watching = asyncio.create_task(
-        watch_cluster(access, loaded.warnings, feed.publish, feed.report)
-    )
-    ending = asyncio.create_task(interrupted.wait())
-    done, _ = await asyncio.wait((watching, ending), return_when=asyncio.FIRST_COMPLETED)
-    if watching in done:
-        ending.cancel()
-        await watching
-    watching.cancel()
-    with suppress(asyncio.CancelledError):
-        await watching
+    await watch_until(interrupted, access, loaded.warnings, feed.publish, feed.report)

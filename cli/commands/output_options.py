@@ -29,11 +29,17 @@ def with_output_options(command: Callable[..., int]) -> Callable[..., int]:
     """Return a command that also takes `--to FILE` and `-q`.
 
     Args:
-        command: Writes its answer to standard output and returns its exit code.
+        command: Writes its answer to standard output and returns its exit code. One with a
+            parameter `to` gets the file instead, and writes it itself.
     """
+    own = signature(command)
+    writes = "to" in own.parameters
 
     @wraps(command)
     def run(*, to: str | None, quiet: bool, **options: Any) -> int:  # noqa: ANN401 - any command's
+        if writes:
+            with quietly(quiet=quiet):
+                return command(to=to, **options)
         written = StringIO()
         with quietly(quiet=quiet), redirect_stdout(written) if to else nullcontext():
             code = command(**options)
@@ -41,16 +47,14 @@ def with_output_options(command: Callable[..., int]) -> Callable[..., int]:
             write_text(to, written.getvalue())
         return code
 
-    own = signature(command)
     common = [
         Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=_COMMON[name])
         for name, default in (("to", None), ("quiet", False))
     ]
     # typer reads both; functools.wraps shares the annotations of the command itself.
     run.__annotations__ = {**command.__annotations__, **_COMMON}
-    run.__signature__ = own.replace(  # type: ignore[attr-defined]
-        parameters=[*own.parameters.values(), *common]
-    )
+    others = (each for each in own.parameters.values() if each.name != "to")
+    run.__signature__ = own.replace(parameters=[*others, *common])  # type: ignore[attr-defined]
     return run
 
 

@@ -1,17 +1,17 @@
 """`linkwise replay`: compares scheduling policies on a trace, on a simulated fleet."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
 
 from typer import echo
 
-from cli.analysis.replay_runs import ReplayInputs, carry_out_all
+from cli.analysis.replay_runs import ReplayInputs, ReplayResults, carry_out_all
+from cli.analysis.replay_store import open_store
 from cli.files.trace_file import open_trace, read_fleet
 from cli.output.printer import Format, emit, warn
-from cli.output.progress import with_progress
+from cli.output.progress import progress_bar
 from cli.render import replay_json, replay_text
 from cli.render.page.caption import Caption
 from cli.render.page.replay import replay_page
@@ -36,11 +36,17 @@ class Options:
     load: float | None
     seeds: int
     until: str | None
+    append: str | None
 
     @property
     def words(self) -> list[str]:
         """The options as they can be typed again."""
-        named = {"--fleet": self.fleet, "--load": self.load, "--until": self.until}
+        named = {
+            "--fleet": self.fleet,
+            "--load": self.load,
+            "--until": self.until,
+            "--append": self.append,
+        }
         given = [word for name, value in named.items() if value for word in (name, f"{value}")]
         return [*given, "--policies", self.policies, "--seeds", f"{self.seeds}"]
 
@@ -64,16 +70,13 @@ def show_replay(trace: str, options: Options, output: str, *, clock: float) -> i
     fleet = read_fleet(options.fleet)
     survey = reader.survey()
     scenario = Scenario(
-        shared=reader.format.has_shares,
+        shared=survey.has_shares,
         fills=options.until == FULL,
         load=options.load,
         until=until,
     )
     inputs = ReplayInputs(reader, survey, fleet, scenario)
-    seeds = range(options.seeds)
-    tasks = [Task(policy, seed) for seed in seeds for policy in policies]
-    progress = partial(with_progress, title="Replaying", total=len(tasks))
-    results = carry_out_all(inputs, tasks, progress)
+    results = _results(inputs, policies, options)
     if not results.is_complete:
         warn("interrupted: only the runs that were done are shown.")
     if output == "json":
@@ -86,6 +89,21 @@ def show_replay(trace: str, options: Options, output: str, *, clock: float) -> i
     else:
         replay_text.show(inputs, results)
     return 0 if results.is_complete else 1
+
+
+def _results(inputs: ReplayInputs, policies: Sequence[str], options: Options) -> ReplayResults:
+    """Carry out the runs that are not done yet."""
+    store = open_store(options.append, inputs) if options.append else None
+    results = ReplayResults({policy: {} for policy in policies})
+    for stored in store.runs if store else ():
+        results.add(stored)
+    seeds = range(options.seeds)
+    wanted = (Task(policy, seed) for seed in seeds for policy in policies)
+    tasks = [task for task in wanted if task.seed not in results.runs[task.policy]]
+    keep = store.add if store else None
+    with progress_bar("Replaying", len(tasks) * inputs.jobs) as advance:
+        carry_out_all(inputs, tasks, results, keep, advance)
+    return results
 
 
 def _policies(text: str) -> list[str]:

@@ -28,7 +28,7 @@ from cli.commands.parameters import (
 )
 from cli.commands.policy import policy
 from cli.commands.topology import topology
-from cli.output.printer import Format, warn
+from cli.output.printer import Format
 
 app = typer.Typer(
     name="linkwise",
@@ -125,22 +125,25 @@ def check(
 @app.command(epilog="Example: linkwise snapshot --to cluster.json")
 @with_output_options
 def snapshot(
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Write the jobs until Ctrl-C, each when it ended: a trace for replay."
+        ),
+    ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     output: Annotated[
         Literal["json", "yaml"], typer.Option("--output", "-o", help="Output format.")
     ] = "json",
+    to: str | None = None,
 ) -> int:
     """Write the state of a live cluster into one file."""
-    from cli.live.fetch import fetch_cluster
+    from cli.commands.snapshot import write_history, write_snapshot
     from cli.live.kubeconfig import Access
-    from cli.live.snapshot import snapshot_text
 
-    cluster = fetch_cluster(Access(kubeconfig, context))
-    for warning in cluster.warnings:
-        warn(warning)
-    typer.echo(snapshot_text(cluster.objects, Format(output)), nl=False)
-    return 0
+    access = Access(kubeconfig, context)
+    return write_history(access, to) if watch else write_snapshot(access, Format(output), to)
 
 
 @app.command(epilog="Example: linkwise inspect dgx-0 -d")
@@ -280,6 +283,13 @@ def replay(
             help="Last arrival after the first one, such as 7d; full: jobs that never end.",
         ),
     ] = None,
+    append: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Keep each run in this file when it is done, and do not repeat those in it.",
+        ),
+    ] = None,
     output: Annotated[
         Literal["table", "json", "html"],
         typer.Option("--output", "-o", help="Output format; html is a page with curves."),
@@ -289,7 +299,8 @@ def replay(
     from cli.commands.replay import Options, show_replay
     from runtime.process.clock import wall
 
-    return show_replay(trace, Options(fleet, policies, load, seeds, until), output, clock=wall())
+    options = Options(fleet, policies, load, seeds, until, append)
+    return show_replay(trace, options, output, clock=wall())
 
 
 @app.command(epilog="Example: linkwise explain gang team/mpijob-vgg16")

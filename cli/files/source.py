@@ -1,6 +1,8 @@
 """Reads and writes the files that are named on the command line; `-` is standard input."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePath
 
 from typer import echo, get_binary_stream
@@ -47,6 +49,21 @@ def read_text(name: str) -> str:
     return text.removeprefix("\ufeff")
 
 
+def read_text_if_any(name: str) -> str | None:
+    """Return the text of a file, or None where there is no file of this name.
+
+    Raises:
+        InputError: As `read_text`.
+    """
+    try:
+        Path(name).lstat()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError):
+        pass
+    return read_text(name)
+
+
 def stream_lines(name: str) -> Iterator[str]:
     """Yield the lines of a text file of any size, while it is read.
 
@@ -89,6 +106,30 @@ def write_text(name: str | None, text: str) -> None:
             path.write_text(text, encoding="utf-8")
         else:
             _replace_text(path, text)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise InputError(f"{name}: {reason}. Name a file that can be written.") from None
+
+
+@contextmanager
+def line_writer(name: str | None) -> Iterator[Callable[[str], None]]:
+    """Write lines one by one to a new file, or to standard output if no file is named.
+
+    The block gets the function that writes a line, after which the line is in the file.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    if name is None or name == STDIN:
+        yield partial(echo, nl=False)
+        return
+    try:
+        with Path(name).open("w", encoding="utf-8", buffering=1) as file:
+
+            def write(line: str) -> None:
+                file.write(line)
+
+            yield write
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"{name}: {reason}. Name a file that can be written.") from None

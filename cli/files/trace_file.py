@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 
 from cli.files.cluster_file import collect_objects, require_nodes
 from cli.files.current_cluster import current_cluster
@@ -14,6 +15,7 @@ from replay.fleet import PLENTY
 from replay.traces.formats import FORMATS
 from replay.traces.read import TraceReader, fleet_format_of, format_of, read_nodes
 from scorer.placement.options import Preferences, preferences_of
+from topology.machine import Machine
 
 _NUMBER_OF = re.compile(r"([1-9][0-9]{0,4})x([a-z0-9-]+)")
 _FLEETS = "Add --fleet: a published list of nodes, a cluster file, or a number of machines of the"
@@ -25,6 +27,27 @@ class Fleet:
 
     nodes: tuple[Node, ...]
     preferences: Preferences
+
+    @property
+    def digest(self) -> str:
+        """Equal for fleets that a replay treats alike."""
+        hashed, machines = sha256(repr(self.preferences).encode()), dict[Machine | None, int]()
+        for node in self.nodes:
+            machine = machines.setdefault(node.machine, len(machines))
+            amounts = node.cpu, node.memory, len(node.cards), node.machine_known
+            facts = node.name, sorted(node.labels.items()), machine, amounts
+            hashed.update(repr(facts).encode())
+        for known in machines:
+            hashed.update(repr(known).encode())
+        return hashed.hexdigest()
+
+
+def digest_of(reader: TraceReader) -> str:
+    """Return a number that is equal for traces with the same lines."""
+    hashed = sha256()
+    for line in reader.lines():
+        hashed.update(line.encode())
+    return hashed.hexdigest()
 
 
 def open_trace(name: str) -> TraceReader:

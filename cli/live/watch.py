@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -227,6 +228,29 @@ async def watch_cluster(
     """
     async with await UserKube.of(access) as kube:
         await ClusterWatch(kube, warnings).run(publish, report)
+
+
+async def watch_until(
+    interrupted: asyncio.Event,
+    access: Access,
+    warnings: tuple[str, ...],
+    publish: Callable[[CurrentCluster], Awaitable[None]],
+    report: Callable[[str], None],
+) -> None:
+    """Publish the cluster of a kubeconfig after each change, until an event.
+
+    Raises:
+        InputError: The kubeconfig cannot be used.
+    """
+    watching = asyncio.create_task(watch_cluster(access, warnings, publish, report))
+    ending = asyncio.create_task(interrupted.wait())
+    done, _ = await asyncio.wait((watching, ending), return_when=asyncio.FIRST_COMPLETED)
+    if watching in done:
+        ending.cancel()
+        await watching
+    watching.cancel()
+    with suppress(asyncio.CancelledError):
+        await watching
 
 
 def _reduced(kind: str, raw: Raw) -> Plain | None:

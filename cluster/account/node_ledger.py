@@ -158,6 +158,11 @@ class NodeLedger:
         return tuple(free)
 
     @cached_property
+    def shares_in_order(self) -> tuple[FreeShare, ...]:
+        """The same, those with the least free memory first, then with the least compute."""
+        return tuple(sorted(self.shares_free))
+
+    @cached_property
     def _ports(self) -> PortsTaken:
         return PortsTaken(port for held in self.holdings.values() for port in held.ports)
 

@@ -46,6 +46,5 @@ class TraceFormat:
     read_node: Callable[[Row], TraceNode] | None = None
     nodes_source: str = ""
     """Where that list is published."""
-    has_shares: bool = False
     rows: Rows = rows_of
     """Reads the file; by default a CSV file with a header."""

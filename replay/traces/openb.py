@@ -61,5 +61,4 @@ OPENB = TraceFormat(
     ("sn", "cpu_milli", "memory_mib", "gpu", "model"),
     _openb_node,
     "alibaba/clusterdata, cluster-trace-gpu-v2023/csv/openb_node_list_gpu_node.csv",
-    has_shares=True,
 )

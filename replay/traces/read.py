@@ -37,6 +37,8 @@ class Survey:
     shapes: Counter[Shape] = field(default_factory=Counter)
     """Jobs by shape; of a trace with more than `_SHAPES_MAX` shapes, those met first."""
     is_sorted: bool = True
+    has_shares: bool = False
+    """A job asks for a part of a GPU."""
     left_out: Counter[str] = field(default_factory=Counter)
     """Lines that are no jobs of a replay, by reason."""
 
@@ -51,6 +53,7 @@ class Survey:
         self.is_sorted = self.is_sorted and job.submit >= self.last
         self.first, self.last = min(self.first, job.submit), max(self.last, job.submit)
         self.gpus += job.shape.total
+        self.has_shares = self.has_shares or job.shape.is_share
         if job.shape in self.shapes or len(self.shapes) < _SHAPES_MAX:
             self.shapes[job.shape] += 1
         if job.duration < FOREVER:

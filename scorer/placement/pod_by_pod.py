@@ -41,7 +41,7 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     """
     linked, placed = group.options.is_linked, dict[int, Placement]()
     """By index among the members."""
-    considered: set[int] = set()
+    considered = np.zeros(len(snapshot.nodes), dtype=np.bool_)
     # A pod alone is near no others. On many nodes this takes a fifth of the time of its plan.
     nodes = snapshot.nodes if group.size > 1 else ()
     rows = {node.node.name: row for row, node in enumerate(nodes)}
@@ -52,7 +52,8 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
         seen = selected_by(later, member.selectors)
-        feasibility = feasibility_of(seen, new_group([member], group.options))
+        alone = group if group.size == 1 else new_group([member], group.options)
+        feasibility = feasibility_of(seen, alone)
         feasible = feasibility.feasible
         near = [row for row in used if feasibility.capacity[row]]
         found = _place(seen, member, feasible, near, linked=linked)
@@ -63,7 +64,7 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
         placed[place] = found
         if rows:
             used.setdefault(rows[found.node])
-        considered.update(feasible.tolist())
+        considered[feasible] = True
         if len(placed) < group.size:
             later = later.hold_all([(found.node, found.holding)])
     placements = tuple(placed[place] for place in range(group.size))
@@ -77,7 +78,7 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
         placements,
         exact=not group.gpus,
         one_by_one=group.size > 1,
-        nodes_considered=len(considered),
+        nodes_considered=int(considered.sum()),
     )
 
 

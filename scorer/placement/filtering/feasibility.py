@@ -14,9 +14,14 @@ from numpy.typing import NDArray
 from cluster.account.node_ledger import NodeLedger
 from cluster.objects.selector import labels_read
 from cluster.requests.request import Family, Request
-from scorer.placement.filtering.filters import filter_node, gpu_capacity, hidden_capacity
+from scorer.placement.filtering.filters import (
+    filter_node,
+    gpu_capacity,
+    hidden_capacity,
+    sharing_serves,
+)
 from scorer.placement.filtering.reasons import Reason
-from scorer.placement.filtering.shares import preference
+from scorer.placement.filtering.shares import preference, share_preference
 from scorer.placement.pods.group import Group
 from scorer.placement.pods.member import Member
 from scorer.placement.state.node_cache import Value
@@ -185,8 +190,12 @@ def _share_columns(snapshot: Snapshot, request: Request) -> NDArray[np.float64]:
     """Return each node's capacity for requests other than whole GPUs, then its preference."""
     amounts = request.gpus, request.memory, request.core
     key = (request.family, request.resource, *amounts, snapshot.preferences.placement)
+    share_key = share_preference(request) if request.family is Family.SHARE else None
 
     def compute(node: NodeLedger) -> Value:
+        # Shares have hundreds of different amounts, each of which looks at every changed node.
+        if share_key and sharing_serves(node, request) and (ranks := share_key(node)):
+            return (1, *ranks)
         capacity = gpu_capacity(node, request)
         if isinstance(capacity, Reason):
             return (-_CODE[capacity], 0, 0, 0)
@@ -209,8 +218,11 @@ def _other_capacity(snapshot: Snapshot, group: Group, columns: NodeColumns) -> I
     # Each member counts as the largest one: a lower bound, so that any members of the group fit.
     table = np.stack([limit for limit, _ in limits])
     codes = np.array([-_CODE[reason] for _, reason in limits])
-    least = table.min(axis=0)
-    capacity = np.where(least > 0, least, codes[table.argmin(axis=0)])
+    capacity: Ints = table.min(axis=0)
+    short = np.flatnonzero(capacity <= 0)
+    capacity[short] = codes[table[:, short].argmin(axis=0)]
+    if not group.total.ports:
+        return capacity
     return np.where(_fits_ports(snapshot, group), capacity, -_CODE[Reason.PORTS])
 
 

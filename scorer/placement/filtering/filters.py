@@ -71,6 +71,11 @@ def mode_serves(node: Node, request: Request) -> bool:
             return mode is NodeMode.DEFAULT
 
 
+def sharing_serves(node: NodeLedger, request: Request) -> bool:
+    """Return whether the pods that share cards of a node share as a share requests it, or none."""
+    return node.sharing != ("memory" if request.core else "compute")
+
+
 def gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
     """Return how often this node's GPUs satisfy a request, or why not once; 1 for shares."""
     capacity = _gpu_capacity(node, request)
@@ -84,7 +89,7 @@ def _gpu_capacity(node: NodeLedger, request: Request) -> int | Reason:
         case Family.WHOLE if not _is_by_count(node.node, request):
             return node.free_mask.bit_count() // request.gpus or Reason.GPUS
         case Family.SHARE:
-            if node.sharing == ("memory" if request.core else "compute"):
+            if not sharing_serves(node, request):
                 return Reason.MEMORY_ONLY if request.core else Reason.COMPUTE_TOO
             return 1 if has_room(node, request) else Reason.MEMORY_SHARE
         case Family.REPLICA:

@@ -1,7 +1,8 @@
 """Choose the cards of a node for shares and replicas: best fit, or spread."""
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from cluster.account.node_ledger import FreeShare, NodeLedger
 from cluster.allocations.gpus import Exact, GPUShare
@@ -20,7 +21,7 @@ def cards_for(node: NodeLedger, request: Request) -> tuple[GPUShare, ...]:
     if request.family is Family.REPLICA:
         return _replicas(node, request.gpus)
     memory, core = request.memory_per_card, request.core_per_card
-    chosen = sorted(card.i for card in _chosen(node, request))
+    chosen = sorted(card.i for card in _chosen(node, request.gpus, _needed(request)))
     return tuple(GPUShare(i, node.node.cards[i].uuid, memory, core or None) for i in chosen)
 
 
@@ -37,7 +38,7 @@ def has_room(node: NodeLedger, request: Request) -> bool:
     """Return whether this node's cards fit a share or replica request."""
     if request.family is Family.REPLICA:
         return sum(map(node.replicas_free, range(len(node.taken)))) >= request.gpus
-    return len(_feasible(node, request)) >= request.gpus
+    return len(_feasible(node, _needed(request))) >= request.gpus
 
 
 def has_enough(node: NodeLedger, requests: Sequence[Request]) -> bool:
@@ -64,20 +65,26 @@ def has_enough(node: NodeLedger, requests: Sequence[Request]) -> bool:
     return memory >= needed_memory and core >= needed_core
 
 
-def _feasible(node: NodeLedger, request: Request) -> list[FreeShare]:
-    """Return the cards that fit one part of a share."""
-    memory, core = request.memory_per_card, request.core_per_card
-    return [free for free in node.shares_free if free.memory >= memory and free.core >= core]
+def _needed(request: Request) -> FreeShare:
+    """Return the part of each card that a share needs, which is the first card that fits it."""
+    return FreeShare(request.memory_per_card, request.core_per_card, 0)
 
 
-def _chosen(node: NodeLedger, request: Request) -> list[FreeShare]:
+def _feasible(node: NodeLedger, needed: FreeShare) -> Sequence[FreeShare]:
+    """Return the cards that fit one part of a share, in the order of best fit."""
+    cards, core = node.shares_in_order, needed.core
+    enough = cards[bisect_left(cards, needed) :]
+    return [free for free in enough if free.core >= core] if core else enough
+
+
+def _chosen(node: NodeLedger, gpus: int, needed: FreeShare) -> Sequence[FreeShare]:
     """Return the cards of a share, in the order of its rule; none where it does not fit."""
-    cards = _feasible(node, request)
-    if len(cards) < request.gpus:
-        return []
+    cards = _feasible(node, needed)
+    if len(cards) < gpus:
+        return ()
     if node.node.placement is PackingStrategy.BINPACK:
-        return [min(cards)] if request.gpus == 1 else sorted(cards)[: request.gpus]
-    return sorted(cards, key=lambda card: (-card.memory, -card.core, card.i))[: request.gpus]
+        return cards[:gpus]
+    return sorted(cards, key=lambda card: (-card.memory, -card.core, card.i))[:gpus]
 
 
 def _replicas(node: NodeLedger, wanted: int) -> tuple[GPUShare, ...]:
@@ -109,12 +116,28 @@ def preference(node: NodeLedger, request: Request, placement: PackingStrategy) -
         return (free if placement is PackingStrategy.BINPACK else -free,)
     if request.family is Family.REPLICA:
         return (min(-node.replicas_free(share.i) for share in cards_for(node, request)),)
-    chosen = _chosen(node, request)
-    memory, core = chosen[0].memory, chosen[0].core
-    if len(chosen) > 1:
-        memory, core = min(card.memory for card in chosen), min(card.core for card in chosen)
-    if node.node.placement is PackingStrategy.BINPACK:
-        return (float(node.sharing is None), memory, core)
-    total = sum(card.memory or 0 for card in node.node.cards)
-    used = sum(taken.memory for taken in node.taken)
-    return (used / total, -memory, -core)
+    return share_preference(request)(node)
+
+
+def share_preference(request: Request) -> Callable[[NodeLedger], tuple[float, ...]]:
+    """Return a function with the key of `preference` for each node; empty where there is no room.
+
+    Args:
+        request: A share.
+    """
+    gpus, needed = request.gpus, _needed(request)
+
+    def key(node: NodeLedger) -> tuple[float, ...]:
+        chosen = _chosen(node, gpus, needed)
+        if not chosen:
+            return ()
+        memory, core, _ = chosen[0]
+        if gpus > 1:
+            memory, core = min(card.memory for card in chosen), min(card.core for card in chosen)
+        if node.node.placement is PackingStrategy.BINPACK:
+            return (float(node.sharing is None), memory, core)
+        total = sum(card.memory or 0 for card in node.node.cards)
+        used = sum(taken.memory for taken in node.taken)
+        return (used / total, -memory, -core)
+
+    return key

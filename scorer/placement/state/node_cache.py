@@ -6,11 +6,12 @@ ever. Successive snapshots share one cache.
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress
 from operator import is_not
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +36,19 @@ Nodes: TypeAlias = tuple[NodeLedger, ...]
 Value: TypeAlias = tuple[float, ...]
 """The numbers that are computed of one node."""
 Number = TypeVar("Number", np.int64, np.float64)
+
+
+_UNKNOWN = -1
+"""The moment of a column whose nodes were not the latest ones of a moment."""
+
+
+class _Column(NamedTuple):
+    """Values of nodes."""
+
+    nodes: Nodes
+    moment: int
+    """The change after which they were computed."""
+    values: NDArray[Any]
 
 
 class DeadlineExceeded(Exception):  # noqa: N818 - the name of Go's context package.
@@ -72,6 +86,37 @@ class SelectedNodes:
     """The values of `after`."""
 
 
+class _Changes:
+    """When each row changed, so that a column needs no comparison of all nodes."""
+
+    def __init__(self) -> None:
+        self._nodes: Nodes = ()
+        """The latest ones."""
+        self._moments = np.zeros(0, dtype=np.int64)
+        """By row: the number of its last change."""
+        self._moment = 0
+
+    def moment(self, nodes: Nodes) -> int:
+        """Return the number of the latest change; these nodes are the latest ones."""
+        if nodes is not self._nodes:
+            self._moment += 1
+            places, shorter = changed_nodes(self._nodes, nodes), min(len(self._nodes), len(nodes))
+            moments = np.full(len(nodes), self._moment)
+            moments[:shorter] = self._moments[:shorter]
+            moments[places] = self._moment
+            self._nodes, self._moments = nodes, moments
+        return self._moment
+
+    def since(self, moment: int, before: Nodes) -> list[int]:
+        """Return the same as `changed_nodes` for nodes of an earlier moment and the latest ones."""
+        now = self._nodes
+        rows = np.flatnonzero(self._moments[: len(before)] > moment).tolist()
+        # Nodes change back, too: where many have changed, one comparison of all is faster.
+        if len(rows) > _BLOCK:
+            return changed_nodes(before, now)
+        return [row for row in rows if before[row] is not now[row]]
+
+
 class NodeCache:
     """Values of nodes, in columns; the key of a column is what is computed."""
 
@@ -82,7 +127,8 @@ class NodeCache:
             is_over: Whether the time for planning is over; None: it has no end.
         """
         self._deadline = _Deadline(is_over)
-        self._columns: dict[Hashable, tuple[Nodes, NDArray[Any]]] = {}
+        self._changes = _Changes()
+        self._columns: dict[Hashable, _Column] = {}
         """The least recently used first."""
         self._numbers: dict[Hashable, int] = {}
         self._state_numbers: dict[tuple[Table, int], int] = {}
@@ -140,6 +186,7 @@ class NodeCache:
         """
         cache = NodeCache(is_over)
         cache._columns, cache._numbers = dict(self._columns), dict(self._numbers)
+        cache._changes = copy(self._changes)
         cache._state_numbers, cache.states = dict(self._state_numbers), list(self.states)
         if (empty := self.nodes_without_pods) is not None:
             cache.nodes_without_pods = replace(empty, cache=empty.cache.fork(is_over))
@@ -169,12 +216,20 @@ class NodeCache:
         is_over = self._deadline.is_over
         if is_over():
             raise DeadlineExceeded
-        before, known = self._columns.pop(key, ((), np.empty((0, 0), dtype)))
-        values, left = _updated(before, known, nodes, compute, is_over)
+        column = self._columns.pop(key, None)
+        if column and column.nodes is nodes:
+            self._columns[key] = column
+            return column.values
+        moment = self._changes.moment(nodes)
+        column = column or _Column((), _UNKNOWN, np.empty((0, 0), dtype))
+        differ = self._changes.since(column.moment, column.nodes)
+        values, left = _updated(column, nodes, differ, compute, is_over)
         if left:
             done = np.delete(np.arange(len(nodes)), left)
             nodes, values = tuple(nodes[i] for i in done.tolist()), values[:, done]
-        self._columns[key] = nodes, values
+            # Their places are not those of the rows.
+            moment = _UNKNOWN
+        self._columns[key] = _Column(nodes, moment, values)
         if len(self._columns) > MAX_COLUMNS:
             del self._columns[next(iter(self._columns))]
         if left:
@@ -187,7 +242,7 @@ class NodeCache:
 
     def put(self, key: Hashable, nodes: Nodes, values: NDArray[Any]) -> None:
         """Keep values that were computed elsewhere, in the shape of `get_or_compute`."""
-        self._columns[key] = nodes, values
+        self._columns[key] = _Column(nodes, self._changes.moment(nodes), values)
 
     def number(self, thing: Hashable) -> int:
         """Return a number for a thing, from 1; equal things have the same number."""
@@ -217,9 +272,9 @@ def _never() -> bool:
 
 
 def _updated(
-    before: Nodes,
-    known: NDArray[Any],
+    column: _Column,
     now: Nodes,
+    differ: list[int],
     compute: Callable[[NodeLedger], Value],
     is_over: Callable[[], bool],
 ) -> tuple[NDArray[Any], list[int]]:
@@ -227,10 +282,8 @@ def _updated(
 
     Values of nodes that only have another index are not computed again.
     """
-    if before is now:
-        return known, []
+    before, _, known = column
     shorter = min(len(before), len(now))
-    differ = changed_nodes(before, now)
     places = [*differ, *range(shorter, len(now))]
     if not places and len(before) == len(now):
         return known, []

@@ -3,6 +3,7 @@ import json
 import multiprocessing
 import signal
 from collections import Counter
+from contextlib import contextmanager
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -133,12 +134,31 @@ def test_other_fleets(replay, fleet, nodes):
     assert json.loads(ran.out)["fleet"] == {"nodes": nodes, "gpus": 8 * nodes, "shared": True}
 
 
-def test_an_interrupt_shows_what_is_there(replay, monkeypatch):
-    def interrupted(items, *_, **__):
-        yield next(iter(items))
-        raise KeyboardInterrupt
+@pytest.fixture
+def interrupt(monkeypatch):
+    """Presses Ctrl-C when so many jobs have arrived; 137 are one run."""
 
-    monkeypatch.setattr("cli.commands.replay.with_progress", interrupted)
+    def after(jobs):
+        @contextmanager
+        def bar(*_):
+            arrived = 0
+
+            def advance(more):
+                nonlocal arrived
+                arrived += more
+                if arrived >= jobs:
+                    raise KeyboardInterrupt
+
+            yield advance
+
+        monkeypatch.setattr("cli.commands.replay.progress_bar", bar)
+
+    yield after
+    monkeypatch.undo()
+
+
+def test_an_interrupt_shows_what_is_there(replay, interrupt):
+    interrupt(150)
     ran = replay("-o", "json", "--policies", "best-fit,random")
 
     assert (ran.code, ran.err) == (
@@ -154,31 +174,139 @@ def test_processes_leave_an_interrupt_to_the_one_that_started_them(replay, monke
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     handler, ignored = signal.getsignal(signal.SIGINT), []
 
-    def observed(items, *_, **__):
-        for item in items:
-            assert signal.getsignal(signal.SIGINT) is handler
-            for child in multiprocessing.active_children():
-                status = Path(f"/proc/{child.pid}/status").read_text(encoding="utf-8")
-                mask = next(line for line in status.splitlines() if line.startswith("SigIgn"))
-                ignored.append(int(mask.split()[1], 16) >> (signal.SIGINT - 1) & 1)
-            yield item
+    @contextmanager
+    def bar(*_):
+        yield observe
 
-    monkeypatch.setattr("cli.commands.replay.with_progress", observed)
+    def observe(_):
+        assert signal.getsignal(signal.SIGINT) is handler
+        for child in multiprocessing.active_children():
+            status = Path(f"/proc/{child.pid}/status").read_text(encoding="utf-8")
+            mask = next(line for line in status.splitlines() if line.startswith("SigIgn"))
+            ignored.append(int(mask.split()[1], 16) >> (signal.SIGINT - 1) & 1)
+
+    monkeypatch.setattr("cli.commands.replay.progress_bar", bar)
     assert replay("--policies", "best-fit,random").code == 0
     assert ignored
     assert all(ignored)
 
 
 @pytest.mark.parametrize("output", ["table", "json", "html"])
-def test_an_interrupt_before_the_first_run_shows_no_policy(replay, monkeypatch, output):
-    def interrupted(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("cli.commands.replay.with_progress", interrupted)
+def test_an_interrupt_before_the_first_run_shows_no_policy(replay, interrupt, output):
+    interrupt(1)
     ran = replay("-o", output, "--policies", "best-fit")
 
     assert ran.code == 1
     assert ran.out
+
+
+@pytest.mark.parametrize(
+    ("processes", "more"),
+    [(1, ()), (2, ()), (1, ("--until", "full")), (1, ("--until", "10m"))],
+)
+def test_the_bar_counts_the_jobs_of_all_runs(replay, monkeypatch, processes, more):
+    monkeypatch.setattr("os.cpu_count", lambda: processes)
+    totals, arrived = [], []
+
+    @contextmanager
+    def bar(_, total):
+        totals.append(total)
+        yield arrived.append
+
+    monkeypatch.setattr("cli.commands.replay.progress_bar", bar)
+    ran = replay("-o", "json", "--policies", "best-fit,random", *more)
+
+    runs = [run for policy in json.loads(ran.out)["policies"] for run in policy["runs"]]
+    assert sum(arrived) == sum(run["arrived"] for run in runs)
+    assert totals[0] / 3 < sum(arrived) < totals[0] * 3
+    assert more or sum(arrived) == totals[0]
+
+
+def test_runs_that_are_kept_are_not_repeated(replay, interrupt, tmp_path):
+    arguments = ("-o", "json", "--seeds", "2", "--policies", "best-fit,random")
+    whole = json.loads(replay(*arguments).out)
+    interrupt(300)
+    assert replay(*arguments, "--append", "runs.jsonl").code == 1
+    kept = (tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(kept) == 3
+
+    # The same command carries out the other runs; a third one has nothing left to do.
+    interrupt(300)
+    ran = replay(*arguments, "--append", "runs.jsonl")
+    assert ran.code == 0
+    assert without_times(json.loads(ran.out)) == without_times(whole)
+    assert (tmp_path / "runs.jsonl").read_text(encoding="utf-8").splitlines()[:3] == kept
+    interrupt(0)
+    assert replay(*arguments, "--append", "runs.jsonl").out == ran.out
+
+
+def test_a_policy_is_added_to_those_of_the_file(replay):
+    replay("--policies", "best-fit", "--append", "runs.jsonl")
+    replay("--policies", "best-fit", "--append", "runs.jsonl", "--load", "0.5")
+    ran = replay("--policies", "random", "--append", "runs.jsonl", "-o", "json")
+
+    document = json.loads(ran.out)
+    assert [p["policy"] for p in document["policies"]] == ["random", "best-fit"]
+    assert [len(p["runs"]) for p in document["policies"]] == [1, 1]
+    assert document["load"] is None
+
+
+def _other_line(text, number, old, new):
+    lines = text.splitlines()
+    assert old in lines[number]
+    lines[number] = lines[number].replace(old, new)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda text: text[: len(text) // 2], "runs.jsonl:2: this is no line of a file of --app"),
+        (lambda _: "name,cpu\n", "runs.jsonl:1: this is no line of a file of --append: JSON is "),
+        (lambda text: _other_line(text, 0, '"version":"', '"version":"9'), "runs.jsonl:1: its ru"),
+        (lambda text: _other_line(text, 1, '"seed":0', '"seed":"x"'), "runs.jsonl:2: this is no"),
+        (lambda text: _other_line(text, 1, '">8"', '"9"'), "runs.jsonl:2: this is no line of a "),
+        (lambda text: _other_line(text, 1, '">8"', '"1"'), "runs.jsonl:2: this is no line of a "),
+        (lambda _: "[" * 100_000, "runs.jsonl:1: this is no line of a file of --append"),
+    ],
+    ids=["cut", "other", "version", "type", "size", "sizes", "deep"],
+)
+def test_a_file_that_has_no_runs_is_refused_and_kept(replay, write, tmp_path, change, message):
+    replay("--policies", "best-fit", "--append", "runs.jsonl")
+    text = change((tmp_path / "runs.jsonl").read_text(encoding="utf-8"))
+    write("runs.jsonl", text)
+
+    ran = replay("--policies", "best-fit", "--append", "runs.jsonl")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"linkwise: {message}")
+    assert (tmp_path / "runs.jsonl").read_text(encoding="utf-8") == text
+
+
+def test_runs_of_another_trace_or_fleet_are_refused(replay, write):
+    kept = ("--policies", "best-fit", "--append", "runs.jsonl")
+    replay(*kept)
+    for fleet in ("cluster.yaml", "3xdgx-a100"):
+        ran = replay(*kept, fleet=fleet)
+        assert ran.code == 2
+        assert ran.err.startswith("linkwise: runs.jsonl:1: its runs are of another fleet.")
+
+    write("pods.csv", "".join(openb_lines(150, seed=4)))
+    assert "its runs are of another trace." in replay(*kept).err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("-", "--append: runs are kept in a file; name one instead of a pipe."),
+        ("none/runs.jsonl", "none/runs.jsonl: no such file or directory"),
+        (".", ".: is a directory"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_runs(replay, name, message):
+    ran = replay("--policies", "best-fit", "--append", name)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"linkwise: {message}")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.builders import a_member, a_node, a_snapshot, exact
 
 from scorer.placement.result import Plan
@@ -186,3 +188,29 @@ def test_deadline_holds_for_the_emptied_cluster_and_ends_with_its_block():
         plan(snapshot.without_pods(), [a_member()])
 
     assert isinstance(plan(snapshot.without_pods(), [a_member()]), Plan)
+
+
+POOL = tuple(held(node) if i % 2 else node for i, node in enumerate((A, B, C, D) * 2))
+ROWS = st.lists(st.sampled_from(POOL), min_size=1, max_size=5).map(tuple)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(ROWS, st.sampled_from(["one", "two", "three"])), max_size=12))
+def test_columns_of_any_sequence_of_nodes_are_those_of_a_new_cache(questions):
+    known = NodeCache()
+    for number, (nodes, key) in enumerate(questions):
+        # Some look at other nodes than the one before, and some at nodes of earlier questions.
+        if number % 4 == 3:
+            known = known.fork()
+        found = known.get_or_compute(key, nodes, Asking(), np.int64)
+
+        assert found.tolist() == NodeCache().get_or_compute(key, nodes, Asking(), np.int64).tolist()
+
+
+@given(st.lists(ROWS, min_size=2, max_size=8), st.data())
+def test_changes_since_a_moment_are_those_between_its_nodes_and_the_latest(states, data):
+    changes = node_cache._Changes()
+    moments = [changes.moment(nodes) for nodes in states]
+    past = data.draw(st.integers(0, len(states) - 1))
+
+    assert changes.since(moments[past], states[past]) == changed_nodes(states[past], states[-1])

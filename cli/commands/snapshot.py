@@ -1,0 +1,71 @@
+"""`linkwise snapshot`: writes the state of a live cluster, or with `--watch` its jobs over time."""
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable
+
+import structlog
+
+from cli.analysis.job_history import HEADER, JobHistory
+from cli.files.current_cluster import CurrentCluster
+from cli.files.source import line_writer, write_text
+from cli.live.fetch import fetch_cluster
+from cli.live.kubeconfig import Access
+from cli.live.snapshot import snapshot_text
+from cli.live.watch import watch_until
+from cli.output.printer import Format, warn
+from runtime.process.clock import wall
+
+
+def write_snapshot(access: Access, output: Format, to: str | None) -> int:
+    """Write the objects of a live cluster; return the exit code.
+
+    Raises:
+        InputError: The cluster cannot be read, or the file not written.
+    """
+    cluster = fetch_cluster(access)
+    for warning in cluster.warnings:
+        warn(warning)
+    write_text(to, snapshot_text(cluster.objects, output))
+    return 0
+
+
+def write_history(access: Access, to: str | None) -> int:
+    """Write each job of a live cluster when it has ended, until Ctrl-C; return the exit code.
+
+    Raises:
+        InputError: The kubeconfig cannot be used, or the file not written.
+    """
+    # The command itself reports why a watch was lost.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+    # It is off, since other commands run for less than a second.
+    gc.enable()
+    with line_writer(to) as write:
+        write(HEADER)
+        asyncio.run(_watch(access, write))
+    return 0
+
+
+async def _watch(access: Access, write: Callable[[str], None]) -> None:
+    interrupted, history, problem = asyncio.Event(), JobHistory(), ""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, interrupted.set)
+
+    async def publish(current: CurrentCluster) -> None:
+        is_first = not history.has_begun
+        for line in history.observe(current, wall()):
+            write(line)
+        if is_first:
+            warn("the cluster is watched. A job is written when it has ended; Ctrl-C ends this.")
+
+    def report(now: str) -> None:
+        nonlocal problem
+        if now and now != problem:
+            warn(now)
+        problem = now
+
+    await watch_until(interrupted, access, (), publish, report)
+    for line in history.finish():
+        write(line)
