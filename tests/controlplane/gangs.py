@@ -45,6 +45,32 @@ def make_gang(
     return names
 
 
+def sets_of(namespace: str) -> str:
+    """Return the path of a namespace's StatefulSets."""
+    return f"/apis/apps/v1/namespaces/{namespace}/statefulsets"
+
+
+def set_of_gang(name: str, members: int, each: int, **given: object) -> Object:
+    """Return a StatefulSet whose pods are a gang; it makes evicted pods again.
+
+    Args:
+        name: The name of the set and of the gang.
+        members: The number of pods.
+        each: GPUs of each pod.
+        given: Other fields of the pod spec.
+    """
+    labels = {**gang_labels(name, members), "app": name}
+    pod = {"containers": [container({keys.GPU_WHOLE: each})], **given}
+    spec = {
+        "replicas": members,
+        "podManagementPolicy": "Parallel",
+        "serviceName": name,
+        "selector": {"matchLabels": {"app": name}},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
 def mpi_job(name: str, workers: int, each: int, **given: object) -> Object:
     """Return an MPIJob with arena's labels; its launcher requests no GPU.
 

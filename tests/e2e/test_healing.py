@@ -5,13 +5,13 @@ from contextlib import contextmanager
 import pytest
 from controlplane.gangs import (
     events,
-    gang_labels,
+    set_of_gang,
+    sets_of,
     wait_for_event,
     wait_for_phase,
     wait_until_placed,
     where,
 )
-from controlplane.pods import container
 from controlplane.process import wait_until
 
 from cluster import keys
@@ -26,19 +26,7 @@ PATIENCE = 120
 
 def run_gang(pods, name):
     """Run a gang of two that fills a node; return the node."""
-    labels = {**gang_labels(name, 2), "app": name}
-    spec = {
-        "replicas": 2,
-        "podManagementPolicy": "Parallel",
-        "serviceName": name,
-        "selector": {"matchLabels": {"app": name}},
-        "template": {
-            "metadata": {"labels": labels},
-            "spec": {"containers": [container({keys.GPU_WHOLE: 4})]},
-        },
-    }
-    path = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
-    pods.api.create(path, {"metadata": {"name": name}, "spec": spec})
+    pods.api.create(sets_of(pods.namespace), set_of_gang(name, 2, 4))
     wait_until_placed(pods, name, 2)
     wait_for_phase(pods, name, "Placed", members="2/2")
     return home(pods, name)

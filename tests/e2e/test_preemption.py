@@ -1,12 +1,9 @@
 """Gangs of higher priority take whole gangs of lower priority off full nodes."""
 
 import pytest
-from controlplane.gangs import events, gang_labels, wait_for_event, where
-from controlplane.pods import container
+from controlplane.gangs import events, set_of_gang, sets_of, wait_for_event, where
 from controlplane.process import wait_until
 from controlplane.soak import often
-
-from cluster import keys
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 VALUES = {"nightly": 100, "research": 500, "production": 1000}
@@ -39,31 +36,15 @@ def preempting(plane, placing, policy, pods):
 def gangs(pods):
     """Create gangs of StatefulSets, which make evicted pods again; delete them at the end."""
     made = []
-    sets = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
 
-    def make(name, of_class, members=2, each=4):
-        labels = gang_labels(name, members)
-        spec = {
-            "containers": [container({keys.GPU_WHOLE: each})],
-            "priorityClassName": of_class,
-            "terminationGracePeriodSeconds": GRACE,
-        }
-        body = {
-            "metadata": {"name": name},
-            "spec": {
-                "replicas": members,
-                "serviceName": name,
-                "podManagementPolicy": "Parallel",
-                "selector": {"matchLabels": {"app": name}},
-                "template": {"metadata": {"labels": {**labels, "app": name}}, "spec": spec},
-            },
-        }
-        pods.api.create(sets, body)
+    def make(name, of_class):
+        spec = {"priorityClassName": of_class, "terminationGracePeriodSeconds": GRACE}
+        pods.api.create(sets_of(pods.namespace), set_of_gang(name, 2, 4, **spec))
         made.append(name)
 
     yield make
     for name in made:
-        pods.api.delete(f"{sets}/{name}")
+        pods.api.delete(f"{sets_of(pods.namespace)}/{name}")
     pods.clear()
 
 
