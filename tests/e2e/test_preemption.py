@@ -3,7 +3,8 @@
 from collections import Counter
 
 import pytest
-from controlplane.gangs import events, make_stateful_gang, wait_for_event, where
+from controlplane.api import refusal
+from controlplane.gangs import events, make_stateful_gang, wait_for_event, wait_for_phase, where
 from controlplane.pods import container
 from controlplane.process import wait_until
 from controlplane.soak import often
@@ -85,6 +86,40 @@ BEFORE = {"first": "nightly", "second": "nightly", "kept": "research"}
 def uids(pods, gang):
     found = pods.all().items()
     return {pod["metadata"]["uid"] for name, pod in found if name.rpartition("-")[0] == gang}
+
+
+def test_a_tenant_of_a_low_class_forges_no_priority_and_evicts_nobody(pods, machines, gangs):
+    machines(1)
+    gangs("kept", "research")
+    wait_until(lambda: size(pods, "kept") == 2, "it is bound", PATIENCE)
+    before = uids(pods, "kept")
+
+    limits = {keys.GPU_WHOLE: 4}
+    forged = "integer value of priority (1000) must not be provided"
+    for spec in ({"priority": 1000}, {"priority": 1000, "priorityClassName": "nightly"}):
+        assert forged in pods.refusal(limits, name="forged", spec=spec)
+    path = f"{pods.path}/{min(pods.all())}"
+    change = {"spec": {"priority": 1000}}
+    assert "pod updates may not change" in refusal(lambda: pods.api.patch(path, change))
+    gangs("cheap", "nightly")
+    wait_for_phase(pods, "cheap", "Waiting")
+    assert uids(pods, "kept") == before
+
+    # What SECURITY.md recommends.
+    of_class = {"scopeName": "PriorityClass", "operator": "In", "values": ["production"]}
+    quota = {"hard": {"pods": "0"}, "scopeSelector": {"matchExpressions": [of_class]}}
+    quotas = f"/api/v1/namespaces/{pods.namespace}/resourcequotas"
+    pods.api.create(quotas, {"metadata": {"name": "no-production"}, "spec": quota})
+    # No controller counts what exists.
+    status = {"hard": {"pods": "0"}, "used": {"pods": "0"}}
+    pods.api.patch(f"{quotas}/no-production/status", {"status": status})
+
+    def refused(of_class):
+        spec = {"priorityClassName": of_class}
+        return pods.refusal(limits, name="any", spec=spec, dryRun="All")
+
+    wait_until(lambda: "exceeded quota" in refused("production"), "the quota is known", PATIENCE)
+    assert not refused("nightly")
 
 
 def preemptions(scorer):

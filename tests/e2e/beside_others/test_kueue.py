@@ -4,6 +4,7 @@ import pytest
 from controlplane.gangs import (
     events,
     gang_labels,
+    make_stateful_gang,
     wait_for_event,
     wait_for_phase,
     wait_until_placed,
@@ -39,11 +40,12 @@ def jobs_of(pods):
     return f"/apis/batch/v1/namespaces/{pods.namespace}/jobs"
 
 
-def submit(pods, name, each, queue, **annotations):
+def submit(pods, name, each, queue, of_class="", **annotations):
     """Submit a Job whose 4 workers are a gang; the annotations are Kueue's."""
+    pod = {"restartPolicy": "Never", "containers": [container({keys.GPU_WHOLE: each})]}
     template = {
         "metadata": {"labels": gang_labels(name, WORKERS)},
-        "spec": {"restartPolicy": "Never", "containers": [container({keys.GPU_WHOLE: each})]},
+        "spec": {**pod, "priorityClassName": of_class},
     }
     ignored = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}
     spec = {
@@ -169,3 +171,44 @@ def test_a_job_that_kueue_admits_with_fewer_workers_is_a_smaller_gang(pods, queu
     placed = wait_until_placed(pods, "partial", 2)
     wait_for_phase(pods, "partial", "Placed", members="2/2")
     assert sorted(len(gpus) for gpus in placed.values()) == [3, 3]
+
+
+@pytest.fixture
+def urgent(plane, pods, policy):
+    """The name of a priority class whose pods may preempt others at once."""
+    policy(
+        "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {preemption: {minRunMinutes: 0}}"
+    )
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    plane.api.create(classes, {"metadata": {"name": "urgent"}, "value": 1000})
+    spec = {"priorityClassName": "urgent"}
+    wait_until(lambda: not pods.refusal({}, spec=spec, dryRun="All"), "it is known")
+    yield "urgent"
+    plane.api.delete(f"{classes}/urgent")
+
+
+def uids(pods, prefix):
+    return {pod["metadata"]["uid"] for name, pod in pods.all().items() if name.startswith(prefix)}
+
+
+def test_gangs_of_kueue_neither_preempt_nor_are_preempted(plane, pods, machines, urgent):
+    machines(2)
+    make_queue(plane, pods.namespace, pods.namespace, {keys.GPU_WHOLE: 16})
+    submit(pods, "queued", 2, pods.namespace)
+    wait_until_placed(pods, "queued", WORKERS)
+    four = {"containers": [container({keys.GPU_WHOLE: 4})]}
+    plain_set = make_stateful_gang(pods, "plain", 2, four)
+    wait_until_placed(pods, "plain", 2)
+    queued, plain = uids(pods, "queued"), uids(pods, "plain")
+
+    submit(pods, "high", 2, pods.namespace, urgent)
+    wait_for_phase(pods, "high", "Waiting")
+    assert (uids(pods, "queued"), uids(pods, "plain")) == (queued, plain)
+
+    spec = {"priorityClassName": urgent, "terminationGracePeriodSeconds": 1}
+    free_set = make_stateful_gang(pods, "free", 2, {**four, **spec})
+    wait_until_placed(pods, "free", 2)
+    assert uids(pods, "queued") == queued
+    assert not uids(pods, "plain") & plain
+    for path in (plain_set, free_set):
+        pods.api.delete(path)
