@@ -185,7 +185,7 @@ def _has_planned(pod: PodInfo, ledger: LedgerOf) -> bool:
 
 
 def _is_moved(pod: PodInfo, ledger: LedgerOf) -> bool:
-    has_claim = pod.usage is not None and pod.usage.claim is not None
+    has_claim = pod.usage is not None and bool(pod.usage.claims)
     is_recorded = has_claim and pod.allocation is not None
     return is_recorded and _uuids(_held(pod, ledger)) != _uuids(_planned(pod))
 
