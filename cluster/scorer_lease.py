@@ -5,7 +5,9 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from cluster.cel.values import DeviceFacts
 from cluster.keys import (
+    CLAIMS_GPUS,
     CLAIMS_NODES,
     POLICY_NAMESPACE,
     REFUSED_MACHINES,
@@ -13,6 +15,7 @@ from cluster.keys import (
     SCORER_ADDRESS,
     UNFENCED_NODES,
 )
+from cluster.nodes.gpu_kinds import decode_kinds
 from cluster.objects.pod import Metadata
 from cluster.objects.quantity import count
 
@@ -46,6 +49,11 @@ class ScorerLease(Struct, frozen=True):
     def claims_gpus(self) -> int:
         """GPUs of the largest claims node; 0 without one, or if that cannot be read."""
         return count((self.metadata.annotations or {}).get(CLAIMS_NODES, "")) or 0
+
+    @property
+    def gpu_kinds(self) -> tuple[DeviceFacts, ...]:
+        """Kinds of GPUs of claims nodes; none if they are not known."""
+        return decode_kinds((self.metadata.annotations or {}).get(CLAIMS_GPUS, ""))
 
     @property
     def refused_machines(self) -> Mapping[str, str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from cluster.cel.values import DeviceFacts
 from cluster.keys import NVIDIA_GPU, SCORER
 from cluster.mode import NodeMode
 from runtime.kube.client import Kube
@@ -23,6 +24,7 @@ from scorer.metrics import Metrics, Stage
 from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.claim_problems import ClaimProblems
+from scorer.report.gpu_kinds import GPUKinds
 from scorer.report.left_claims import LeftClaims
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
@@ -81,7 +83,7 @@ class Leader:
         """
         self._reading, self._writing, self._metrics = reading, writing, metrics
         self._instance, self._clock, self._wait = instance, clock, wait
-        self._timings = timings
+        self._timings, self._kinds = timings, GPUKinds()
         self.context: LeaderContext | None = None
         """None while another process leads."""
 
@@ -233,6 +235,14 @@ class Leader:
             return None
         nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
         return max((len(node.cards) for node in nodes if node.is_claims), default=0)
+
+    @property
+    def gpu_kinds(self) -> frozenset[DeviceFacts] | None:
+        """Kinds of GPUs of claims nodes; None: it does not lead, or is not synced."""
+        if self.context is None or self.context.informers.missing():
+            return None
+        nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
+        return self._kinds.of(node for node in nodes if node.is_claims)
 
     @property
     def refused_machines(self) -> Mapping[str, str] | None:

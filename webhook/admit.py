@@ -15,7 +15,7 @@ from cluster.objects.pod import NewContainer, NewPod
 from cluster.requests.claimed import claim_name, reference_findings
 from cluster.requests.container_request import all_containers
 from cluster.requests.misspelled import misspelled_names
-from cluster.requests.template_claim import Asked
+from cluster.requests.templates.claim_spec import Asked
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.affinity import add_requirements

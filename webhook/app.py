@@ -9,7 +9,8 @@ import structlog
 from cluster.finding import printable
 from cluster.keys import CLAIM_PREFIX, DRY_RUN_AUDIENCE
 from cluster.objects.pod import NewPod
-from cluster.requests.template_claim import Asked, template_names
+from cluster.requests.templates.claim_spec import Asked
+from cluster.requests.templates.template_claim import template_names
 from cluster.whatif_api import FitResult
 from manifest.value import InputError
 from runtime.http.authentication import UserInfo, authenticate

@@ -13,6 +13,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from cluster.cel.values import DeviceFacts
 from cluster.nodes.capacity import Capacity, capacity_of
 from cluster.nodes.node import Node, NodeError, NodeObject, read_node
 from cluster.scorer_lease import LEASE, ScorerLease
@@ -113,7 +114,8 @@ class Informers:
         self._namespace_added = asyncio.Event()
         self._nodes_changed = asyncio.Event()
         self._node_cache: dict[Key, tuple[NodeObject, Node | None]] = {}
-        self._claims_gpus = 0
+        self._claims_nodes: tuple[int, tuple[DeviceFacts, ...]] = (0, ())
+        """GPUs of the largest one, and kinds of their GPUs."""
         self._texts: dict[ConfigSource, str | None] = {}
         self._config_since = time.monotonic()
         self.namespaces = Namespaces(self._namespaces.items)
@@ -214,7 +216,7 @@ class Informers:
             await asyncio.sleep(self._interval)
 
     async def _read_claims_nodes(self) -> None:
-        """Read from the scorer's Lease, again and again, how large claims nodes are."""
+        """Read from the scorer's Lease, again and again, which GPUs claims nodes have."""
         while True:
             try:
                 lease = await self._kube.get(LEASE, ScorerLease)
@@ -222,14 +224,15 @@ class Informers:
                 # What the scorer said last holds on. Before the first leader there is no Lease.
                 _log.debug("Could not read size of claims nodes", err=str(error))
             else:
-                if lease.claims_gpus != self._claims_gpus:
-                    self._claims_gpus = lease.claims_gpus
+                found = lease.claims_gpus, lease.gpu_kinds
+                if found != self._claims_nodes:
+                    self._claims_nodes = found
                     self._update_capacity()
             await asyncio.sleep(self._interval)
 
     def _update_capacity(self) -> None:
         nodes = (node for _, node in self._node_cache.values() if node)
-        self.capacity = capacity_of(nodes, self._claims_gpus)
+        self.capacity = capacity_of(nodes, *self._claims_nodes)
 
 
 def _rejected_event(source: ConfigSource, metadata: ObjectMeta, error: str) -> Event:

@@ -15,12 +15,8 @@ from cluster.objects.selector import is_tied, names_label
 from cluster.requests.container_request import all_containers
 from cluster.requests.request import Request, mode_of, read_request, template_request
 from cluster.requests.request_findings import node_name_finding
-from cluster.requests.template_claim import (
-    Asked,
-    LeftToScheduler,
-    TemplateClaim,
-    claim_from_templates,
-)
+from cluster.requests.templates.claim_spec import Asked, LeftToScheduler
+from cluster.requests.templates.template_claim import TemplateClaim, claim_from_templates
 from policy.snapshot import PolicySnapshot
 from webhook.claims import claim_findings, label_choice
 from webhook.patch import Operation
@@ -71,11 +67,14 @@ def template_claim(
     found = claim_from_templates(spec, asked)
     if not isinstance(found, TemplateClaim):
         return found
-    if label_choice(pod) is False or _bypasses(pod, policy):
+    is_elsewhere = names_label(spec, NODE_MODE) and not is_tied(spec, NODE_MODE, NodeMode.TOPOLOGY)
+    if label_choice(pod) is False or _bypasses(pod, policy) or is_elsewhere:
         return None
-    if names_label(spec, NODE_MODE) and not is_tied(spec, NODE_MODE, NodeMode.TOPOLOGY):
+    if not capacity.has_claims_node(spec, found.devices.gpus):
         return None
-    return found if capacity.has_claims_node(spec, found.gpus) else None
+    if not capacity.may_satisfy(found.devices.selectors):
+        return LeftToScheduler("no node of Linkwise has GPUs that satisfy the selectors")
+    return found
 
 
 def parse_pod(

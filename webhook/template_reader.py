@@ -12,14 +12,13 @@ from collections.abc import Callable, Collection
 
 import structlog
 
-from cluster.requests.template_claim import (
+from cluster.requests.templates.claim_spec import (
     Asked,
-    DeviceClass,
     LeftToScheduler,
     TemplateObject,
     asked_of,
-    classes_to_read,
 )
+from cluster.requests.templates.device_class import DeviceClass, classes_to_read
 from runtime.kube.client import Kube, KubeError
 
 _API = "/apis/resource.k8s.io/v1"

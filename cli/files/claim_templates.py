@@ -3,13 +3,8 @@
 from collections.abc import Iterable, Mapping
 
 from cluster.keys import DRA_GPU_DRIVER
-from cluster.requests.template_claim import (
-    WHOLE_GPUS,
-    Asked,
-    DeviceClass,
-    TemplateObject,
-    asked_of,
-)
+from cluster.requests.templates.claim_spec import Asked, TemplateObject, asked_of
+from cluster.requests.templates.device_class import WHOLE_GPUS, DeviceClass
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value

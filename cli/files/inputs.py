@@ -12,7 +12,8 @@ from cluster.keys import NAMESPACE_NAME
 from cluster.nodes.capacity import Capacity, capacity_of
 from cluster.objects.pod import Pod
 from cluster.objects.priority_class import PriorityClass
-from cluster.requests.template_claim import Asked, template_names
+from cluster.requests.templates.claim_spec import Asked
+from cluster.requests.templates.template_claim import template_names
 from manifest.lines import without_nulls
 from manifest.template import PodTemplate
 from manifest.typed import read_as

@@ -19,7 +19,7 @@ from cli.output.printer import Format, dumped
 from cluster import keys
 from cluster.nodes.device_claims import ClaimObject
 from cluster.nodes.node_resources import NodeObject
-from cluster.nodes.resource_slice import MEMORY, SliceObject, reads_attribute
+from cluster.nodes.resource_slice import SliceObject
 from cluster.nodes.taint_rules import RuleObject
 from cluster.objects.disruption_budget import DisruptionBudget
 from cluster.objects.pod import Metadata, Pod
@@ -153,20 +153,9 @@ def _lease(plain: Plain) -> Plain | None:
 
 
 def _slice(plain: Plain) -> Plain | None:
-    """Return a ResourceSlice with the attributes that Linkwise reads; None if it has no GPUs."""
+    """Return a ResourceSlice with all attributes, which selectors may read; None: without GPUs."""
     found = msgspec.convert(plain, SliceObject)
-    if found.content is None:
-        return None
-    devices = [
-        structs.replace(
-            device,
-            attributes={k: v for k, v in (device.attributes or {}).items() if reads_attribute(k)},
-            capacity={k: v for k, v in (device.capacity or {}).items() if k in MEMORY},
-        )
-        for device in found.spec.devices or ()
-    ]
-    spec = structs.replace(found.spec, devices=devices)
-    return _about_devices("ResourceSlice", plain, structs.replace(found, spec=spec))
+    return _about_devices("ResourceSlice", plain, found) if found.content else None
 
 
 def _claim(plain: Plain) -> Plain | None:

@@ -15,7 +15,8 @@ from cluster.allocations.device_claim import Body, ClaimError, ClaimOwner, Store
 from cluster.allocations.record import Allocation
 from cluster.keys import CLAIM_PROTECTION, DRA_GPU_DRIVER, NODE_NAME_FIELD, TERM
 from cluster.objects.pod import Metadata
-from cluster.requests.template_claim import Amounts, DeviceClass, LeftToScheduler, asked_of
+from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler, asked_of
+from cluster.requests.templates.device_class import DeviceClass
 
 _VERSION = "resource.k8s.io/v1"
 
@@ -65,7 +66,7 @@ class ClaimAllocation:
     """The devices that the claim of a pod is to have."""
 
     claim: PodClaim
-    amounts: Amounts
+    planned: ClaimedDevices
     """What the pod was planned for."""
     node: str
     pool: str
@@ -92,7 +93,7 @@ class ClaimAllocation:
         asked = asked_of(stored.spec, classes)
         if isinstance(asked, LeftToScheduler):
             return f"is not evaluated by Linkwise: {asked.reason}"
-        if asked is None or sorted(asked) != sorted(self.amounts):
+        if asked is None or not asked.is_same(self.planned):
             return (
                 "asks for other devices than its template did when the pod was created: delete the "
                 "pod, so that it is created again"
@@ -150,7 +151,7 @@ class ClaimAllocation:
         return [
             (request["name"], self.pool, name)
             for request in _requests(spec)
-            for name in islice(names, dict(self.amounts)[str(request["name"])])
+            for name in islice(names, dict(self.planned.amounts)[str(request["name"])])
         ]
 
     def _results(self, spec: Body) -> Iterator[Body]:
@@ -178,13 +179,17 @@ def release_patch(stored: TemplatedClaim) -> Body:
 
 
 def allocation_to(
-    claim: PodClaim, amounts: Amounts, allocation: Allocation, pool: str, devices: Mapping[str, str]
+    claim: PodClaim,
+    planned: ClaimedDevices,
+    allocation: Allocation,
+    pool: str,
+    devices: Mapping[str, str],
 ) -> ClaimAllocation:
     """Return the allocation of planned GPUs to the claim of a pod.
 
     Args:
         claim: The claim.
-        amounts: GPUs of each of its requests.
+        planned: What it asks for.
         allocation: The planned GPUs.
         pool: The pool of their node.
         devices: By UUID of a GPU: its device in the pool.
@@ -196,9 +201,9 @@ def allocation_to(
     names = [devices[share.uuid] for share in shares if share.uuid and share.uuid in devices]
     if len(names) != len(shares):
         raise ClaimError(f"the slices of node {allocation.node} do not have its planned GPUs")
-    if len(names) != sum(count for _, count in amounts):
+    if len(names) != planned.gpus:
         raise ClaimError(f"it asks for other than the {len(names)} planned GPUs")
-    return ClaimAllocation(claim, amounts, allocation.node, pool, tuple(names))
+    return ClaimAllocation(claim, planned, allocation.node, pool, tuple(names))
 
 
 def _requests(spec: Body) -> list[Body]:

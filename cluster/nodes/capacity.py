@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from cluster.cel.values import DeviceFacts
 from cluster.keys import (
     CLAIMS,
     GPU_CORE,
@@ -17,6 +18,7 @@ from cluster.keys import (
     RESOURCES,
 )
 from cluster.mode import NodeMode
+from cluster.nodes.gpu_kinds import kinds_of, may_select
 from cluster.objects.pod import NewPodSpec
 from cluster.objects.selector import node_matches
 from cluster.requests.request import Family, Request
@@ -75,6 +77,8 @@ class Capacity:
     """Nodes on which pods get their GPUs by claims."""
     claims_gpus: int = 0
     """GPUs of the largest of these."""
+    gpu_kinds: frozenset[DeviceFacts] = field(default=frozenset(), repr=False)
+    """Kinds of their GPUs; none: they are not known."""
     may_claim: bool = False
     """There are nodes that `may_offer_claims`: the driver's slices may only be missing yet."""
     replicas: int = 0
@@ -139,6 +143,10 @@ class Capacity:
             gpus: Number of GPUs that the pod asks for.
         """
         return _fits_any(self.claims, spec, gpus, is_matched=_is_bounded(spec, len(self.claims)))
+
+    def may_satisfy(self, selectors: tuple[str, ...]) -> bool:
+        """Return whether GPUs of some claims node may satisfy the selectors of a claim."""
+        return may_select(selectors, self.gpu_kinds)
 
     def suggested_change(self, request: Request) -> str | None:
         """Return which node label or resource to change; None where neither would help.
@@ -228,13 +236,16 @@ def _node_mode(request: Request) -> NodeMode | None:
     return None
 
 
-def capacity_of(nodes: Iterable["Node"], claims_gpus: int = 0) -> Capacity:
+def capacity_of(
+    nodes: Iterable["Node"], claims_gpus: int = 0, gpu_kinds: Iterable[DeviceFacts] = ()
+) -> Capacity:
     """Return the capacity of nodes. Unhealthy cards count, since they may recover.
 
     Args:
         nodes: The nodes.
         claims_gpus: GPUs of the largest claims node, if `nodes` do not say which these are: then
             each node that `may_offer_claims` counts as one of this size. 0: there is none.
+        gpu_kinds: Kinds of the GPUs of claims nodes, besides those of which `nodes` have pools.
     """
     known = tuple(nodes)
     exact = tuple(
@@ -261,6 +272,9 @@ def capacity_of(nodes: Iterable["Node"], claims_gpus: int = 0) -> Capacity:
         ),
         claims=claims,
         claims_gpus=max((node.gpus for node in claims), default=0),
+        gpu_kinds=kinds_of(facts for node in known if node.pool for facts in node.pool.facts).union(
+            gpu_kinds
+        ),
         may_claim=any(map(may_offer_claims, known)),
         nvidia=max((node.resources.get(NVIDIA_GPU, 0) for node in known), default=0),
         replicas=max(

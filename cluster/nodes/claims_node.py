@@ -59,7 +59,13 @@ def read_claims_node(
         machine=linked,
         machine_source=source,
         cards=cards,
-        pool=DevicePool(pool.name, tuple(gpu.name for gpu in pool.gpus), pool.others, pool.missing),
+        pool=DevicePool(
+            pool.name,
+            tuple(gpu.name for gpu in pool.gpus),
+            pool.others,
+            pool.missing,
+            tuple(gpu.facts for gpu in pool.gpus if gpu.facts is not None),
+        ),
         warnings=(*offer.warnings, *filter(None, problems), *_notes(pool)),
     )
 

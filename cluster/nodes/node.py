@@ -6,6 +6,7 @@ from enum import StrEnum
 from functools import cache
 
 from cluster.allocations.record import Isolation
+from cluster.cel.values import DeviceFacts
 from cluster.keys import (
     CORDON,
     GFD_PRODUCT,
@@ -88,6 +89,8 @@ class DevicePool:
     """Other devices of the pool, such as MIG devices, that Linkwise does not place."""
     missing: str | None = None
     """Why nothing new is placed here, such as "the driver's slices are missing"; None: complete."""
+    facts: tuple[DeviceFacts, ...] = ()
+    """What selectors of claims read of each GPU, by GPU index; empty: it is not known."""
 
 
 class MachineSource(StrEnum):
@@ -150,6 +153,8 @@ class Node:
     """The policies of its kubelet, as its agent publishes them."""
     warnings: tuple[str, ...] = ()
     """Warnings about guessed or ignored data, for users."""
+    selected: int | None = None
+    """Mask of the cards that satisfy the claims for which a plan is made; None: every card does."""
     usable_mask: int = field(init=False, repr=False, compare=False)
     """Cards on which new pods may be placed."""
     gpu_resource: str = field(init=False, repr=False, compare=False)
@@ -190,6 +195,7 @@ class Node:
         if len(self.cards) != (self.machine.n if self.machine else 0):
             raise NodeError(f"node {self.name}: one card for each GPU of its machine is expected")
         mask = sum(1 << i for i, card in enumerate(self.cards) if card.usable)
+        mask &= mask if self.selected is None else self.selected
         object.__setattr__(self, "usable_mask", mask)
         resource = NVIDIA_GPU if self.pool else counting_resource(self.mode, self.labels)
         object.__setattr__(self, "gpu_resource", resource)

@@ -10,9 +10,13 @@ from its guide "Fabric Manager partitioning".
 import re
 from collections.abc import Mapping
 from contextlib import suppress
+from fractions import Fraction
+from functools import lru_cache
+from typing import TypeVar
 
 from msgspec import Struct, field
 
+from cluster.cel.values import DeviceFacts, Scalar, read_version
 from cluster.keys import DRA_GPU_DRIVER, PLACED
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Amount, Metadata
@@ -30,7 +34,12 @@ _COUNTERS_MAX = 8
 """Counter sets of a device; the API server accepts 2."""
 _DOMAINS = frozenset({"", DRA_GPU_DRIVER, "resource.kubernetes.io"})
 """Of attributes that are read: a driver's own may lack theirs."""
-MEMORY = ("memory", f"{DRA_GPU_DRIVER}/memory")
+_FACTS_MAX = 32
+"""Attributes and capacities of a device; the API server accepts no more."""
+_NAME_MAX = 96
+"""Name of one of them, with its domain [characters]; the API server accepts no longer one."""
+_Value = TypeVar("_Value")
+_MEMORY = ("memory", f"{DRA_GPU_DRIVER}/memory")
 """Names of the capacity that is read."""
 HINDERING = frozenset({"NoSchedule", "NoExecute"})
 """Effects of taints by which kube-scheduler does not allocate a device."""
@@ -78,6 +87,8 @@ class SliceDevice(Struct, frozen=True, gc=False):
     """Several claims may hold it at once."""
     is_partitioned: bool = False
     """The driver prepares a claim only if its GPUs are exactly those of a partition."""
+    facts: DeviceFacts | None = None
+    """What selectors of claims read of it; None: it is no whole GPU."""
 
     @property
     def is_gpu(self) -> bool:
@@ -112,7 +123,17 @@ class PoolSlice(Struct, frozen=True, gc=False):
 class _Attribute(KubeObject, frozen=True):
     string: str | None = None
     number: int | None = field(default=None, name="int")
+    boolean: bool | None = field(default=None, name="bool")
     version: str | None = None
+
+    @property
+    def scalar(self) -> Scalar | None:
+        """Its value; None: it is of a kind that is not read."""
+        if self.version is not None:
+            return read_version(self.version)
+        if self.string is not None:
+            return self.string if len(self.string) <= _TEXT_MAX else None
+        return self.boolean if self.number is None else self.number
 
 
 class _Capacity(KubeObject, frozen=True):
@@ -129,7 +150,9 @@ class _Consumption(KubeObject, frozen=True):
     counter_set: str = ""
 
 
-class _Device(KubeObject, frozen=True):
+class RawDevice(KubeObject, frozen=True):
+    """The fields of a device that are read."""
+
     name: str = ""
     attributes: dict[str, _Attribute] | None = None
     capacity: dict[str, _Capacity] | None = None
@@ -148,7 +171,7 @@ class _SliceSpec(KubeObject, frozen=True):
     driver: str = ""
     node_name: str = ""
     pool: _Pool = _Pool()
-    devices: list[_Device] | None = None
+    devices: list[RawDevice] | None = None
 
 
 class SliceObject(KubeObject, frozen=True):
@@ -184,19 +207,19 @@ def hinders(key: str, effect: str) -> bool:
     return effect in HINDERING and key != PLACED
 
 
-def reads_attribute(name: str) -> bool:
-    """Return whether an attribute of a device is read."""
+def _is_read(name: str) -> bool:
+    """Return whether an attribute of a device becomes a field."""
     domain, _, plain = name.rpartition("/")
     return domain in _DOMAINS and (
         any(plain in names for names in _NAMES.values()) or bool(_PARTITION.fullmatch(plain))
     )
 
 
-def _read_device(raw: _Device) -> SliceDevice:
+def _read_device(raw: RawDevice) -> SliceDevice:
     attributes = {
         name.rpartition("/")[2]: value
         for name, value in (raw.attributes or {}).items()
-        if reads_attribute(name)
+        if _is_read(name)
     }
     bus_id = _text(attributes, "bus_id")
     consumed = (raw.consumes_counters or ())[:_COUNTERS_MAX]
@@ -216,7 +239,27 @@ def _read_device(raw: _Device) -> SliceDevice:
         tuple(one.counter_set[:_TEXT_MAX] for one in consumed),
         bool(raw.allow_multiple_allocations),
         any(_PARTITION.fullmatch(name) for name in attributes),
+        facts_of(raw) if _text(attributes, "kind") == "gpu" else None,
     )
+
+
+def facts_of(raw: RawDevice) -> DeviceFacts:
+    """Return what selectors read of a device."""
+    attributes = [(name, one.scalar) for name, one in (raw.attributes or {}).items()]
+    capacity = [(name, _amount(one)) for name, one in (raw.capacity or {}).items()]
+    names = [name for name, _ in (*attributes, *capacity)]
+    return DeviceFacts(
+        DRA_GPU_DRIVER,
+        tuple(_fact(name[:_NAME_MAX], value) for name, value in attributes[:_FACTS_MAX]),
+        tuple(_fact(name[:_NAME_MAX], value) for name, value in capacity[:_FACTS_MAX]),
+        is_partial=len(names) > _FACTS_MAX or any(len(name) > _NAME_MAX for name in names),
+    )
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _fact(name: str, value: _Value) -> tuple[str, _Value]:
+    """Return a pair; equal ones are one object, since most GPUs differ in few of them."""
+    return name, value
 
 
 def _text(attributes: Mapping[str, _Attribute], field: str) -> str | None:
@@ -232,9 +275,11 @@ def _number(attributes: Mapping[str, _Attribute], field: str) -> int | None:
 
 
 def _memory(capacity: Mapping[str, _Capacity]) -> int | None:
-    for key in MEMORY:
-        amount = capacity[key].value if key in capacity else None
-        if amount is not None:
-            with suppress(QuantityError):
-                return max(0, int(parse_quantity(amount)))
+    amounts = (_amount(capacity[key]) for key in _MEMORY if key in capacity)
+    return next((max(0, int(amount)) for amount in amounts if amount is not None), None)
+
+
+def _amount(capacity: _Capacity) -> Fraction | None:
+    with suppress(QuantityError):
+        return None if capacity.value is None else parse_quantity(capacity.value)
     return None

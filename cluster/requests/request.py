@@ -39,7 +39,7 @@ from cluster.requests.request_findings import (
     node_name_finding,
     unused_label_finding,
 )
-from cluster.requests.template_claim import TemplateClaim, read_template_claim
+from cluster.requests.templates.template_claim import TemplateClaim, read_template_claim
 
 
 class Family(StrEnum):
@@ -264,7 +264,7 @@ def _read_claimed(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
 
 def template_request(template: TemplateClaim) -> Request:
     """Return the request of a pod that gets its GPUs by the claim of a template."""
-    return Request(Family.WHOLE, template.gpus, by_claim=True, template=template)
+    return Request(Family.WHOLE, template.devices.gpus, by_claim=True, template=template)
 
 
 def _read_templated(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:

@@ -19,7 +19,7 @@ from cluster.allocations.template_allocation import (
     release_patch,
 )
 from cluster.nodes.node import Node
-from cluster.requests.template_claim import DeviceClass, classes_to_read
+from cluster.requests.templates.device_class import DeviceClass, classes_to_read
 from runtime.kube.client import ApiError, Kube, KubeError
 from scorer.commit.claims import RefusedClaim
 from scorer.commit.handle import Handle
@@ -70,7 +70,7 @@ def planned_allocation(
     devices = {
         card.uuid: name for card, name in zip(node.cards, pool.devices, strict=True) if card.uuid
     }
-    return allocation_to(claim, template.amounts, allocation, pool.name, devices)
+    return allocation_to(claim, template.devices, allocation, pool.name, devices)
 
 
 class ClaimAllocator:

@@ -19,6 +19,7 @@ from scorer.placement.placements import new_plan
 from scorer.placement.pods.group import new_group
 from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan
+from scorer.placement.state.selected_nodes import selected_by
 from scorer.placement.state.snapshot import Snapshot
 
 
@@ -150,7 +151,8 @@ def reserved_plan(plan: GangPlan | None, unit: Unit, snapshot: Snapshot) -> Plan
         here.hold_all([(placement.node, placement.holding)])
     except (IndexError, ValueError):
         return None
-    fits = feasibility_of(here, new_group((member,))).feasible.size
+    seen = selected_by(here, member.selectors)
+    fits = feasibility_of(seen, new_group((member,))).feasible.size
     return new_plan(snapshot, (placement,), exact=True) if fits else None
 
 

@@ -19,6 +19,7 @@ from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.schedule import plan
 from scorer.placement.state.node_cache import Value
+from scorer.placement.state.selected_nodes import selected_by
 from scorer.placement.state.snapshot import Snapshot
 from topology.choice import ChoiceMode
 from topology.machine import gpus_of
@@ -85,8 +86,9 @@ def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | N
     """
     group = new_group(members)
     each, left = group.gpus_each, list(members)
-    if each is None:
+    if each is None or len(group.selectors) > 1:
         return None
+    snapshot = selected_by(snapshot, group.representatives[0].selectors)
     placements: list[Placement] = []
     capacity = feasibility_of(snapshot, group).capacity
     # Each node fits at least one, so no more nodes than members are needed.

@@ -8,6 +8,7 @@ from cluster.objects.pod import PodSpec
 from cluster.requests.request import Family
 from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.result import Plan
+from scorer.placement.state.selected_nodes import selected_by
 from scorer.placement.state.snapshot import Snapshot
 from topology.choice import ChoiceRequest
 from topology.explain import Explanation, explain
@@ -65,6 +66,8 @@ def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
     found: dict[str, Explanation] = {}
     if plan.placements[0].member.request.family is not Family.WHOLE:
         return found
+    selectors = {placement.member.selectors for placement in plan.placements}
+    snapshot = selected_by(snapshot, selectors.pop()) if len(selectors) == 1 else snapshot
     for node, gpus in list(plan.gpus.items())[:MAX_EXPLAINED]:
         held = snapshot.ledger.nodes[node]
         if not gpus or not held.node.machine_known:

@@ -25,6 +25,7 @@ from scorer.placement.pods.group import Group, new_group
 from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan, Refusal
 from scorer.placement.state.node_columns import Ints, node_columns
+from scorer.placement.state.selected_nodes import selected_by
 from scorer.placement.state.snapshot import Snapshot
 from topology.machine import gpus_of
 
@@ -50,10 +51,11 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     # placed on a later snapshot, so nothing must be undone where one does not fit.
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
-        feasibility = feasibility_of(later, new_group([member], group.options))
+        seen = selected_by(later, member.selectors)
+        feasibility = feasibility_of(seen, new_group([member], group.options))
         feasible = feasibility.feasible
         near = [row for row in used if feasibility.capacity[row]]
-        found = _place(later, member, feasible, near, linked=linked)
+        found = _place(seen, member, feasible, near, linked=linked)
         if found is None:
             blocked = feasibility.blocked + Counter({Reason.LINK: len(feasible)})
             reason = member_refusal(member, len(placed), group.size, blocked)
@@ -85,7 +87,8 @@ def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     Cost: a plan on each node that has the total of all requests, until one fits.
     """
     first = min(group.members, key=_most_first)
-    feasibility = feasibility_of(snapshot, new_group([first], group.options))
+    seen = selected_by(snapshot, first.selectors)
+    feasibility = feasibility_of(seen, new_group([first], group.options))
     if not len(feasibility.feasible):
         return Refusal(member_refusal(first, 0, group.size, feasibility.blocked))
     # Sums are a lower bound of what a node needs: shares may still not fit its cards, which only a

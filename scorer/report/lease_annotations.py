@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping
 import msgspec
 import structlog
 
+from cluster.cel.values import DeviceFacts
 from cluster.keys import (
+    CLAIMS_GPUS,
     CLAIMS_NODES,
     NVIDIA_NODES,
     REFUSED_MACHINES,
     SCORER_ADDRESS,
     UNFENCED_NODES,
 )
+from cluster.nodes.gpu_kinds import encode_kinds
 from cluster.objects.pod import Metadata
 from cluster.pointer import escape
 from cluster.scorer_lease import LEASE, ScorerLease
@@ -90,6 +93,34 @@ async def report_claims_nodes(
         return None if number is None else str(largest or "")
 
     await _report(CLAIMS_NODES, text, kube, term, interval)
+
+
+async def report_gpu_kinds(
+    kinds: Callable[[], frozenset[DeviceFacts] | None],
+    kube: Kube,
+    term: int,
+    interval: float = _INTERVAL,
+) -> None:
+    """Annotate the Lease, until cancelled, with the kinds of GPUs of claims nodes.
+
+    Admission reads it: a claim whose selectors none of them satisfies is left to kube-scheduler.
+    A kind stays during a term, as the number of `report_claims_nodes`.
+
+    Args:
+        kinds: Returns the kinds; None: unknown.
+        kube: The API server.
+        term: The leader's term; a Lease of another term is not changed.
+        interval: Between two checks [s].
+    """
+    every: frozenset[DeviceFacts] = frozenset()
+
+    def text() -> str | None:
+        nonlocal every
+        now = kinds()
+        every |= now or frozenset()
+        return None if now is None else encode_kinds(every)
+
+    await _report(CLAIMS_GPUS, text, kube, term, interval)
 
 
 async def report_refused_machines(

@@ -158,12 +158,36 @@ async def test_of_a_gang_with_a_claim_that_cannot_be_allocated_no_claim_is_left(
         assert cluster.get(claim_path("bert-1")).get("status") == claim.get("status", {})
 
 
-async def test_a_class_with_other_selectors_is_not_allocated(cluster):
+async def test_a_class_that_selects_other_gpus_than_the_pod_was_planned_for_is_not_allocated(
+    cluster,
+):
     cluster.put(CLASS, a_gpu_class(f"device.attributes['{GPU}'].productName == 'A100'"))
-    async with fenced(cluster):
+    async with fenced(cluster, claim_check_interval=PATIENCE, commit_retry=PATIENCE):
         pod(cluster, "solo", 1)
         make_claim(cluster, "solo")
-        await waits(cluster, "the selectors of class 'gpu.nvidia.com' are not evaluated")
+        await waits(cluster, "asks for other devices than its template did")
+
+    assert devices(cluster, "solo") is None
+
+
+async def test_a_gang_gets_the_gpus_that_satisfy_the_selectors_of_its_template(cluster):
+    selector = f"device.attributes['{GPU}'].uuid in ['GPU-1', 'GPU-4', 'GPU-5', 'GPU-6']"
+    spec = a_claim_spec(2, selectors=[{"cel": {"expression": selector}}])
+    async with fenced(cluster):
+        for name in ("bert-0", "bert-1"):
+            pod(cluster, name, 2, gang="bert", selectors=[selector])
+            make_claim(cluster, name, spec)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+    both = [*devices(cluster, "bert-0"), *devices(cluster, "bert-1")]
+    assert sorted(both) == ["gpu-1", "gpu-4", "gpu-5", "gpu-6"]
+
+
+async def test_a_pod_whose_selectors_no_gpu_satisfies_waits_with_the_reason(cluster):
+    async with fenced(cluster):
+        pod(cluster, "solo", 1, selectors=[f"device.attributes['{GPU}'].productName == 'Tesla T4'"])
+        make_claim(cluster, "solo")
+        await waits(cluster, "no GPU for which the selectors of the claim hold (1)")
 
 
 async def test_without_the_right_the_reason_names_the_manifests(cluster):

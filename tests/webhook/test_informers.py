@@ -50,11 +50,11 @@ async def test_failed_list_is_the_not_ready_reason(cluster):
         await until(lambda: informers.not_ready_reason() is None)
 
 
-def a_lease(gpus):
+def a_lease(gpus, kinds=""):
     """Return an answer: the Lease of a scorer that knows claims nodes of so many GPUs."""
 
     async def answer(_request):
-        annotations = {keys.CLAIMS_NODES: gpus}
+        annotations = {keys.CLAIMS_NODES: gpus, keys.CLAIMS_GPUS: kinds}
         return web.json_response({"metadata": {"annotations": annotations}, "spec": {}})
 
     return answer
@@ -74,6 +74,11 @@ async def test_claims_nodes_are_those_without_resources_while_the_scorer_knows_s
 
         cluster.node("more", TOPOLOGY)
         await until(lambda: len(informers.capacity.claims) == 2)
+        assert not informers.capacity.gpu_kinds
+        answers.clear()
+        answers.append(a_lease("8", '[{"capacity": {"memory": {"value": "80Gi"}}}]'))
+        answers.extend([status(503)] * 10_000)
+        await until(lambda: informers.capacity.gpu_kinds)
         answers.clear()
         answers.append(a_lease(""))
         await until(lambda: informers.capacity.claims == ())

@@ -1,5 +1,6 @@
 """Pods that get their GPUs by the claims of their own templates."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,15 +11,16 @@ from support.builders import a_node, a_pod
 
 from cluster import keys
 from cluster.nodes.capacity import Capacity, capacity_of
+from cluster.nodes.gpu_kinds import decode_kinds
 from cluster.nodes.node import DevicePool
 from cluster.objects.pod import NewPod, Pod
 from cluster.requests.request import read_request
-from cluster.requests.template_claim import Asked, LeftToScheduler
+from cluster.requests.templates.claim_spec import Asked, ClaimedDevices, LeftToScheduler
 from webhook.admit import admit
 from webhook.outcome import Outcome, Verdict
 
 AUTO = a_snapshot("placement: {templates: auto}")
-TWO: dict[str, Asked] = {"two-gpus": (("gpu", 2),)}
+TWO: dict[str, Asked] = {"two-gpus": ClaimedDevices((("gpu", 2),))}
 NODE = a_node("claims-0", labels={keys.NODE_MODE: "topology", "kind": "claims"}, resources={})
 NODES = capacity_of([replace(NODE, pool=DevicePool("claims-0", ("gpu-0",) * 8))])
 MARK = {keys.GANG: "bert", keys.GANG_SIZE: "2"}
@@ -142,5 +144,39 @@ def test_such_pods_are_left_alone(fields, options):
     assert not result.findings
 
 
+def test_selectors_are_written_beside_the_amounts():
+    chosen = "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H100'"
+    templates = {"two-gpus": ClaimedDevices((("gpu", 2),), (chosen,))}
+    pod = a_templated_pod("two-gpus", annotations=MARK)
+    after = patched(pod, outcome(pod, templates))
+
+    assert json.loads(after["metadata"]["annotations"][keys.CLAIMED_GPUS]) == {
+        "c0/gpu": 2,
+        "selectors": [chosen],
+    }
+    request, findings = read_request(msgspec.convert(after, Pod))
+    assert not findings
+    assert request.template.devices == templates["two-gpus"]
+    assert outcome(after, templates).patch == ()
+
+
+def test_selectors_that_no_claims_node_satisfies_are_left_to_the_scheduler():
+    kinds = decode_kinds('[{"attributes": {"productName": {"string": "Tesla T4"}}}]')
+    other = {
+        name: ClaimedDevices(
+            (("gpu", 1),), (f"device.attributes['gpu.nvidia.com'].productName == '{name}'",)
+        )
+        for name in ("NVIDIA H100", "Tesla T4")
+    }
+    capacity = capacity_of([NODE], 8, kinds)
+
+    left = outcome(a_templated_pod("NVIDIA H100"), other, capacity=capacity)
+    ours = outcome(a_templated_pod("Tesla T4"), other, capacity=capacity)
+
+    assert "no node of Linkwise has GPUs that satisfy the selectors" in left.findings[0].message
+    assert not any(one.path.startswith("/spec/schedulingGates") for one in left.patch)
+    assert any(one.path.startswith("/spec/schedulingGates") for one in ours.patch)
+
+
 def test_more_gpus_than_a_node_has_are_left_alone():
-    assert outcome(a_templated_pod("nine"), {"nine": (("gpu", 9),)}).patch == ()
+    assert outcome(a_templated_pod("nine"), {"nine": ClaimedDevices((("gpu", 9),))}).patch == ()

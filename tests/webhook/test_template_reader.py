@@ -7,11 +7,12 @@ import pytest_asyncio
 from support.servers.fake_cluster import FakeCluster
 from support.servers.templates_cluster import CLASS, a_claim_spec, a_gpu_class
 
-from cluster.requests.template_claim import LeftToScheduler
+from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler
 from runtime.kube.client import Kube
 from webhook import template_reader
 from webhook.template_reader import TemplateReader
 
+TWO = ClaimedDevices((("gpu", 2),))
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaimtemplates"
 
 
@@ -56,7 +57,7 @@ async def reader(cluster, now):
 async def test_a_template_is_read_once_for_the_pods_of_a_gang(cluster, reader):
     found = await asyncio.gather(*(reader.read("team", ["two"]) for _ in range(50)))
 
-    assert found == [{"two": (("gpu", 2),)}] * 50
+    assert found == [{"two": TWO}] * 50
     assert cluster.reads == [f"{TEMPLATES}/two", CLASS]
 
 
@@ -64,9 +65,9 @@ async def test_a_replaced_template_is_read_again_after_some_seconds(cluster, rea
     await reader.read("team", ["two"])
     cluster.template("two", a_claim_spec(3))
 
-    assert await reader.read("team", ["two"]) == {"two": (("gpu", 2),)}
+    assert await reader.read("team", ["two"]) == {"two": TWO}
     now[0] += 2
-    assert await reader.read("team", ["two"]) == {"two": (("gpu", 3),)}
+    assert await reader.read("team", ["two"]) == {"two": ClaimedDevices((("gpu", 3),))}
 
 
 @pytest.mark.parametrize("name", ["../../pods/x", "A", "a/b", "a?x=1", "a" * 254, "", "a\n"])
@@ -92,7 +93,7 @@ async def test_a_read_that_fails_or_takes_long_is_left_to_the_scheduler(
     assert (await reader.read("team", ["two"]))["two"] == template_reader._UNREAD
     cluster.hold.set()
     monkeypatch.undo()
-    assert await reader.read("team", ["two"]) == {"two": (("gpu", 2),)}
+    assert await reader.read("team", ["two"]) == {"two": TWO}
 
 
 async def test_few_templates_are_read_for_a_pod_and_few_are_kept(reader, monkeypatch):

@@ -150,7 +150,7 @@ def _facts(number: Callable[[Hashable], int], node: NodeLedger) -> Value:
     """Return a number for all facts that `filter_node` reads except name and labels."""
     facts = node.node
     closed = hidden_capacity(node), bool(node.unaccounted), facts.ready, facts.unschedulable
-    kind = facts.mode, facts.gpu_resource, facts.is_counted, facts.is_claims
+    kind = facts.mode, facts.gpu_resource, facts.is_counted, facts.is_claims, facts.selected == 0
     return (number(("facts", *kind, facts.taints, *closed)),)
 
 

@@ -23,6 +23,8 @@ def filter_node(node: NodeLedger, member: Member) -> Reason | None:
         return Reason.TAINT
     if not node_matches(spec, facts.name, facts.labels):
         return Reason.SELECTOR
+    if member.request.by_claim and facts.selected == 0:
+        return Reason.DEVICES
     # Pods that are not planned go anywhere.
     return _hidden_capacity_for(node, member.request) if member.request.places else None
 

@@ -12,6 +12,7 @@ class Reason(StrEnum):
     TAINT = "a taint that the pod does not tolerate"
     SELECTOR = "excluded by the pod's node selector or affinity"
     MODE = "requested GPU resource not offered"
+    DEVICES = "no GPU for which the selectors of the claim hold"
     SLICES = "GPUs missing in the driver's slices for now, see linkwise inspect"
     UNACCOUNTED = "GPUs in use without a record"
     PREPARING = "tables of its GPU links still being computed"

@@ -29,6 +29,11 @@ class Group:
     options: PlanOptions = DEFAULT
 
     @property
+    def selectors(self) -> frozenset[tuple[str, ...]]:
+        """The different sets of selectors of its members with whole GPUs."""
+        return frozenset(member.selectors for member in self.representatives if member.gpus)
+
+    @property
     def size(self) -> int:
         """Number of members."""
         return len(self.members)

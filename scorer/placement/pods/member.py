@@ -40,12 +40,19 @@ class Member:
         request = self.request
         return Counted(request.resource, request.gpus) if request.gpus else NO_GPUS
 
+    @property
+    def selectors(self) -> tuple[str, ...]:
+        """Expressions (CEL) that each of its GPUs has to satisfy."""
+        template = self.request.template
+        return template.devices.selectors if template else ()
+
     @cached_property
     def signature(self) -> Hashable:
         """Equal for members that fit the same nodes and take the same amounts there."""
         request = self.request
         amounts = request.family, request.resource, request.gpus, request.memory, request.core
-        return amounts, request.by_claim, self.demand, self.node_constraints
+        claimed = request.by_claim, self.selectors
+        return amounts, claimed, self.demand, self.node_constraints
 
     @cached_property
     def node_constraints(self) -> bytes:

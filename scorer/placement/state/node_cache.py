@@ -25,6 +25,9 @@ MAX_COLUMNS = 256
 MAX_NUMBERS = 1 << 17
 """Numbers of things, such as values of labels, before a cache is replaced: about 40 MB."""
 
+_SELECTIONS_MAX = 8
+"""Sets of selectors whose nodes are kept."""
+
 _BLOCK = 128
 """Nodes that are compared in one step."""
 
@@ -57,6 +60,18 @@ class NodesWithoutPods:
     """The values of these."""
 
 
+@dataclass(frozen=True, slots=True)
+class SelectedNodes:
+    """Nodes with the GPUs closed that some selectors exclude."""
+
+    before: Nodes
+    """The nodes without regard to selectors."""
+    after: Nodes
+    """The same nodes with these GPUs closed."""
+    cache: "NodeCache"
+    """The values of `after`."""
+
+
 class NodeCache:
     """Values of nodes, in columns; the key of a column is what is computed."""
 
@@ -75,19 +90,33 @@ class NodeCache:
         """By number: a machine's tables, and the mask of its free GPUs."""
         self.nodes_without_pods: NodesWithoutPods | None = None
         """The nodes of the last `Snapshot.without_pods`."""
+        self._selected: dict[tuple[str, ...], SelectedNodes] = {}
+        """By selectors, the least recently used first."""
 
     @property
     def is_full(self) -> bool:
         """It has so many numbers that a new cache must replace it."""
         own = len(self._numbers) + len(self.states)
-        empty = self.nodes_without_pods.cache if self.nodes_without_pods else None
-        return own > MAX_NUMBERS or (empty is not None and empty.is_full)
+        others = [selected.cache for selected in self._selected.values()]
+        others += [self.nodes_without_pods.cache] if self.nodes_without_pods else []
+        return own > MAX_NUMBERS or any(cache.is_full for cache in others)
 
     def fresh(self) -> "NodeCache":
         """Return an empty cache with the same deadline."""
         cache = NodeCache()
         cache._deadline = self._deadline
         return cache
+
+    def selected_nodes(self, selectors: tuple[str, ...]) -> SelectedNodes:
+        """Return the nodes that were kept for some selectors; without any, an empty cache."""
+        return self._selected.get(selectors) or SelectedNodes((), (), self.fresh())
+
+    def keep_selected(self, selectors: tuple[str, ...], nodes: SelectedNodes) -> None:
+        """Keep the nodes for some selectors, and those that were kept last for others."""
+        self._selected.pop(selectors, None)
+        self._selected[selectors] = nodes
+        if len(self._selected) > _SELECTIONS_MAX:
+            del self._selected[next(iter(self._selected))]
 
     @cached_property
     def without_gpu_pods(self) -> "NodeCache":

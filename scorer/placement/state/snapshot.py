@@ -22,6 +22,8 @@ class Snapshot:
     """By node name; nodes without GPUs have none."""
     cache: NodeCache = field(default_factory=NodeCache, repr=False, compare=False)
     """Values of these nodes, shared with the snapshots before and after this one."""
+    selectors: tuple[str, ...] = ()
+    """The expressions by which GPUs are closed, see `selected_nodes`."""
 
     @property
     def nodes(self) -> tuple[NodeLedger, ...]:

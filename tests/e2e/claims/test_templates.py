@@ -231,14 +231,36 @@ def test_the_channel_of_a_compute_domain_is_left_to_the_scheduler(claims, pods):
     assert sorted(map(sorted, drivers)) == [[CHANNELS]] * 2 + [[keys.DRA_GPU_DRIVER]] * 2
 
 
-def test_what_is_not_evaluated_is_not_gated(pods):
-    make_template(pods, "chosen", 1, selectors=[{"cel": {"expression": "1 == 1"}}])
+def test_a_gang_gets_the_gpus_that_its_selectors_choose(claims, pods):
+    """By a product as in NVIDIA's examples, and by UUIDs of one node, of which it gets the best."""
+    node = min(claims.gpus)
+    chosen = [gpu.uuid for gpu in claims.gpus[node][2:7]]
+    attributes = f"device.attributes['{keys.DRA_GPU_DRIVER}']"
+    expressions = (
+        f"{attributes}.productName.lowerAscii().matches('^.*v100.*$')",
+        f"{attributes}.uuid in {chosen}",
+    )
+    selectors = [{"cel": {"expression": text}} for text in expressions]
+    make_template(pods, "chosen", 2, selectors=selectors)
+    for i in range(2):
+        pods.create(name=f"chosen-{i}", labels=gang_labels("chosen", 2), spec=using("chosen"))
 
-    pods.create(name="left", labels=gang_labels("left", 2), spec=using("chosen"))
+    members = placed(claims, pods, "chosen-", 2)
+
+    assert {name for name, _ in members.values()} == {node}
+    gpus = set().union(*(gpus for _, gpus in members.values()))
+    assert gpus < {2, 3, 4, 5, 6}
+    assert bandwidth(gpus) == max(map(bandwidth, combinations(range(2, 7), 4)))
+
+
+def test_what_is_not_evaluated_is_not_gated(pods):
+    make_template(pods, "sum", 1, selectors=[{"cel": {"expression": "1 + 1 == 3"}}])
+
+    pods.create(name="left", labels=gang_labels("left", 2), spec=using("sum"))
 
     assert gates(pods.all()["left"]) == []
     assert keys.CLAIMED_GPUS not in pods.all()["left"]["metadata"].get("annotations", {})
-    wait_for_event(pods, "ClaimLeftToScheduler", "has a selector", of="Pod")
+    wait_for_event(pods, "ClaimLeftToScheduler", "has a selector that is not evaluated", of="Pod")
 
 
 def test_members_have_the_gpus_of_the_template_of_their_time(claims, pods):

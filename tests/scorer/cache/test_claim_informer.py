@@ -9,6 +9,7 @@ from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
 from cluster import keys
+from cluster.cel.values import Version
 from cluster.nodes.device_pool import Pool
 from cluster.nodes.node_devices import ClaimedGPUs, node_devices
 from runtime.kube.client import Kube
@@ -227,6 +228,7 @@ def kept_objects(thing, seen):
         dict: lambda: [*thing.keys(), *thing.values()],
         tuple: lambda: thing,
         str: lambda: (),
+        Version: lambda: (),
         Pool: lambda: [thing.devices],
     }.get(type(thing), lambda: [getattr(thing, name) for name in thing.__struct_fields__])
     return 1 + sum(kept_objects(part, seen) for part in parts())
@@ -245,6 +247,6 @@ def test_slices_of_5000_nodes_keep_few_objects():
         past[node] = found.after(found).known_pools
 
     kept = kept_objects(items, seen)
-    assert kept <= 5000 * (4 + 8 * 9)
+    assert kept <= 5000 * (4 + 8 * 12)
     # What stays known while slices are missing shares their devices.
     assert kept_objects(past, seen) <= 5000 * 4

@@ -5,13 +5,19 @@ import msgspec
 import pytest
 import pytest_asyncio
 from support.builders import EXACT_LABELS
+from support.dra import PRODUCT, a_device, a_slice, read_slice
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
 from cluster import keys
+from cluster.nodes.gpu_kinds import kinds_of
 from cluster.scorer_lease import LEASE, ScorerLease
 from runtime.kube.client import Kube
-from scorer.report.lease_annotations import report_claims_nodes, report_nvidia_nodes
+from scorer.report.lease_annotations import (
+    report_claims_nodes,
+    report_gpu_kinds,
+    report_nvidia_nodes,
+)
 
 
 @pytest_asyncio.fixture
@@ -80,6 +86,22 @@ async def test_the_size_of_claims_nodes_falls_with_a_new_leader_only(cluster):
         task = asyncio.create_task(report_claims_nodes(lambda: 0, kube, 42, 0.01))
         await until(lambda: annotation(cluster, keys.CLAIMS_NODES) == "")
         task.cancel()
+
+
+async def test_kinds_of_gpus_are_in_the_lease_and_stay_for_the_term(cluster):
+    kinds = [kinds_of([device.facts for device in read_slice(a_slice(a_device(0))).devices])]
+    async with Kube(cluster.url) as kube:
+        task = asyncio.create_task(report_gpu_kinds(lambda: kinds[-1], kube, 42, 0.01))
+        await until(lambda: PRODUCT in (annotation(cluster, keys.CLAIMS_GPUS) or ""))
+        kinds.append(None)
+        other = read_slice(a_slice(a_device(0, productName="Tesla T4"))).devices
+        kinds.append(kinds_of([device.facts for device in other]))
+        await until(lambda: "Tesla T4" in annotation(cluster, keys.CLAIMS_GPUS))
+        task.cancel()
+    text = annotation(cluster, keys.CLAIMS_GPUS)
+    lease = msgspec.convert({"metadata": {"annotations": {keys.CLAIMS_GPUS: text}}}, ScorerLease)
+
+    assert frozenset(lease.gpu_kinds) == kinds[0] | kinds[2]
 
 
 @pytest.mark.parametrize(

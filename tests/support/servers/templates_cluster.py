@@ -22,11 +22,12 @@ def a_claim_spec(count=1, **exactly):
     return {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
 
 
-def a_templated_pod(name, gpus, *, gang=None, size=2):
+def a_templated_pod(name, gpus, *, gang=None, size=2, selectors=()):
     """Return a gated pod as admission leaves it, of a gang if one is named."""
     labels = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)} if gang else {}
     raw = a_held_pod(0, name, labels=labels, owner=JOB if gang else None)
-    raw["metadata"]["annotations"] = {keys.CLAIMED_GPUS: json.dumps({"gpus/gpu": gpus})}
+    entries = {"gpus/gpu": gpus} | ({"selectors": selectors} if selectors else {})
+    raw["metadata"]["annotations"] = {keys.CLAIMED_GPUS: json.dumps(entries)}
     raw["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": "template"}]
     raw["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpus"}]}
     return raw

@@ -1,0 +1,86 @@
+"""The functions of expressions, by name; those of a value have a dot before it."""
+
+import re
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cluster.cel.regex import Regex, RegexError, read_regex
+from cluster.cel.values import Quantity, Value, Version, read_version
+from cluster.objects.quantity import parse_quantity
+
+_REGEX_MAX = 256
+"""Longest regular expression [characters]."""
+_QUANTITY = re.compile(r"[0-9]{1,15}(\.[0-9]{1,3})?([kMGTPE]|[KMGTPE]i)?")
+"""Amounts that Kubernetes neither rounds nor limits."""
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+_UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function."""
+
+    arguments: int
+    """Their number, with the receiver."""
+    call: Callable[..., Value | None] | None = None
+    """Returns its value; None: not for arguments of these types. None: it is read, not called."""
+    reads: type[Quantity | Version | Regex] | None = None
+    """The last argument is a constant text, which is read as such a value."""
+
+
+def read_argument(function: Function, text: str) -> Quantity | Version | Regex | str:
+    """Return the last argument of a function as the value that it stands for, or what is wrong."""
+    if function.reads is Quantity:
+        found = Quantity(parse_quantity(text)) if _QUANTITY.fullmatch(text) else None
+        return found or f"{text[:40]!r} is no amount such as 40Gi"
+    if function.reads is Version:
+        version = read_version(text)
+        return version or f"{text[:40]!r} is no version such as 1.2.3"
+    if len(text) > _REGEX_MAX:
+        return f"the regular expression has more than {_REGEX_MAX} characters"
+    try:
+        return read_regex(text)
+    except RegexError as error:
+        return str(error)
+
+
+def _on(*types: type, call: Callable[..., Value]) -> Callable[..., Value | None]:
+    """Return a function for arguments of exactly these types; None for others."""
+
+    def checked(*arguments: Value | Regex) -> Value | None:
+        return call(*arguments) if tuple(map(type, arguments)) == types else None
+
+    return checked
+
+
+def _on_texts(call: Callable[[str, str], bool]) -> Callable[..., Value | None]:
+    return _on(str, str, call=call)
+
+
+def _on_amounts(call: Callable[..., Value]) -> Callable[..., Value | None]:
+    """Return a function for two amounts, or two versions."""
+
+    def checked(left: Value, right: Value) -> Value | None:
+        is_defined = type(left) is type(right) and isinstance(left, Quantity | Version)
+        return call(left, right) if is_defined else None
+
+    return checked
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "quantity": Function(1, reads=Quantity),
+    "semver": Function(1, reads=Version),
+    ".matches": Function(2, _on(str, Regex, call=lambda t, r: r.occurs_in(t)), reads=Regex),
+    ".startsWith": Function(2, _on_texts(str.startswith)),
+    ".endsWith": Function(2, _on_texts(str.endswith)),
+    ".contains": Function(2, _on_texts(lambda text, part: part in text)),
+    ".lowerAscii": Function(1, _on(str, call=lambda text: text.translate(_LOWER))),
+    ".upperAscii": Function(1, _on(str, call=lambda text: text.translate(_UPPER))),
+    ".compareTo": Function(2, _on_amounts(lambda left, right: (left > right) - (left < right))),
+    ".isGreaterThan": Function(2, _on_amounts(lambda left, right: left > right)),
+    ".isLessThan": Function(2, _on_amounts(lambda left, right: left < right)),
+    ".major": Function(1, _on(Version, call=lambda version: version.major)),
+    ".minor": Function(1, _on(Version, call=lambda version: version.minor)),
+    ".patch": Function(1, _on(Version, call=lambda version: version.patch)),
+}

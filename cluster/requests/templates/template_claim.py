@@ -1,0 +1,156 @@
+"""Read the GPUs that a pod gets by a ResourceClaimTemplate of its own.
+
+Admission writes them into an annotation, since the pod does not have them: the number of GPUs of
+each request, and the selectors that each GPU has to satisfy.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from cluster.cel.syntax import SyntaxRefused, parse
+from cluster.finding import Code, Finding, Severity, quoted
+from cluster.keys import CLAIMED_GPUS, RESOURCES
+from cluster.objects.pod import NewPod, NewPodSpec
+from cluster.requests.container_request import all_containers
+from cluster.requests.templates.claim_spec import (
+    RESULTS_MAX,
+    Asked,
+    ClaimedDevices,
+    LeftToScheduler,
+)
+from cluster.requests.templates.device_class import SELECTORS_MAX
+
+_ANNOTATION = f"metadata.annotations[{CLAIMED_GPUS}]"
+_LONGEST = 32768
+"""The annotation of a claim with as many requests and selectors as it may have is shorter
+[characters]."""
+_SELECTORS = "selectors"
+"""The entry of the annotation that has no reference to a claim, and so no slash."""
+_entries = msgspec.json.Decoder(
+    dict[
+        str,
+        Annotated[int, Meta(ge=1, le=RESULTS_MAX)]
+        | Annotated[list[str], Meta(max_length=SELECTORS_MAX)],
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateClaim:
+    """The GPUs that a pod gets by the claim of one template."""
+
+    reference: str
+    """Name of the pod's reference to the template."""
+    devices: ClaimedDevices
+
+    @property
+    def annotation(self) -> str:
+        """The annotation of the pod, from which `read_template_claim` reads it."""
+        entries: dict[str, int | tuple[str, ...]] = {
+            f"{self.reference}/{name}": count for name, count in self.devices.amounts
+        }
+        if self.devices.selectors:
+            entries[_SELECTORS] = self.devices.selectors
+        return msgspec.json.encode(entries).decode()
+
+
+def template_names(spec: NewPodSpec) -> frozenset[str]:
+    """Return the templates that a pod names."""
+    names = (claim.resource_claim_template_name for claim in spec.resource_claims or ())
+    return frozenset(filter(None, names))
+
+
+def uses_template(spec: NewPodSpec) -> bool:
+    """Return whether a container refers to a claim that is made from a template."""
+    made = {one.name for one in spec.resource_claims or () if one.resource_claim_template_name}
+    return bool(made) and any(
+        claim.name in made
+        for container in all_containers(spec)
+        for claim in (container.resources.claims if container.resources else None) or ()
+    )
+
+
+def claim_from_templates(
+    spec: NewPodSpec, asked: Mapping[str, Asked]
+) -> TemplateClaim | LeftToScheduler | None:
+    """Return the GPUs that a pod gets by the claim of a template; None: by none.
+
+    Args:
+        spec: Spec of the pod.
+        asked: What templates ask for, by name.
+    """
+    claims = spec.resource_claims or ()
+    found = [
+        (claim, what)
+        for claim in claims
+        if (what := asked.get(claim.resource_claim_template_name or "")) is not None
+    ]
+    for claim, what in found:
+        if isinstance(what, LeftToScheduler):
+            return LeftToScheduler(f"template {claim.resource_claim_template_name}: {what.reason}")
+    if not found:
+        return None
+    if len(found) > 1:
+        return LeftToScheduler("several of its claims ask for GPUs")
+    if named := next(filter(None, (claim.resource_claim_name for claim in claims)), None):
+        return LeftToScheduler(f"it names claim {quoted(named)}, which other pods may use, too")
+    if resource := _resource(spec):
+        return LeftToScheduler(f"it asks for {resource}, too")
+    claim, what = found[0]
+    return TemplateClaim(claim.name, what) if isinstance(what, ClaimedDevices) else None
+
+
+def _resource(spec: NewPodSpec) -> str | None:
+    """Return a resource of GPUs that a container names beside claims."""
+    named = (
+        name
+        for container in all_containers(spec)
+        for amounts in (container.limits, container.requests)
+        for name in amounts
+    )
+    return next((name for name in named if name in RESOURCES), None)
+
+
+def read_template_claim(pod: NewPod) -> tuple[TemplateClaim | None, Sequence[Finding]]:
+    """Return the GPUs that a pod gets by the claim of its template, as admission has written them.
+
+    None: by none, or the annotation is unreadable.
+    """
+    text = pod.annotations.get(CLAIMED_GPUS)
+    if text is None or not template_names(pod.spec):
+        return None, ()
+    claim = _decode(text)
+    made = {one.name for one in pod.spec.resource_claims or () if one.resource_claim_template_name}
+    if claim is not None and claim.reference in made:
+        return claim, ()
+    message = f"{quoted(text)} is no number of GPUs for each request of one claim of the pod"
+    fix = "remove the annotation: admission writes it"
+    value = text[:_LONGEST]
+    finding = Finding(Code.CLAIM_REFERENCE, Severity.ERROR, _ANNOTATION, value, message, fix)
+    return None, [finding]
+
+
+def _decode(text: str) -> TemplateClaim | None:
+    """Return the claim of an annotation; None if it cannot be read."""
+    try:
+        entries = _entries.decode(text) if len(text) <= _LONGEST else {}
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    selectors = entries.pop(_SELECTORS, [])
+    amounts: list[tuple[str, int]] = []
+    references: set[str] = set()
+    for name, count in entries.items():
+        reference, _, request = name.partition("/")
+        if not isinstance(count, int):
+            return None
+        amounts.append((request, count))
+        references.add(reference)
+    if len(references) != 1 or not isinstance(selectors, list):
+        return None
+    if any(isinstance(parse(one), SyntaxRefused) for one in selectors):
+        return None
+    return TemplateClaim(references.pop(), ClaimedDevices(tuple(amounts), tuple(selectors)))

@@ -1,0 +1,141 @@
+"""The GPUs of pods by the claims of their templates, and the annotation that says so."""
+
+import json
+
+import msgspec
+import pytest
+from support.builders import a_pod
+
+from cluster import keys
+from cluster.objects.pod import Pod
+from cluster.requests.request import Family, read_request
+from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler
+from cluster.requests.templates.template_claim import (
+    TemplateClaim,
+    claim_from_templates,
+    read_template_claim,
+    template_names,
+)
+
+A100 = "device.attributes['gpu.nvidia.com'].productName.contains(\"A100\")"
+
+
+def a_templated_pod(*templates, gates=(keys.GANG,), annotations=None, **spec):
+    claims = [
+        {"name": f"c{i}", "resourceClaimTemplateName": one} for i, one in enumerate(templates)
+    ]
+    pod = a_pod({}, annotations=annotations or {}, resourceClaims=claims, **spec)
+    pod["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "c0"}]}
+    return msgspec.convert(pod, Pod)
+
+
+ONE, TWO = ClaimedDevices((("gpu", 1),)), ClaimedDevices((("a", 1), ("b", 1)))
+CHOSEN = ClaimedDevices((("gpu", 2),), (A100, "device.attributes['gpu.nvidia.com'].minor < 4"))
+LEFT = LeftToScheduler("request 'x' has adminAccess")
+
+
+@pytest.mark.parametrize(
+    ("templates", "fields", "found"),
+    [
+        (["one"], {}, TemplateClaim("c0", ONE)),
+        (["nic", "two"], {}, TemplateClaim("c1", TWO)),
+        (["nic"], {}, None),
+        (["unknown"], {}, None),
+        (["one", "two"], {}, "several"),
+        (["one", "admin"], {}, "template admin: request 'x' has adminAccess"),
+    ],
+)
+def test_a_pod_gets_gpus_by_one_template(templates, fields, found):
+    asked = {"one": ONE, "two": TWO, "nic": None, "admin": LEFT}
+    result = claim_from_templates(a_templated_pod(*templates, **fields).spec, asked)
+
+    if isinstance(found, str):
+        assert isinstance(result, LeftToScheduler)
+        assert found in result.reason
+    else:
+        assert result == found
+
+
+def test_a_claim_by_name_or_a_resource_beside_it_leaves_the_pod_to_the_scheduler():
+    pod = a_pod(
+        {keys.NVIDIA_GPU: 1}, resourceClaims=[{"name": "g", "resourceClaimTemplateName": "one"}]
+    )
+    beside = claim_from_templates(msgspec.convert(pod, Pod).spec, {"one": ONE})
+    claims = [
+        {"name": "g", "resourceClaimTemplateName": "one"},
+        {"name": "h", "resourceClaimName": "shared"},
+    ]
+    named = claim_from_templates(
+        msgspec.convert(a_pod({}, resourceClaims=claims), Pod).spec, {"one": ONE}
+    )
+
+    assert isinstance(beside, LeftToScheduler)
+    assert isinstance(named, LeftToScheduler)
+    assert "nvidia.com/gpu, too" in beside.reason
+    assert "claim 'shared'" in named.reason
+
+
+def annotated(claim, **fields):
+    return a_templated_pod(
+        "one", "two", annotations={keys.CLAIMED_GPUS: claim.annotation}, **fields
+    )
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [TemplateClaim("c0", ONE), TemplateClaim("c1", TWO), TemplateClaim("c0", CHOSEN)],
+    ids=["one request", "two requests", "selectors"],
+)
+def test_what_admission_writes_is_read_again(claim):
+    pod = annotated(claim)
+
+    assert template_names(pod.spec) == {"one", "two"}
+    assert read_template_claim(pod) == (claim, ())
+    request, findings = read_request(pod)
+    assert not findings
+    assert (request.family, request.gpus) == (Family.WHOLE, claim.devices.gpus)
+    assert request.by_claim
+    assert request.places
+    assert request.template == claim
+
+
+def test_without_gate_and_record_the_annotation_means_nothing():
+    claim = TemplateClaim("c0", ONE)
+
+    assert read_request(annotated(claim, gates=()))[0].family is None
+    recorded = annotated(claim, gates=())
+    recorded.metadata.annotations[keys.ALLOCATION] = "{}"
+    assert read_request(recorded)[0].template == claim
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        '{"c0/gpu": 0}',
+        '{"c0/gpu": 33}',
+        '{"c0/gpu": "1"}',
+        '{"c0/gpu": 1, "c1/gpu": 1}',
+        '{"c9/gpu": 1}',
+        '{"container-0": 1}',
+        '{"c0/gpu": 1, "selectors": "true"}',
+        '{"c0/gpu": 1, "selectors": [1]}',
+        '{"c0/gpu": 1, "selectors": ["device.attributes.size() > 1"]}',
+        json.dumps({"c0/gpu": 1, "selectors": ["true"] * 9}),
+        '{"selectors": ["true"]}',
+        '{"c0/gpu": ["true"]}',
+        json.dumps({f"c0/{'x' * 40000}": 1}),
+        "[" * 5000,
+    ],
+)
+def test_another_annotation_is_an_error_and_the_pod_waits(text):
+    request, findings = read_request(
+        a_templated_pod("one", "two", annotations={keys.CLAIMED_GPUS: text})
+    )
+
+    assert [finding.code for finding in findings] == ["LW127"]
+    assert request.places
+    assert request.gpus == 0
