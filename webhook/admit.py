@@ -32,7 +32,7 @@ from webhook.mutation import (
     without_record,
 )
 from webhook.outcome import Outcome, Verdict
-from webhook.parsed_pod import parse_pod, template_claim
+from webhook.parsed_pod import parse_pod, template_claims
 from webhook.patch import Operation, join_rules
 from webhook.requirement import node_requirements
 from webhook.unrequested_devices import chooses_gpus
@@ -81,7 +81,7 @@ def admit(  # noqa: PLR0913 - the pod, and each thing that decides about it.
     profiles = policy.profiles.apply(labels, annotations, namespace_labels)
     added = profiles.added_labels or profiles.added_annotations
     profiled = _with_profiles(pod, profiles) if added else pod
-    template = template_claim(profiled, templates, policy, capacity)
+    template = template_claims(profiled, templates, policy, capacity)
     parsed = parse_pod(profiled, policy, capacity, template)
     has_claim = claim_name(pod.spec) is not None or is_annotated(parsed, annotations)
     removal, removal_warnings = drop_record(annotations, has_claim=has_claim)

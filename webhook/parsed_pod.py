@@ -16,7 +16,7 @@ from cluster.requests.container_request import all_containers
 from cluster.requests.request import Request, mode_of, read_request, template_request
 from cluster.requests.request_findings import node_name_finding
 from cluster.requests.templates.claim_spec import Asked, LeftToScheduler
-from cluster.requests.templates.template_claim import TemplateClaim, claim_from_templates
+from cluster.requests.templates.template_claim import TemplateClaims, claims_from_templates
 from policy.snapshot import PolicySnapshot
 from webhook.claims import claim_findings, label_choice
 from webhook.patch import Operation
@@ -50,10 +50,10 @@ class ParsedPod(Struct, frozen=True, gc=False):
     """Its gang by its owner, if it has no mark of its own; admission writes the mark."""
 
 
-def template_claim(
+def template_claims(
     pod: NewPod, asked: Mapping[str, Asked], policy: PolicySnapshot, capacity: Capacity
-) -> TemplateClaim | LeftToScheduler | None:
-    """Return the claim of a template by which Linkwise gives a pod its GPUs; None: by none.
+) -> TemplateClaims | LeftToScheduler | None:
+    """Return the claims of templates by which Linkwise gives a pod its GPUs; None: by none.
 
     Args:
         pod: The pod after profiles.
@@ -64,15 +64,15 @@ def template_claim(
     placement, spec = policy.policy.placement, pod.spec
     if not asked or placement.templates == "off" or placement.nvidia == "off":
         return None
-    found = claim_from_templates(spec, asked)
-    if not isinstance(found, TemplateClaim):
+    found = claims_from_templates(spec, asked)
+    if not isinstance(found, TemplateClaims):
         return found
     is_elsewhere = names_label(spec, NODE_MODE) and not is_tied(spec, NODE_MODE, NodeMode.TOPOLOGY)
     if label_choice(pod) is False or _bypasses(pod, policy) or is_elsewhere:
         return None
-    if not capacity.has_claims_node(spec, found.devices.gpus):
+    if not capacity.has_claims_node(spec, found.gpus):
         return None
-    if not capacity.may_satisfy(found.devices.selectors):
+    if not capacity.may_satisfy(found.selectors):
         return LeftToScheduler("no node of Linkwise has GPUs that satisfy the selectors")
     return found
 
@@ -81,7 +81,7 @@ def parse_pod(
     pod: NewPod,
     policy: PolicySnapshot,
     capacity: Capacity,
-    template: TemplateClaim | LeftToScheduler | None = None,
+    template: TemplateClaims | LeftToScheduler | None = None,
 ) -> ParsedPod:
     """Return a pod with its GPU request and its gang.
 
@@ -89,10 +89,10 @@ def parse_pod(
         pod: The pod after profiles.
         policy: Its `sharing` and `placement.nvidia` apply to resources under NVIDIA's names.
         capacity: Maximum capacity of the nodes.
-        template: The claim of a template by which it gets GPUs.
+        template: The claims of templates by which it gets GPUs.
     """
     request, findings = read_request(pod)
-    if isinstance(template, TemplateClaim):
+    if isinstance(template, TemplateClaims):
         request = template_request(template)
     left = template.reason if isinstance(template, LeftToScheduler) else None
     mark, sizes = gang_mark(pod)

@@ -63,7 +63,9 @@ def _has_other_claims(parsed: ParsedPod) -> bool:
     spec, template = parsed.pod.spec, parsed.request.template
     ours = claim_name(spec)
     return any(
-        claim.name != template.reference if template else ours != (claim.resource_claim_name or "")
+        claim.name not in template.references
+        if template
+        else ours != (claim.resource_claim_name or "")
         for claim in spec.resource_claims or ()
     )
 

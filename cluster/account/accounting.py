@@ -39,8 +39,8 @@ def ledger_of(
     by_name = {f"{claim.namespace}/{claim.name}": claim for claim in claims}
     for usage in filter(None, map(pod_usage, pods)):
         namespace = usage.name.partition("/")[0]
-        claim = by_name.get(f"{namespace}/{usage.claim}") if usage.claim else None
-        claimant = usage.with_claim(claim) if claim else usage
+        held = [by_name.get(f"{namespace}/{name}") for name in usage.claims]
+        claimant = usage.with_claims(held) if any(held) else usage
         claimants.setdefault(claimant.target, []).append(claimant)
     ledgers: dict[str, NodeLedger] = {}
     conflicts: list[Conflict] = []

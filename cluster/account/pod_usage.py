@@ -1,6 +1,6 @@
 """Resources that a pod holds on a node: compact enough to keep for every pod."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -59,18 +59,23 @@ class PodUsage:
     """Our record."""
     foreign: Exact | Unreadable = NO_GPUS
     """Record of another scheduler, of a pod without ours."""
-    claim: str | None = None
-    """Name of the claim by which it gets its GPUs from Linkwise; None: by none, or it is not made
-    yet from its template."""
+    claims: tuple[str, ...] = ()
+    """Names of the claims by which it gets its GPUs from Linkwise; none: by none, or not all are
+    made yet from their templates."""
     devices: frozenset[Device] | None = None
-    """What that claim holds; None: nothing yet, or it is not known."""
+    """What these claims hold; None: some hold nothing yet, or it is not known."""
     unreadable: Unreadable | None = None
     """Why its resources are unknown despite its record; None for nearly every pod."""
 
-    def with_claim(self, claim: HeldClaim | None) -> "PodUsage":
-        """Return the same with the devices of the claim that it names, if that belongs to it."""
-        devices = claim.devices if claim is not None and claim.owner == self.uid else None
-        return replace(self, devices=devices)
+    def with_claims(self, claims: Iterable[HeldClaim | None]) -> "PodUsage":
+        """Return the same with the devices of its claims, if all hold some and belong to it.
+
+        Args:
+            claims: Those that it names; None for one that holds nothing.
+        """
+        own = [claim.devices for claim in claims if claim is not None and claim.owner == self.uid]
+        is_known = bool(own) and len(own) == len(self.claims)
+        return replace(self, devices=frozenset[Device]().union(*own) if is_known else None)
 
     @property
     def order(self) -> tuple[bool, str, str, str]:
@@ -187,17 +192,23 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
         stays=any(one.kind in _STAY for one in metadata.owner_references or () if one.controller),
         record=record,
         foreign=foreign,
-        claim=_claim_of(pod, request) if request.by_claim else None,
+        claims=_claims_of(pod, request) if request.by_claim else (),
     )
 
 
-def _claim_of(pod: Pod, request: Request) -> str | None:
-    """Return the name of the claim by which a pod gets its GPUs; None: it is not made yet."""
+def _claims_of(pod: Pod, request: Request) -> tuple[str, ...]:
+    """Return the names of the claims by which a pod gets its GPUs; none: not all are made yet.
+
+    Those of templates are in the order in which the request has them.
+    """
     template = request.template
     if template is None:
-        return claim_name(pod.spec)
-    made = pod.status.resource_claim_statuses or ()
-    return next((one.resource_claim_name for one in made if one.name == template.reference), None)
+        name = claim_name(pod.spec)
+        return (name,) if name else ()
+    made = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses or ()}
+    names = [made.get(reference) for reference in template.references]
+    known = tuple(name for name in names if name)
+    return known if len(known) == len(names) else ()
 
 
 def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T | Unreadable:

@@ -7,7 +7,7 @@ Source: kubernetes v1.36, `staging/src/k8s.io/dynamic-resource-allocation/struct
 `pkg/controller/resourceclaim/controller.go`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -178,18 +178,16 @@ def release_patch(stored: TemplatedClaim) -> Body:
     return {"metadata": _only(stored), "status": status}
 
 
-def allocation_to(
-    claim: PodClaim,
-    planned: ClaimedDevices,
+def allocations_to(
+    claims: Sequence[tuple[PodClaim, ClaimedDevices]],
     allocation: Allocation,
     pool: str,
     devices: Mapping[str, str],
-) -> ClaimAllocation:
-    """Return the allocation of planned GPUs to the claim of a pod.
+) -> list[ClaimAllocation]:
+    """Return the allocation of planned GPUs to the claims of a pod, in order.
 
     Args:
-        claim: The claim.
-        planned: What it asks for.
+        claims: The claims, each with what it asks for.
         allocation: The planned GPUs.
         pool: The pool of their node.
         devices: By UUID of a GPU: its device in the pool.
@@ -201,9 +199,13 @@ def allocation_to(
     names = [devices[share.uuid] for share in shares if share.uuid and share.uuid in devices]
     if len(names) != len(shares):
         raise ClaimError(f"the slices of node {allocation.node} do not have its planned GPUs")
-    if len(names) != planned.gpus:
+    if len(names) != sum(planned.gpus for _, planned in claims):
         raise ClaimError(f"it asks for other than the {len(names)} planned GPUs")
-    return ClaimAllocation(claim, planned, allocation.node, pool, tuple(names))
+    rest = iter(names)
+    return [
+        ClaimAllocation(claim, planned, allocation.node, pool, tuple(islice(rest, planned.gpus)))
+        for claim, planned in claims
+    ]
 
 
 def _requests(spec: Body) -> list[Body]:

@@ -39,7 +39,7 @@ from cluster.requests.request_findings import (
     node_name_finding,
     unused_label_finding,
 )
-from cluster.requests.templates.template_claim import TemplateClaim, read_template_claim
+from cluster.requests.templates.template_claim import TemplateClaims, read_template_claims
 
 
 class Family(StrEnum):
@@ -104,8 +104,8 @@ class Request(Struct, frozen=True, gc=False):
     """Whole GPUs that Linkwise plans, also on nodes where NVIDIA's plugin chooses which."""
     by_claim: bool = False
     """Whole GPUs that the pod gets by a ResourceClaim, only on claims nodes."""
-    template: TemplateClaim | None = None
-    """These, if the claim is made from a template of the pod; None: Linkwise creates it."""
+    template: TemplateClaims | None = None
+    """These, if the claims are made from templates of the pod; None: Linkwise creates one."""
 
     @property
     def places(self) -> bool:
@@ -262,18 +262,18 @@ def _read_claimed(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     return msgspec.structs.replace(request, by_claim=True), tuple(findings)
 
 
-def template_request(template: TemplateClaim) -> Request:
-    """Return the request of a pod that gets its GPUs by the claim of a template."""
-    return Request(Family.WHOLE, template.devices.gpus, by_claim=True, template=template)
+def template_request(template: TemplateClaims) -> Request:
+    """Return the request of a pod that gets its GPUs by claims of templates."""
+    return Request(Family.WHOLE, template.gpus, by_claim=True, template=template)
 
 
 def _read_templated(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
-    """Return the request of a pod that gets its GPUs by the claim of a template, and all findings.
+    """Return the request of a pod that gets its GPUs by claims of templates, and all findings.
 
     Admission gates such pods, and the record follows when the gate goes. A pod without both is left
     to kube-scheduler, whatever its annotation says.
     """
-    template, problems = read_template_claim(pod)
+    template, problems = read_template_claims(pod)
     if not (pod.spec.is_gated or ALLOCATION in pod.annotations):
         return Request(), (*reference_findings(pod.spec), *_label_alone(pod))
     request = Request(Family.WHOLE, by_claim=True) if problems else Request()

@@ -3,6 +3,7 @@
 Such a claim is not one of others: its devices are the GPUs of its pod, whatever its record says.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from cluster.nodes.device_claims import HeldClaim
@@ -22,25 +23,29 @@ class ClaimHolders:
         """Take a changed pod; return the claims that it has or had."""
         touched = set()
         for one, exists in ((before, False), (pod, True)):
-            if one is None or one.usage is None or not (one.usage.claim and one.usage.target):
+            if one is None or one.usage is None or not one.usage.target:
                 continue
-            claim = one.namespace, one.usage.claim
-            touched.add(claim)
-            if exists:
-                self._pods.setdefault(claim, {})[one.uid] = one.key
-            elif claim in self._pods:
-                self._pods[claim].pop(one.uid, None)
-                if not self._pods[claim]:
-                    del self._pods[claim]
+            for claim in ((one.namespace, name) for name in one.usage.claims):
+                touched.add(claim)
+                if exists:
+                    self._pods.setdefault(claim, {})[one.uid] = one.key
+                else:
+                    self._remove(claim, one.uid)
         return touched
+
+    def _remove(self, claim: Key, uid: str) -> None:
+        if claim in self._pods:
+            self._pods[claim].pop(uid, None)
+            if not self._pods[claim]:
+                del self._pods[claim]
 
     def pods(self, claim: Key) -> list[Key]:
         """Return the pods that name a claim."""
         return list(self._pods.get(claim, {}).values())
 
     def all_pods(self) -> list[Key]:
-        """Return all pods with a claim."""
-        return [key for pods in self._pods.values() for key in pods.values()]
+        """Return all pods with a claim, each once."""
+        return list(dict.fromkeys(key for pods in self._pods.values() for key in pods.values()))
 
     def is_own(self, claim: HeldClaim) -> bool:
         """Return whether a claim is that of a pod which it belongs to."""
@@ -48,8 +53,14 @@ class ClaimHolders:
         return claim.owner is not None and claim.owner in pods
 
 
-def with_devices(pod: PodInfo, claim: HeldClaim | None) -> PodInfo:
-    """Return a pod with the devices of the claim that it names, if that belongs to it."""
-    if pod.usage is None:
+def with_devices(pod: PodInfo, claims: Mapping[Key, HeldClaim]) -> PodInfo:
+    """Return a pod with the devices of the claims that it names, if these belong to it.
+
+    Args:
+        pod: The pod.
+        claims: All claims that hold devices.
+    """
+    if pod.usage is None or not pod.usage.claims:
         return pod
-    return replace(pod, usage=pod.usage.with_claim(claim))
+    held = (claims.get((pod.namespace, name)) for name in pod.usage.claims)
+    return replace(pod, usage=pod.usage.with_claims(held))

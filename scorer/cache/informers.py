@@ -171,11 +171,8 @@ class Informers:
                 self.changed.set()
 
     def _with_devices(self, pod: PodInfo | None) -> PodInfo | None:
-        """Return a pod with the devices of its claim."""
-        if pod is None or pod.usage is None or pod.usage.claim is None:
-            return pod
-        claim = self.claims.claims.items.get((pod.namespace, pod.usage.claim))
-        return with_devices(pod, claim)
+        """Return a pod with the devices of its claims."""
+        return pod and with_devices(pod, self.claims.claims.items)
 
     def _policy_changed(self, items: Mapping[Key, ConfigMap], _changed: Set[Key]) -> None:
         config_map = items.get((POLICY_NAMESPACE, POLICY_NAME))

@@ -24,7 +24,7 @@ from scorer.commit.lost_gpus import awaits_claim, lost_claim_gpus, other_gpus
 from scorer.commit.patches import allocation_annotations, allocation_of, reallocation_patch
 from scorer.commit.pending_binding import PendingBinding
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
-from scorer.commit.template_claims import ClaimAllocator, planned_allocation, pod_claim
+from scorer.commit.template_claims import ClaimAllocator, planned_allocations, pod_claims
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
@@ -117,26 +117,25 @@ class ClaimRepair:
     async def _allocate(
         self, pod: PodInfo, member: Member, allocation: Allocation, siblings: Sequence[PodInfo]
     ) -> None:
-        """Allocate the claim of a template again, from which others have taken the devices.
+        """Allocate the claims of templates again, from which others have taken the devices.
 
-        kube-scheduler does so for a pod that it could not bind.
+        kube-scheduler does so for a pod that it could not bind, one claim after the other.
 
         Raises:
             ClaimError: The claim cannot have these GPUs.
             KubeError: A read failed.
             LeadershipLost: Another process leads.
         """
-        claim, node = pod_claim(pod), self._informers.state.node(allocation.node)
-        if claim is None or node is None:
+        claims, node = pod_claims(pod), self._informers.state.node(allocation.node)
+        if not claims or node is None:
             return
-        found = await self._kube.find(claim.path, StoredClaim)
-        if found is None or found.is_used:
+        found = [await self._kube.find(claim.path, StoredClaim) for claim in claims]
+        if None in found or all(claim and claim.is_used for claim in found):
             return
         if placement := self._other_gpus(pod, member, siblings):
             allocation = await self._move(pod, placement)
-        refused = await self._allocator.allocate(
-            [planned_allocation(pod, member, allocation, node)]
-        )
+        planned = planned_allocations(pod, member, allocation, node)
+        refused = await self._allocator.allocate(planned)
         if refused is None:
             _log.info("Repaired claim", pod="/".join(pod.key), gpus=allocation.gpus.indices)
 

@@ -23,7 +23,7 @@ from scorer.commit.claims import ClaimWriter, CreatedClaim, RefusedClaim, planne
 from scorer.commit.handle import Handle
 from scorer.commit.patches import Step, allocation_annotations, allocation_patch
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
-from scorer.commit.template_claims import ClaimAllocator, planned_allocation
+from scorer.commit.template_claims import ClaimAllocator, planned_allocations
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
@@ -127,7 +127,7 @@ class Committer:
             try:
                 if member.request.template:
                     node = allocation.node
-                    templated.append(planned_allocation(pod, member, record, node))
+                    templated += planned_allocations(pod, member, record, node)
                 elif member.request.by_claim:
                     claims.append(planned_claim(member, pod.namespace, record))
             except ClaimError as error:

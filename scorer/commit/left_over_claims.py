@@ -10,7 +10,7 @@ from itertools import islice
 from runtime.kube.objects import Key
 from scorer.cache.informers import Informers
 from scorer.commit.handle import Handle
-from scorer.commit.template_claims import ClaimAllocator, pod_claim
+from scorer.commit.template_claims import ClaimAllocator, pod_claims
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 
@@ -50,9 +50,9 @@ class LeftOverClaims:
 
     async def _release(self, key: Key) -> None:
         pod = self._informers.state.pod(key)
-        claim = pod_claim(pod) if pod else None
-        if pod is not None and claim is not None:
-            await self._allocator.release([claim], lambda: self._still_waits(key, pod.uid))
+        if pod is not None:
+            claims = pod_claims(pod)
+            await self._allocator.release(claims, lambda: self._still_waits(key, pod.uid))
 
     def _still_waits(self, key: Key, uid: str) -> bool:
         pod = self._informers.state.pod(key)
@@ -60,11 +60,12 @@ class LeftOverClaims:
 
 
 def _is_left(pod: PodInfo, informers: Informers) -> bool:
-    """Return whether a pod waits while its claim has devices; one that is being written does not.
+    """Return whether a pod waits while a claim of it has devices; not while these are written.
 
     Its GPUs are assumed then, so that it is not seen as waiting.
     """
     if pod.member is None or pod.member.request.template is None or pod.usage is None:
         return False
-    held = informers.claims.claims.items.get((pod.namespace, pod.usage.claim or ""))
-    return held is not None and held.owner == pod.uid
+    claims = informers.claims.claims.items
+    held = (claims.get((pod.namespace, name)) for name in pod.usage.claims)
+    return any(claim is not None and claim.owner == pod.uid for claim in held)

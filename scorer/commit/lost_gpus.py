@@ -53,7 +53,7 @@ def lost_claim_gpus(pod: PodInfo, state: ClusterState) -> tuple[int, ...]:
         state: The cluster.
     """
     usage = pod.usage
-    node = state.node(usage.target) if usage and usage.claim else None
+    node = state.node(usage.target) if usage and usage.claims else None
     if usage is None or node is None or not node.is_claims or node.awaits_slices:
         return ()
     gpus = usage.gpus_on(node, migrate=False)
@@ -111,6 +111,6 @@ def may_lose_gpus(pod: PodInfo) -> bool:
 def awaits_claim(pod: PodInfo) -> bool:
     """Return whether a pod has no node yet, or it is not known what its claim holds."""
     usage = pod.usage
-    if usage is None or usage.claim is None or usage.allocation is None:
+    if usage is None or not usage.claims or usage.allocation is None:
         return False
     return not usage.node or usage.devices is None

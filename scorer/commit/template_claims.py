@@ -15,7 +15,7 @@ from cluster.allocations.template_allocation import (
     ClaimAllocation,
     PodClaim,
     TemplatedClaim,
-    allocation_to,
+    allocations_to,
     release_patch,
 )
 from cluster.nodes.node import Node
@@ -40,37 +40,39 @@ _NO_RIGHT = "; manifests/claim-templates has the rights that the scorer needs fo
 _log = structlog.get_logger()
 
 
-def pod_claim(pod: PodInfo) -> PodClaim | None:
-    """Return the claim that was made for a pod from its template; None: there is none."""
-    claim = pod.usage.claim if pod.usage else None
+def pod_claims(pod: PodInfo) -> list[PodClaim]:
+    """Return the claims that were made for a pod from its templates; none: not all of them are."""
     owner = ClaimOwner(pod.namespace, pod.name, pod.uid)
-    return PodClaim(owner, claim) if claim else None
+    return [PodClaim(owner, name) for name in (pod.usage.claims if pod.usage else ())]
 
 
-def planned_allocation(
+def planned_allocations(
     pod: PodInfo, member: Member, allocation: Allocation, node: Node
-) -> ClaimAllocation:
-    """Return what the claim of a pod is to hold.
+) -> list[ClaimAllocation]:
+    """Return what the claims of a pod are to hold.
 
     Args:
         pod: The pod.
-        member: The same pod as it was planned; its request has a template.
+        member: The same pod as it was planned; its request has templates.
         allocation: Its GPUs.
         node: Their node.
 
     Raises:
-        ClaimError: The claim cannot hold these GPUs.
+        ClaimError: The claims cannot hold these GPUs.
     """
-    claim, template = pod_claim(pod), member.request.template
-    if claim is None or template is None:
+    claims, template = pod_claims(pod), member.request.template
+    if template is None or len(claims) != len(template.claims):
         raise ClaimError("kube-controller-manager has not made it from its template yet")
     pool = node.pool
     if pool is None or pool.missing:
         raise ClaimError(f"the slices of node {node.name} are missing")
-    devices = {
+    names = {
         card.uuid: name for card, name in zip(node.cards, pool.devices, strict=True) if card.uuid
     }
-    return allocation_to(claim, template.devices, allocation, pool.name, devices)
+    planned = [
+        (claim, devices) for claim, (_, devices) in zip(claims, template.claims, strict=True)
+    ]
+    return allocations_to(planned, allocation, pool.name, names)
 
 
 class ClaimAllocator:

@@ -98,7 +98,7 @@ def moved_gpus(pods: Iterable[PodInfo], ledger: Callable[[str], NodeLedger | Non
     found = [
         text
         for pod in sorted(pods, key=lambda pod: pod.name)
-        if pod.usage and pod.usage.claim and pod.allocation
+        if pod.usage and pod.usage.claims and pod.allocation
         if (text := _moved(pod, pod.allocation, ledger(pod.usage.target)))
     ]
     if not found:

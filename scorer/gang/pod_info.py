@@ -194,7 +194,7 @@ def pod_info(pod: Pod) -> PodInfo:
 
 
 def _unprepared_since(pod: Pod, usage: PodUsage | None) -> float | None:
-    has_claim = usage is not None and usage.claim is not None and bool(usage.node)
+    has_claim = usage is not None and bool(usage.claims and usage.node)
     return pod.status.unprepared_since if has_claim else None
 
 

@@ -346,10 +346,10 @@ def _claimless(waiting: Iterable[PodInfo]) -> str | None:
     """Name a member whose claim is not made yet from its template."""
     for pod in waiting:
         template = pod.member.request.template if pod.member else None
-        if template and pod.usage and pod.usage.claim is None:
+        if template and pod.usage and not pod.usage.claims:
+            names = " or ".join(map(quoted, template.references))
             return (
-                f"kube-controller-manager has not made claim {quoted(template.reference)} of pod "
-                f"{pod.name} from its ResourceClaimTemplate yet: Events of the pod say why if it "
-                "cannot"
+                f"kube-controller-manager has not made claim {names} of pod {pod.name} from its "
+                "ResourceClaimTemplate yet: Events of the pod say why if it cannot"
             )
     return None

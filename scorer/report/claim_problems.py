@@ -72,15 +72,16 @@ class ClaimProblems:
 
     def _problems(self, pod: PodInfo) -> Iterator[EventMessage]:
         usage = pod.usage
-        if usage is None or usage.allocation is None or usage.claim is None:
+        if usage is None or usage.allocation is None or not usage.claims:
             return
         node = self._informers.state.node(usage.target)
         held, planned = usage.claimed_gpus(node) if node else None, usage.allocation.gpus
         if isinstance(held, Exact) and _uuids(held) != _uuids(planned):
             yield claim_differs(usage.target, held.indices, planned.indices)
-        claim = self._informers.claims.claims.items.get((pod.namespace, usage.claim))
-        if claim and claim.owner == pod.uid and set(claim.users) - {pod.uid}:
-            yield claim_shared(usage.claim)
+        for name in usage.claims:
+            claim = self._informers.claims.claims.items.get((pod.namespace, name))
+            if claim and claim.owner == pod.uid and set(claim.users) - {pod.uid}:
+                yield claim_shared(name)
         if pod.is_unprepared(self._clock()):
             yield claim_unprepared(usage.node)
 

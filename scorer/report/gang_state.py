@@ -109,7 +109,7 @@ def _with_repairs(plan: GangPlan, pods: Collection[PodInfo], state: ClusterState
     records = {
         pod.uid: pod.allocation.gpus.indices
         for pod in pods
-        if pod.usage and pod.usage.claim and pod.allocation and pod.allocation.plan == plan.id
+        if pod.usage and pod.usage.claims and pod.allocation and pod.allocation.plan == plan.id
     }
     members = tuple(
         structs.replace(member, indices=records.get(member.uid, member.indices))

@@ -16,6 +16,7 @@ from support.servers.templates_cluster import (
     claim_path,
     devices,
     make_claim,
+    name_claim,
     pod,
     reserved,
 )
@@ -181,6 +182,69 @@ async def test_a_gang_gets_the_gpus_that_satisfy_the_selectors_of_its_template(c
 
     both = [*devices(cluster, "bert-0"), *devices(cluster, "bert-1")]
     assert sorted(both) == ["gpu-1", "gpu-4", "gpu-5", "gpu-6"]
+
+
+BOTH = ("data", "model")
+
+
+async def test_a_pod_with_two_claims_has_the_gpus_of_its_record_in_both(cluster):
+    async with fenced(cluster) as leader:
+        for name in ("bert-0", "bert-1"):
+            pod(cluster, name, 2, gang="bert", references=BOTH)
+            make_claim(cluster, name, gpus=2, reference="data")
+        await waits(cluster, "has not made claim 'data' or 'model' of pod bert-0")
+        for name in ("bert-0", "bert-1"):
+            make_claim(cluster, name, gpus=2, reference="model")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        await until(lambda: closed(leader) == [] and ledger(leader).free_mask == 0)
+
+    for name in ("bert-0", "bert-1"):
+        parts = [devices(cluster, name, reference) for reference in BOTH]
+        assert [len(part) for part in parts] == [2, 2]
+        assert parts[0] + parts[1] == planned(cluster, name)
+        for reference in BOTH:
+            claim = cluster.get(claim_path(name, reference))
+            assert claim["status"]["reservedFor"] == reserved(name)
+
+
+async def test_if_one_of_two_claims_is_refused_the_other_one_is_released(cluster):
+    async with fenced(cluster, claim_check_interval=PATIENCE, commit_retry=PATIENCE):
+        pod(cluster, "solo", 1, references=BOTH)
+        make_claim(cluster, "solo", reference="data")
+        make_claim(cluster, "solo", a_claim_spec(2), reference="model")
+        await waits(cluster, "asks for other devices than its template did")
+        await until(lambda: devices(cluster, "solo", "data") is None)
+
+        assert not cluster.patches("solo")
+
+
+async def test_of_two_claims_the_one_that_lost_its_devices_gets_them_again(cluster):
+    async with fenced(cluster):
+        pod(cluster, "solo", 1, references=BOTH)
+        for reference in BOTH:
+            make_claim(cluster, "solo", reference=reference)
+        await until(lambda: cluster.allocated("solo"))
+        first, second = planned(cluster, "solo")
+        cluster.mark_unschedulable("solo")
+        name_claim(cluster, "solo", "data")
+        make_claim(cluster, "solo", reference="model")
+        await until(lambda: devices(cluster, "solo", "model") == [second])
+
+    assert devices(cluster, "solo", "data") == [first]
+
+
+async def test_devices_of_two_claims_that_an_earlier_leader_left_are_free_again(cluster):
+    pod(cluster, "solo", 1, references=BOTH)
+    for reference, held in zip(BOTH, ("gpu-0", "gpu-1"), strict=True):
+        status = {"allocation": an_allocation(held), "reservedFor": reserved("solo")}
+        make_claim(cluster, "solo", reference=reference, status=status)
+    pod(cluster, "whole", 7)
+    async with fenced(cluster) as leader:
+        await until(lambda: cluster.allocated("solo"))
+        await until(lambda: closed(leader) == [])
+
+    parts = [devices(cluster, "solo", reference) for reference in BOTH]
+    assert [device for part in parts for device in part] == planned(cluster, "solo")
 
 
 async def test_a_pod_whose_selectors_no_gpu_satisfies_waits_with_the_reason(cluster):

@@ -156,8 +156,18 @@ def test_selectors_are_written_beside_the_amounts():
     }
     request, findings = read_request(msgspec.convert(after, Pod))
     assert not findings
-    assert request.template.devices == templates["two-gpus"]
+    assert request.template.claims == (("c0", templates["two-gpus"]),)
     assert outcome(after, templates).patch == ()
+
+
+def test_two_claims_of_one_template_are_written():
+    pod = a_templated_pod("two-gpus", "two-gpus", annotations=MARK)
+    result = outcome(pod, TWO)
+    after = patched(pod, result)
+
+    assert not result.findings
+    assert after["metadata"]["annotations"][keys.CLAIMED_GPUS] == '{"c0/gpu":2,"c1/gpu":2}'
+    assert read_request(msgspec.convert(after, Pod))[0].gpus == 4
 
 
 def test_selectors_that_no_claims_node_satisfies_are_left_to_the_scheduler():

@@ -1,4 +1,4 @@
-"""Read the GPUs that a pod gets by a ResourceClaimTemplate of its own.
+"""Read the GPUs that a pod gets by ResourceClaimTemplates of its own.
 
 Admission writes them into an annotation, since the pod does not have them: the number of GPUs of
 each request, and the selectors that each GPU has to satisfy.
@@ -40,21 +40,38 @@ _entries = msgspec.json.Decoder(
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateClaim:
-    """The GPUs that a pod gets by the claim of one template."""
+class TemplateClaims:
+    """The GPUs that a pod gets by claims that are made from templates, at least one."""
 
-    reference: str
-    """Name of the pod's reference to the template."""
-    devices: ClaimedDevices
+    claims: tuple[tuple[str, ClaimedDevices], ...]
+    """What each claim asks for, by the name of the pod's reference to its template; all have the
+    same selectors."""
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The names of the references."""
+        return tuple(reference for reference, _ in self.claims)
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of all claims."""
+        return sum(devices.gpus for _, devices in self.claims)
+
+    @property
+    def selectors(self) -> tuple[str, ...]:
+        """Expressions (CEL) that each of the GPUs has to satisfy."""
+        return self.claims[0][1].selectors
 
     @property
     def annotation(self) -> str:
-        """The annotation of the pod, from which `read_template_claim` reads it."""
+        """The annotation of the pod, from which `read_template_claims` reads it."""
         entries: dict[str, int | tuple[str, ...]] = {
-            f"{self.reference}/{name}": count for name, count in self.devices.amounts
+            f"{reference}/{name}": count
+            for reference, devices in self.claims
+            for name, count in devices.amounts
         }
-        if self.devices.selectors:
-            entries[_SELECTORS] = self.devices.selectors
+        if self.selectors:
+            entries[_SELECTORS] = self.selectors
         return msgspec.json.encode(entries).decode()
 
 
@@ -74,10 +91,10 @@ def uses_template(spec: NewPodSpec) -> bool:
     )
 
 
-def claim_from_templates(
+def claims_from_templates(
     spec: NewPodSpec, asked: Mapping[str, Asked]
-) -> TemplateClaim | LeftToScheduler | None:
-    """Return the GPUs that a pod gets by the claim of a template; None: by none.
+) -> TemplateClaims | LeftToScheduler | None:
+    """Return the GPUs that a pod gets by the claims of templates; None: by none.
 
     Args:
         spec: Spec of the pod.
@@ -94,14 +111,14 @@ def claim_from_templates(
             return LeftToScheduler(f"template {claim.resource_claim_template_name}: {what.reason}")
     if not found:
         return None
-    if len(found) > 1:
-        return LeftToScheduler("several of its claims ask for GPUs")
     if named := next(filter(None, (claim.resource_claim_name for claim in claims)), None):
         return LeftToScheduler(f"it names claim {quoted(named)}, which other pods may use, too")
     if resource := _resource(spec):
         return LeftToScheduler(f"it asks for {resource}, too")
-    claim, what = found[0]
-    return TemplateClaim(claim.name, what) if isinstance(what, ClaimedDevices) else None
+    devices = [(claim.name, what) for claim, what in found if isinstance(what, ClaimedDevices)]
+    if len({what.selectors for _, what in devices}) > 1:
+        return LeftToScheduler("its claims have different selectors")
+    return TemplateClaims(tuple(devices))
 
 
 def _resource(spec: NewPodSpec) -> str | None:
@@ -115,42 +132,43 @@ def _resource(spec: NewPodSpec) -> str | None:
     return next((name for name in named if name in RESOURCES), None)
 
 
-def read_template_claim(pod: NewPod) -> tuple[TemplateClaim | None, Sequence[Finding]]:
-    """Return the GPUs that a pod gets by the claim of its template, as admission has written them.
+def read_template_claims(pod: NewPod) -> tuple[TemplateClaims | None, Sequence[Finding]]:
+    """Return the GPUs that a pod gets by claims of templates, as admission has written them.
 
     None: by none, or the annotation is unreadable.
     """
     text = pod.annotations.get(CLAIMED_GPUS)
     if text is None or not template_names(pod.spec):
         return None, ()
-    claim = _decode(text)
+    claims = _decode(text)
     made = {one.name for one in pod.spec.resource_claims or () if one.resource_claim_template_name}
-    if claim is not None and claim.reference in made:
-        return claim, ()
-    message = f"{quoted(text)} is no number of GPUs for each request of one claim of the pod"
+    if claims is not None and made.issuperset(claims.references):
+        return claims, ()
+    message = f"{quoted(text)} is no number of GPUs for each request of claims of the pod"
     fix = "remove the annotation: admission writes it"
     value = text[:_LONGEST]
     finding = Finding(Code.CLAIM_REFERENCE, Severity.ERROR, _ANNOTATION, value, message, fix)
     return None, [finding]
 
 
-def _decode(text: str) -> TemplateClaim | None:
-    """Return the claim of an annotation; None if it cannot be read."""
+def _decode(text: str) -> TemplateClaims | None:
+    """Return the claims of an annotation; None if it cannot be read."""
     try:
         entries = _entries.decode(text) if len(text) <= _LONGEST else {}
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     selectors = entries.pop(_SELECTORS, [])
-    amounts: list[tuple[str, int]] = []
-    references: set[str] = set()
+    if not entries or not isinstance(selectors, list):
+        return None
+    if any(isinstance(parse(one), SyntaxRefused) for one in selectors):
+        return None
+    amounts: dict[str, list[tuple[str, int]]] = {}
     for name, count in entries.items():
         reference, _, request = name.partition("/")
         if not isinstance(count, int):
             return None
-        amounts.append((request, count))
-        references.add(reference)
-    if len(references) != 1 or not isinstance(selectors, list):
-        return None
-    if any(isinstance(parse(one), SyntaxRefused) for one in selectors):
-        return None
-    return TemplateClaim(references.pop(), ClaimedDevices(tuple(amounts), tuple(selectors)))
+        amounts.setdefault(reference, []).append((request, count))
+    chosen = tuple(selectors)
+    return TemplateClaims(
+        tuple((name, ClaimedDevices(tuple(of), chosen)) for name, of in amounts.items())
+    )

@@ -44,7 +44,7 @@ class Member:
     def selectors(self) -> tuple[str, ...]:
         """Expressions (CEL) that each of its GPUs has to satisfy."""
         template = self.request.template
-        return template.devices.selectors if template else ()
+        return template.selectors if template else ()
 
     @cached_property
     def signature(self) -> Hashable:

@@ -253,6 +253,30 @@ def test_a_gang_gets_the_gpus_that_its_selectors_choose(claims, pods):
     assert bandwidth(gpus) == max(map(bandwidth, combinations(range(2, 7), 4)))
 
 
+def test_pods_with_two_claims_have_the_gpus_of_both(claims, pods):
+    make_template(pods, "pair", 2)
+    make_template(pods, "single", 1)
+    for i in range(2):
+        pods.create(name=f"twice-{i}", labels=gang_labels("twice", 2), spec=using("pair", "single"))
+    members = wait_for(
+        lambda: (
+            (held := {n: r for n, r in recorded(pods).items() if n.startswith("twice-")})
+            and len(held) == len({*held} & {*pods.bound()}) == 2
+            and held
+        ),
+        "both are bound",
+        PATIENCE,
+    )
+    held = {}
+    for claim in pods.api.get(claims_of(pods.namespace))["items"]:
+        (user,) = claim["status"]["reservedFor"]
+        results = claim["status"]["allocation"]["devices"]["results"]
+        held.setdefault(user["name"], []).extend(map(claims._uuid, results))
+
+    assert {name: frozenset(uuids) for name, uuids in held.items()} == members
+    assert [len(uuids) for uuids in held.values()] == [3, 3]
+
+
 def test_what_is_not_evaluated_is_not_gated(pods):
     make_template(pods, "sum", 1, selectors=[{"cel": {"expression": "1 + 1 == 3"}}])
 

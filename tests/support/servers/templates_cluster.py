@@ -22,14 +22,18 @@ def a_claim_spec(count=1, **exactly):
     return {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
 
 
-def a_templated_pod(name, gpus, *, gang=None, size=2, selectors=()):
+def a_templated_pod(name, gpus, *, gang=None, size=2, selectors=(), references=("gpus",)):
     """Return a gated pod as admission leaves it, of a gang if one is named."""
     labels = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)} if gang else {}
     raw = a_held_pod(0, name, labels=labels, owner=JOB if gang else None)
-    entries = {"gpus/gpu": gpus} | ({"selectors": selectors} if selectors else {})
+    entries = {f"{reference}/gpu": gpus for reference in references}
+    entries |= {"selectors": selectors} if selectors else {}
     raw["metadata"]["annotations"] = {keys.CLAIMED_GPUS: json.dumps(entries)}
-    raw["spec"]["resourceClaims"] = [{"name": "gpus", "resourceClaimTemplateName": "template"}]
-    raw["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpus"}]}
+    raw["spec"]["resourceClaims"] = [
+        {"name": reference, "resourceClaimTemplateName": "template"} for reference in references
+    ]
+    claims = [{"name": reference} for reference in references]
+    raw["spec"]["containers"][0]["resources"] = {"claims": claims}
     return raw
 
 
@@ -38,29 +42,34 @@ def pod(cluster, name, gpus, **options):
     cluster.put(f"/api/v1/namespaces/team/pods/{name}", a_templated_pod(name, gpus, **options))
 
 
-def claim_path(name):
-    return f"{CLAIMS}/{name}-gpus-x7k2p"
+def claim_path(name, reference="gpus"):
+    return f"{CLAIMS}/{name}-{reference}-x7k2p"
 
 
-def make_claim(cluster, name, spec=None, *, owner=None, gpus=1, status=None):
+def make_claim(cluster, name, spec=None, *, owner=None, gpus=1, status=None, reference="gpus"):
     """Create the claim of a pod, and name it in the status of the pod."""
     uid = owner or name
-    reference = {"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid, "controller": True}
+    owned_by = {"apiVersion": "v1", "kind": "Pod", "name": uid, "uid": uid, "controller": True}
     metadata = {
-        "ownerReferences": [reference],
-        "annotations": {"resource.kubernetes.io/pod-claim-name": "gpus"},
+        "ownerReferences": [owned_by],
+        "annotations": {"resource.kubernetes.io/pod-claim-name": reference},
     }
     cluster.put(
-        claim_path(name),
+        claim_path(name, reference),
         {"metadata": metadata, "spec": spec or a_claim_spec(gpus), "status": status or {}},
     )
-    name_claim(cluster, name)
+    name_claim(cluster, name, reference)
 
 
-def name_claim(cluster, name):
-    made = {"name": "gpus", "resourceClaimName": claim_path(name).rpartition("/")[2]}
+def name_claim(cluster, name, reference="gpus"):
+    made = {
+        "name": reference,
+        "resourceClaimName": claim_path(name, reference).rpartition("/")[2],
+    }
     waiting = cluster[name]
-    status = {**waiting.get("status", {}), "resourceClaimStatuses": [made]}
+    before = waiting.get("status", {}).get("resourceClaimStatuses", ())
+    statuses = [*(one for one in before if one["name"] != reference), made]
+    status = {**waiting.get("status", {}), "resourceClaimStatuses": statuses}
     cluster.put(f"/api/v1/namespaces/team/pods/{name}", {**waiting, "status": status})
 
 
@@ -80,7 +89,7 @@ def reserved(name):
     return [{"resource": "pods", "name": name, "uid": name}]
 
 
-def devices(cluster, name):
-    """Return the devices of the claim of a pod; None: it is not allocated."""
-    allocation = cluster.get(claim_path(name)).get("status", {}).get("allocation")
+def devices(cluster, name, reference="gpus"):
+    """Return the devices of a claim of a pod; None: it is not allocated."""
+    allocation = cluster.get(claim_path(name, reference)).get("status", {}).get("allocation")
     return allocation and [result["device"] for result in allocation["devices"]["results"]]

@@ -11,9 +11,9 @@ from cluster.objects.pod import Pod
 from cluster.requests.request import Family, read_request
 from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler
 from cluster.requests.templates.template_claim import (
-    TemplateClaim,
-    claim_from_templates,
-    read_template_claim,
+    TemplateClaims,
+    claims_from_templates,
+    read_template_claims,
     template_names,
 )
 
@@ -38,17 +38,18 @@ LEFT = LeftToScheduler("request 'x' has adminAccess")
 @pytest.mark.parametrize(
     ("templates", "fields", "found"),
     [
-        (["one"], {}, TemplateClaim("c0", ONE)),
-        (["nic", "two"], {}, TemplateClaim("c1", TWO)),
+        (["one"], {}, TemplateClaims((("c0", ONE),))),
+        (["nic", "two"], {}, TemplateClaims((("c1", TWO),))),
         (["nic"], {}, None),
         (["unknown"], {}, None),
-        (["one", "two"], {}, "several"),
+        (["one", "two", "one"], {}, TemplateClaims((("c0", ONE), ("c1", TWO), ("c2", ONE)))),
+        (["one", "chosen"], {}, "its claims have different selectors"),
         (["one", "admin"], {}, "template admin: request 'x' has adminAccess"),
     ],
 )
-def test_a_pod_gets_gpus_by_one_template(templates, fields, found):
-    asked = {"one": ONE, "two": TWO, "nic": None, "admin": LEFT}
-    result = claim_from_templates(a_templated_pod(*templates, **fields).spec, asked)
+def test_a_pod_gets_gpus_by_its_templates(templates, fields, found):
+    asked = {"one": ONE, "two": TWO, "nic": None, "admin": LEFT, "chosen": CHOSEN}
+    result = claims_from_templates(a_templated_pod(*templates, **fields).spec, asked)
 
     if isinstance(found, str):
         assert isinstance(result, LeftToScheduler)
@@ -61,12 +62,12 @@ def test_a_claim_by_name_or_a_resource_beside_it_leaves_the_pod_to_the_scheduler
     pod = a_pod(
         {keys.NVIDIA_GPU: 1}, resourceClaims=[{"name": "g", "resourceClaimTemplateName": "one"}]
     )
-    beside = claim_from_templates(msgspec.convert(pod, Pod).spec, {"one": ONE})
+    beside = claims_from_templates(msgspec.convert(pod, Pod).spec, {"one": ONE})
     claims = [
         {"name": "g", "resourceClaimTemplateName": "one"},
         {"name": "h", "resourceClaimName": "shared"},
     ]
-    named = claim_from_templates(
+    named = claims_from_templates(
         msgspec.convert(a_pod({}, resourceClaims=claims), Pod).spec, {"one": ONE}
     )
 
@@ -84,24 +85,29 @@ def annotated(claim, **fields):
 
 @pytest.mark.parametrize(
     "claim",
-    [TemplateClaim("c0", ONE), TemplateClaim("c1", TWO), TemplateClaim("c0", CHOSEN)],
-    ids=["one request", "two requests", "selectors"],
+    [
+        TemplateClaims((("c0", ONE),)),
+        TemplateClaims((("c1", TWO),)),
+        TemplateClaims((("c0", CHOSEN),)),
+        TemplateClaims((("c1", CHOSEN), ("c0", CHOSEN))),
+    ],
+    ids=["one request", "two requests", "selectors", "two claims"],
 )
 def test_what_admission_writes_is_read_again(claim):
     pod = annotated(claim)
 
     assert template_names(pod.spec) == {"one", "two"}
-    assert read_template_claim(pod) == (claim, ())
+    assert read_template_claims(pod) == (claim, ())
     request, findings = read_request(pod)
     assert not findings
-    assert (request.family, request.gpus) == (Family.WHOLE, claim.devices.gpus)
+    assert (request.family, request.gpus) == (Family.WHOLE, claim.gpus)
     assert request.by_claim
     assert request.places
     assert request.template == claim
 
 
 def test_without_gate_and_record_the_annotation_means_nothing():
-    claim = TemplateClaim("c0", ONE)
+    claim = TemplateClaims((("c0", ONE),))
 
     assert read_request(annotated(claim, gates=()))[0].family is None
     recorded = annotated(claim, gates=())
@@ -118,7 +124,7 @@ def test_without_gate_and_record_the_annotation_means_nothing():
         '{"c0/gpu": 0}',
         '{"c0/gpu": 33}',
         '{"c0/gpu": "1"}',
-        '{"c0/gpu": 1, "c1/gpu": 1}',
+        '{"c0/gpu": 1, "c9/gpu": 1}',
         '{"c9/gpu": 1}',
         '{"container-0": 1}',
         '{"c0/gpu": 1, "selectors": "true"}',

@@ -14,7 +14,7 @@ from cluster.keys import DRA_GPU_DRIVER
 from cluster.nodes.node import DevicePool
 from cluster.requests.request import template_request
 from cluster.requests.templates.claim_spec import ClaimedDevices
-from cluster.requests.templates.template_claim import TemplateClaim
+from cluster.requests.templates.template_claim import TemplateClaims
 from scorer.placement.explain import explain_plan
 from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
@@ -45,8 +45,8 @@ def claims_node(name, products, **fields):
 def a_claiming(gpus, *selectors):
     """Return a pod that gets so many GPUs by a template with these selectors."""
     member = a_gated_member(gpus)
-    claim = TemplateClaim("gpus", ClaimedDevices((("gpu", gpus),), selectors))
-    return replace(member, request=template_request(claim))
+    claims = TemplateClaims((("gpus", ClaimedDevices((("gpu", gpus),), selectors)),))
+    return replace(member, request=template_request(claims))
 
 
 def gang(*members):
