@@ -1,12 +1,14 @@
 """The events of a replay: jobs arrive, wait in order with backfill, run, and leave.
 
-A job starts when all its pods fit. The first job of the queue is tried first; where it does not
-fit, later ones are tried (backfill), and nothing is reserved for it. A shape that was refused is
-tried again after the next departure.
+A job starts when all its pods fit. The first job of the highest priority is tried first; where it
+does not fit, later ones are tried (backfill), and nothing is reserved for it. A shape that was
+refused is tried again after the next departure.
+
+A policy that preempts is asked which jobs of a lower priority to evict for one that does not fit.
+They wait in their old place, and start again from the beginning.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
@@ -17,9 +19,17 @@ from typing import NamedTuple
 from cluster.account.node_ledger import Holding
 from replay.fleet import gpus_of_fleet
 from replay.job import FOREVER, Job, Shape, members_of
-from replay.policies.policy import Policy
+from replay.policies.policy import Policy, Preempting
+from scorer.placement.pods.member import Member
+from scorer.placement.preemption.search import Eviction
+from scorer.placement.preemption.victim import Victim, VictimPod
 from scorer.placement.result import Placement
 from scorer.placement.state.snapshot import Snapshot
+
+MIN_RUN = 300.0
+"""A job is not evicted before it has run for so long [s]: `minRunMinutes` of the policy."""
+SEARCH_PAUSE = 60.0
+"""The time from a search that found no jobs to evict to the next one for the same shape [s]."""
 
 
 class Kind(Enum):
@@ -28,6 +38,8 @@ class Kind(Enum):
     STARTS = auto()
     REFUSED = auto()
     """It arrived and did not start."""
+    EVICTED = auto()
+    """A job of a higher priority takes its place; it waits again."""
     LEAVES = auto()
 
 
@@ -44,6 +56,10 @@ class Event(NamedTuple):
     """The nodes that it changes."""
     placements: tuple[Placement, ...] = ()
     """Of a job that starts."""
+    ran: float = 0.0
+    """For how long an evicted job has run, in vain [s]."""
+    is_again: bool = False
+    """A job starts that was evicted before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,48 +72,65 @@ class Rules:
     """A refused job waits; else it is gone."""
 
 
+class _Waiting(NamedTuple):
+    number: int
+    """By arrival."""
+    job: Job
+    is_again: bool = False
+
+
 class _Running(NamedTuple):
     end: float
     number: int
-    job: Job
-    holdings: tuple[tuple[str, Holding], ...]
+    waiting: _Waiting
+    """The job as it waited."""
+    start: float
+    unit: Victim
+    """The job as the search for jobs to evict sees it."""
+
+    @property
+    def holdings(self) -> Iterator[tuple[str, Holding]]:
+        """Its pods, each with its node."""
+        return ((pod.node, pod.holding) for pod in self.unit.pods)
 
 
 class _Queue:
     """Waiting jobs, one queue for each shape: jobs of one shape start in order."""
 
     def __init__(self) -> None:
-        self._by_shape: dict[Shape, deque[tuple[int, Job]]] = {}
-        self._numbers = count()
+        self._by_shape: dict[Shape, list[_Waiting]] = {}
+        """Heaps."""
         self.size = 0
 
-    def push(self, job: Job) -> None:
-        """Append a job."""
-        queue = self._by_shape.setdefault(job.shape, deque())
-        queue.append((next(self._numbers), job))
+    def push(self, waiting: _Waiting) -> None:
+        """Add a job, in its place by arrival."""
+        heappush(self._by_shape.setdefault(waiting.job.shape, []), waiting)
         self.size += 1
 
     def holds(self, shape: Shape) -> bool:
         """Return whether a job of this shape waits."""
         return shape in self._by_shape
 
-    def start_each(self, start: Callable[[Job], Event | None]) -> Iterator[Event]:
-        """Try the first job of each shape in the order of arrival; yield those that start."""
-        heads = [(queue[0][0], shape) for shape, queue in self._by_shape.items()]
-        order = [(number, i) for i, (number, _) in enumerate(heads)]
-        order.sort()
-        while order:
-            _, i = heappop(order)
-            shape = heads[i][1]
+    def start_each(self, start: Callable[[_Waiting], Iterator[Event]]) -> Iterator[Event]:
+        """Try the first job of each shape by priority and arrival; yield what happens."""
+        order = [(-shape.priority, q[0].number, shape) for shape, q in self._by_shape.items()]
+        heads = {number: shape for _, number, shape in order}
+        todo = sorted((priority, number) for priority, number, _ in order)
+        while todo:
+            priority, number = heappop(todo)
+            shape = heads[number]
             queue = self._by_shape[shape]
-            event = start(queue[0][1])
-            if event is None:
+            has_started = False
+            for event in start(queue[0]):
+                has_started = event.kind is Kind.STARTS
+                yield event
+            if not has_started:
                 continue
-            queue.popleft()
+            heappop(queue)
             self.size -= 1
-            yield event
             if queue:
-                heappush(order, (queue[0][0], i))
+                heads[queue[0].number] = shape
+                heappush(todo, (priority, queue[0].number))
             else:
                 del self._by_shape[shape]
 
@@ -119,7 +152,12 @@ class Run:
         self._policy, self._rules = policy, rules
         self._gpus = gpus_of_fleet(fleet)
         self._queue = _Queue()
-        self._running: list[_Running] = []
+        self._ends: list[_Running] = []
+        """A heap; of the jobs that were evicted, too."""
+        self._running: dict[str, _Running] = {}
+        """By the name of the unit."""
+        self._search_at: dict[Shape, float] = {}
+        """By shape, when jobs to evict are searched for again [s]."""
         self._numbers = count()
 
     @property
@@ -128,7 +166,7 @@ class Run:
         return self._queue.size
 
     def events(self, jobs: Iterable[Job]) -> Iterator[Event]:
-        """Yield each event: the arrival of a job that waits, a start, a departure.
+        """Yield each event: the arrival of a job that waits, a start, an eviction, a departure.
 
         Args:
             jobs: By their submit times, ascending.
@@ -137,43 +175,90 @@ class Run:
         """
         for job in jobs:
             yield from self._until(job.submit)
-            started = None
+            arrived, has_started = _Waiting(next(self._numbers), job), False
             if not self._queue.holds(job.shape):
-                started = self._start(job, job.submit)
-            if started is None and self._rules.waits:
-                self._queue.push(job)
-            yield started or Event(Kind.REFUSED, job.submit, job, self.snapshot)
+                for event in self._start(arrived, job.submit):
+                    has_started = True
+                    yield event
+            if not has_started:
+                if self._rules.waits:
+                    self._queue.push(arrived)
+                yield Event(Kind.REFUSED, job.submit, job, self.snapshot)
         yield from self._until(FOREVER)
 
     def _until(self, time: float) -> Iterator[Event]:
         """Yield the departures up to a time, and the starts that they allow."""
-        while self._running and self._running[0].end <= time and self._running[0].end < FOREVER:
-            gone = heappop(self._running)
-            before = self.snapshot
-            self.snapshot = before.without_holdings(gone.holdings)
-            nodes = frozenset(node for node, _ in gone.holdings)
-            yield Event(Kind.LEAVES, gone.end, gone.job, before, nodes)
+        while self._ends and self._ends[0].end <= time and self._ends[0].end < FOREVER:
+            gone = heappop(self._ends)
+            if self._running.pop(gone.unit.name, None) is None:
+                continue
+            yield self._remove(gone, Event(Kind.LEAVES, gone.end, gone.waiting.job, self.snapshot))
             yield from self._queue.start_each(partial(self._start, time=gone.end))
 
-    def _start(self, job: Job, time: float) -> Event | None:
-        """Start a job, or return None where the policy refuses it.
+    def _remove(self, gone: _Running, event: Event) -> Event:
+        """Take a job off its nodes, and return the event with these."""
+        self.snapshot = self.snapshot.without_holdings(gone.holdings)
+        return event._replace(nodes=frozenset(node for node, _ in gone.holdings))
+
+    def _start(self, waiting: _Waiting, time: float) -> Iterator[Event]:
+        """Yield the evictions that a job needs, then its start; nothing where it is refused.
 
         Raises:
             LedgerError: The policy gave out a GPU that is taken.
         """
-        if job.shape.total > self._gpus:
+        shape = waiting.job.shape
+        if shape.total > self._gpus:
             # No policy is asked: a trace may have jobs of any size, which take time each time.
-            return None
+            return
         self.decisions += 1
-        members = members_of(job, self.decisions, shared=self._rules.shared)
-        placements = self._policy.place(self.snapshot, job.shape, members)
+        members = members_of(waiting.job, self.decisions, shared=self._rules.shared)
+        placements = self._policy.place(self.snapshot, shape, members)
         if placements is None:
-            return None
+            eviction = self._eviction(shape, members, time)
+            if eviction is None:
+                return
+            for unit in eviction.victims:
+                yield self._evict(self._running.pop(unit.name), time)
+            placements = eviction.plan.placements
         holdings = tuple((each.node, each.holding) for each in placements)
         before = self.snapshot
         # The ledger is the proof that no GPU is held twice: it raises.
         self.snapshot = before.hold_all(holdings)
-        running = _Running(time + job.duration, next(self._numbers), job, holdings)
-        heappush(self._running, running)
+        pods = tuple(VictimPod(node, holding, time) for node, holding in holdings)
+        unit = Victim(f"{self.decisions}", shape.priority, pods)
+        running = _Running(time + waiting.job.duration, self.decisions, waiting, time, unit)
+        heappush(self._ends, running)
+        self._running[unit.name] = running
         nodes = frozenset(node for node, _ in holdings)
-        return Event(Kind.STARTS, time, job, before, nodes, tuple(placements))
+        yield Event(
+            Kind.STARTS,
+            time,
+            waiting.job,
+            before,
+            nodes,
+            tuple(placements),
+            is_again=waiting.is_again,
+        )
+
+    def _eviction(self, shape: Shape, members: Sequence[Member], time: float) -> Eviction | None:
+        """Return the jobs to evict for one that does not fit, or None."""
+        policy = self._policy
+        if not shape.priority or not self._rules.waits or not isinstance(policy, Preempting):
+            return None
+        if time < self._search_at.get(shape, 0.0):
+            return None
+        units = [
+            running.unit
+            for running in self._running.values()
+            if running.unit.priority < shape.priority and running.start + MIN_RUN <= time
+        ]
+        found = policy.preempt(self.snapshot, members, units, time) if units else None
+        if found is None:
+            self._search_at[shape] = time + SEARCH_PAUSE
+        return found
+
+    def _evict(self, gone: _Running, time: float) -> Event:
+        number, job, _ = gone.waiting
+        self._queue.push(_Waiting(number, job, is_again=True))
+        event = Event(Kind.EVICTED, time, job, self.snapshot, ran=time - gone.start)
+        return self._remove(gone, event)

@@ -41,6 +41,8 @@ class Shape:
     """The GPU models that it may use; empty: any."""
     pods: int = 1
     """Number of pods, which start together."""
+    priority: int = 0
+    """A policy that preempts may evict jobs of a lower one."""
 
     @property
     def is_share(self) -> bool:
@@ -90,17 +92,18 @@ def _parts(shape: Shape, *, shared: bool) -> tuple[Request, Demand, PodSpec]:
     request = Request(Family.WHOLE, shape.gpus)
     if shared:
         request = Request(Family.SHARE, shape.gpus, memory=shape.gpus * shape.milli)
-    return request, Demand(shape.cpu, shape.memory, frozenset()), _spec(shape.models)
+    return request, Demand(shape.cpu, shape.memory, frozenset()), _spec(shape)
 
 
-def _spec(models: frozenset[str]) -> PodSpec:
-    if not models:
-        return PodSpec(containers=[])
-    model = Requirement(GFD_PRODUCT, "In", sorted(models))
+def _spec(shape: Shape) -> PodSpec:
+    if not shape.models:
+        return PodSpec(containers=[], priority=shape.priority)
+    model = Requirement(GFD_PRODUCT, "In", sorted(shape.models))
     terms = [NodeSelectorTerm(match_expressions=[model])]
     nodes = NodeSelector(node_selector_terms=terms)
     return PodSpec(
         containers=[],
+        priority=shape.priority,
         affinity=Affinity(
             node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=nodes)
         ),

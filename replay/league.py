@@ -32,6 +32,9 @@ class Column(StrEnum):
     ALLOCATED = "allocated"
     AT_END = "allocated at the last arrival"
     WAIT = "mean wait"
+    URGENT_WAIT = "mean wait of high priority"
+    EVICTIONS = "evictions"
+    LOST_TIME = "GPU time lost"
     BEST_SET = "on best set"
     BANDWIDTH = "mean bandwidth"
     LOST = "bandwidth lost"
@@ -46,12 +49,26 @@ class _Rule:
     is_high_best: bool = True
 
 
+def _evictions(run: Measures) -> float | None:
+    """Return the number of evictions; None where all jobs have one priority."""
+    return float(run.evictions) if run.urgent_waits.jobs else None
+
+
+def _lost_time(run: Measures) -> float | None:
+    return run.lost_gpu_seconds if run.urgent_waits.jobs else None
+
+
 _RULES: Mapping[Column, _Rule] = {
     # A run without a refusal has room for all of its jobs.
     Column.FIRST_REFUSAL: _Rule(lambda run: run.at_first_refusal),
     Column.ALLOCATED: _Rule(lambda run: run.mean_allocated),
     Column.AT_END: _Rule(lambda run: run.allocated_at_end),
     Column.WAIT: _Rule(lambda run: run.wait, is_high_best=False),
+    Column.URGENT_WAIT: _Rule(
+        lambda run: run.urgent_waits.mean if run.urgent_waits.jobs else None, is_high_best=False
+    ),
+    Column.EVICTIONS: _Rule(_evictions, is_high_best=False),
+    Column.LOST_TIME: _Rule(_lost_time, is_high_best=False),
     Column.BEST_SET: _Rule(lambda run: run.best_share),
     Column.BANDWIDTH: _Rule(lambda run: run.mean_bandwidth),
     Column.LOST: _Rule(lambda run: run.mean_lost, is_high_best=False),

@@ -105,6 +105,12 @@ class Measures:
     """The sum of what is missing to the best possible ones [GB/s]."""
     split: int = 0
     """Started jobs on more nodes than their GPUs need."""
+    evictions: int = 0
+    """Times that a job lost its place to one of a higher priority."""
+    lost_gpu_seconds: float = 0.0
+    """GPU time of evicted jobs [s], which run again from the beginning."""
+    urgent_waits: Waits = field(default_factory=Waits)
+    """Of the jobs above the lowest priority."""
     points: list[Point] = field(default_factory=list)
 
     @property
@@ -182,7 +188,13 @@ class _Recorder:
         match event.kind:
             case Kind.STARTS:
                 self._used += total
-                self._add_started(event)
+                if not event.is_again:
+                    self._add_started(event)
+                self._update_sets(event)
+            case Kind.EVICTED:
+                self._used -= total
+                figures.evictions += 1
+                figures.lost_gpu_seconds += event.ran * total
                 self._update_sets(event)
             case Kind.LEAVES:
                 self._used -= total
@@ -222,7 +234,10 @@ class _Recorder:
     def _add_started(self, event: Event) -> None:
         figures, shape = self.figures, event.job.shape
         figures.started += 1
-        figures.waits[size_of(shape)].add(event.time - event.job.submit)
+        wait = event.time - event.job.submit
+        figures.waits[size_of(shape)].add(wait)
+        if shape.priority:
+            figures.urgent_waits.add(wait)
         figures.split += len(event.nodes) > ceil(shape.pods * shape.gpus / self._cards)
         if shape.is_share or shape.pods * shape.gpus < 2:
             return

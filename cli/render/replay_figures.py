@@ -14,6 +14,9 @@ _FORMATS: Mapping[Column, tuple[str, Callable[[float], str]]] = {
     Column.ALLOCATED: ("MEAN ALLOCATED", lambda part: f"{100 * part:.1f} %"),
     Column.AT_END: ("AT LAST ARRIVAL", lambda part: f"{100 * part:.2f} %"),
     Column.WAIT: ("MEAN WAIT", lambda seconds: f"{seconds:,.0f} s"),
+    Column.URGENT_WAIT: ("HIGH PRIORITY WAITS", lambda seconds: f"{seconds:,.0f} s"),
+    Column.EVICTIONS: ("EVICTIONS", lambda jobs: f"{jobs:,.0f}"),
+    Column.LOST_TIME: ("GPU HOURS LOST", lambda seconds: f"{seconds / 3600:,.0f}"),
     Column.UNPLACED: ("UNPLACED", lambda jobs: f"{jobs:,.0f}"),
     Column.BEST_SET: ("ON BEST SET", lambda part: f"{100 * part:.1f} %"),
     Column.BANDWIDTH: ("GB/s", lambda speed: f"{speed:.1f}"),
@@ -22,7 +25,13 @@ _FORMATS: Mapping[Column, tuple[str, Callable[[float], str]]] = {
     Column.SPLIT: ("SPLIT", lambda jobs: f"{jobs:,.0f}"),
 }
 _SIZES = {Size.SHARE: "A SHARE", Size.ONE: "1 GPU"}
-_WHEN_FILLED = {Column.ALLOCATED, Column.WAIT}
+_WHEN_FILLED = {
+    Column.ALLOCATED,
+    Column.WAIT,
+    Column.URGENT_WAIT,
+    Column.EVICTIONS,
+    Column.LOST_TIME,
+}
 """Figures without a meaning where jobs neither wait nor end."""
 
 

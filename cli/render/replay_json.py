@@ -9,7 +9,7 @@ from cli.output.document import Document, rounded
 from replay.fleet import empty_fleet, gpus_of_fleet
 from replay.job import FOREVER
 from replay.league import Column, Figure, league
-from replay.measures import SET_SIZE, Measures
+from replay.measures import SET_SIZE, Waits
 
 
 class TraceFacts(Struct, frozen=True, kw_only=True):
@@ -79,6 +79,12 @@ class PolicyRun(Struct, frozen=True, kw_only=True):
     """[s]"""
     waits: dict[str, WaitingTime]
     """By the number of GPUs of a job."""
+    high_priority_wait: WaitingTime | None
+    """Of the jobs above the lowest priority; null: the trace has no priorities."""
+    evictions: int
+    """Times that a job lost its place to one of a higher priority."""
+    gpu_seconds_lost: float
+    """GPU time of evicted jobs, which run again from the beginning."""
     jobs_of_known_bandwidth: int
     on_best_set: float | None
     """Part of these jobs that are as fast as on the empty fleet."""
@@ -194,7 +200,10 @@ def _run(result: RunResult) -> PolicyRun:
         allocated_at_last_arrival=_precise(run.allocated_at_end),
         mean_allocated=_precise(run.mean_allocated),
         mean_wait=round(run.wait, 1),
-        waits=_waits(run),
+        waits={size.value: _waiting(waits) for size, waits in run.waits.items() if waits.jobs},
+        high_priority_wait=_waiting(run.urgent_waits) if run.urgent_waits.jobs else None,
+        evictions=run.evictions,
+        gpu_seconds_lost=round(run.lost_gpu_seconds, 1),
         jobs_of_known_bandwidth=run.known,
         on_best_set=_part(run.best_share),
         mean_bandwidth=rounded(run.mean_bandwidth),
@@ -214,14 +223,8 @@ def _run(result: RunResult) -> PolicyRun:
     )
 
 
-def _waits(run: Measures) -> dict[str, WaitingTime]:
-    return {
-        size.value: WaitingTime(
-            jobs=waits.jobs, mean=round(waits.mean, 1), longest=round(waits.longest, 1)
-        )
-        for size, waits in run.waits.items()
-        if waits.jobs
-    }
+def _waiting(waits: Waits) -> WaitingTime:
+    return WaitingTime(jobs=waits.jobs, mean=round(waits.mean, 1), longest=round(waits.longest, 1))
 
 
 def _part(value: float | None) -> float | None:

@@ -1,8 +1,8 @@
 """A policy: it places all pods of a job on a snapshot, or none."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from cluster.allocations.gpus import Exact, GPUShare
 from replay.job import Shape
 from replay.policies.view import Floats, Ints, View, view_of
 from scorer.placement.pods.member import Member
+from scorer.placement.preemption.search import Eviction
+from scorer.placement.preemption.victim import Victim
 from scorer.placement.result import Placement
 from scorer.placement.state.snapshot import Snapshot
 
@@ -24,6 +26,23 @@ class Policy(Protocol):
         self, snapshot: Snapshot, shape: Shape, members: Sequence[Member]
     ) -> Sequence[Placement] | None:
         """Return the placement of each pod, or None where not all of them fit."""
+
+
+@runtime_checkable
+class Preempting(Protocol):
+    """A policy that evicts jobs of a lower priority for one that does not fit."""
+
+    def preempt(
+        self, snapshot: Snapshot, members: Sequence[Member], units: Iterable[Victim], now: float
+    ) -> Eviction | None:
+        """Return the jobs to evict, and the placement that they make possible, or None.
+
+        Args:
+            snapshot: The fleet, on which the pods do not fit.
+            members: The pods of the job.
+            units: The jobs that run.
+            now: The time [s].
+        """
 
 
 ChooseNode: TypeAlias = Callable[[View, Shape, Rows], int]

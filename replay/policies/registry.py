@@ -7,7 +7,7 @@ import numpy as np
 
 from replay.job import Shape
 from replay.policies.fgd import FragmentationGradientDescent, typical_pods
-from replay.policies.linkwise import Linkwise
+from replay.policies.linkwise import Linkwise, LinkwiseByFragments
 from replay.policies.packing import (
     best_fit,
     dot_product,
@@ -55,6 +55,7 @@ def _fgd(popularity: Mapping[Shape, float]) -> Policy:
 
 POLICIES: Mapping[str, Callable[[Context], Policy]] = {
     "linkwise": lambda _: Linkwise(),
+    "linkwise-fgd": lambda run: LinkwiseByFragments(typical_pods(run.popularity)),
     "random": lambda run: PodByPod(random_node(run.draw), random_cards(run.draw)),
     "round-robin": lambda _: PodByPod(round_robin(), lowest_indices),
     "best-fit": lambda _: PodByPod(highest(best_fit), least_left),

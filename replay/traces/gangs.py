@@ -22,6 +22,9 @@ _ON_NODE = 8
 _CPU_MAX, _GIB_MAX = 1 << 30, 1 << 20
 """No pod has more CPUs, or memory [GiB]."""
 
+_GFS_PRIORITIES = {"HP": 1, "Spot": 0}
+"""High-priority jobs, and those that run on what is left."""
+
 
 def workers(gpus: int, nodes: int) -> Shape | LeftOut:
     """Return equal pods for a job of whole GPUs.
@@ -72,8 +75,16 @@ def _gfs(row: Row) -> Job | LeftOut:
         cpu=round(1000 * (row.number("cpu_request", _CPU_MAX) or 0.0)),
         models=frozenset(filter(None, [row.text("gpu_model")])),
         pods=max(1, row.whole("worker_num", GPUS_MAX)),
+        priority=_gfs_priority(row),
     )
     return Job(row.text("job_name") or f"line-{row.line}", submit, duration, shape)
+
+
+def _gfs_priority(row: Row) -> int:
+    kind = row.text("job_type")
+    if kind not in _GFS_PRIORITIES:
+        raise row.error(f"job_type is {kind[:40]!r}; {' or '.join(_GFS_PRIORITIES)} is expected.")
+    return _GFS_PRIORITIES[kind]
 
 
 def _gfs_node(row: Row) -> TraceNode:

@@ -1,4 +1,5 @@
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -6,7 +7,7 @@ from hypothesis import strategies as st
 from support.traces import a_job, a_policy, shared_fleet, whole_fleet
 
 from cluster.account.gpu_usage import LedgerError
-from replay.engine import Kind, Rules, Run
+from replay.engine import MIN_RUN, Kind, Rules, Run
 from replay.job import FOREVER
 from replay.policies.registry import POLICIES
 from scorer.placement.placements import new_plan
@@ -153,3 +154,115 @@ def test_the_bandwidth_of_a_start_is_that_of_the_plan():
 
     plan = new_plan(event.before, event.placements, exact=True)
     assert plan.bandwidth.value == pytest.approx(55.2, abs=0.01)
+
+
+def happened(run, jobs):
+    return [(event.kind.name, event.job.name, event.time) for event in run.events(jobs)]
+
+
+def test_a_job_of_a_higher_priority_takes_the_place_of_another():
+    jobs = [
+        a_job("spot", 0, 1000, gpus=8),
+        a_job("also", 1, 1000, gpus=8),
+        a_job("high", 400, 50, gpus=8, priority=1),
+    ]
+    run = a_run(whole_fleet(1), rules=WHOLE)
+
+    # The evicted job runs again from the beginning, before the one that came after it.
+    assert happened(run, jobs) == [
+        ("STARTS", "spot", 0),
+        ("REFUSED", "also", 1),
+        ("EVICTED", "spot", 400),
+        ("STARTS", "high", 400),
+        ("LEAVES", "high", 450),
+        ("STARTS", "spot", 450),
+        ("LEAVES", "spot", 1450),
+        ("STARTS", "also", 1450),
+        ("LEAVES", "also", 2450),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "rules", "submit", "spot"),
+    [
+        ("linkwise", WHOLE, 100, {}),
+        ("best-fit", WHOLE, 400, {}),
+        ("linkwise", Rules(shared=False, waits=False), 400, {}),
+        ("linkwise", WHOLE, 400, {"priority": 1}),
+    ],
+    ids=["it has just started", "no preemption", "jobs do not wait", "the same priority"],
+)
+def test_nothing_is_evicted(name, rules, submit, spot):
+    jobs = [a_job("spot", 0, 1000, gpus=8, **spot), a_job("high", submit, 50, gpus=8, priority=1)]
+
+    kinds = [kind for kind, *_ in happened(a_run(whole_fleet(1), name, rules), jobs)]
+    assert "EVICTED" not in kinds
+
+
+def test_jobs_of_a_higher_priority_start_first():
+    jobs = [
+        a_job("first", 0, 10, gpus=8),
+        a_job("spot", 1, 10, gpus=4),
+        a_job("high", 2, 10, gpus=8, priority=1),
+    ]
+
+    assert starts(a_run(whole_fleet(1), rules=WHOLE), jobs) == [
+        ("first", 0),
+        ("high", 10),
+        ("spot", 20),
+    ]
+
+
+def test_jobs_to_evict_are_searched_for_once_a_minute(monkeypatch):
+    searched = []
+    policy = a_policy("linkwise")
+    preempt = type(policy).preempt
+    monkeypatch.setattr(
+        type(policy), "preempt", lambda *args: searched.append(args[-1]) or preempt(*args)
+    )
+    # One GPU is never free, so that each search is in vain.
+    jobs = [a_job("stays", 0, 2000, priority=1)]
+    jobs += [a_job(f"spot-{i}", 0, 400 + 10 * i) for i in range(15)]
+    high = a_job("high", 350, 1, gpus=8, pods=2, priority=1)
+    list(Run(whole_fleet(2), policy, WHOLE).events([*jobs, high]))
+
+    assert len(searched) > 1
+    assert all(later - earlier >= 60 for earlier, later in pairwise(searched))
+
+
+PRIORITIES = st.lists(
+    st.tuples(st.integers(0, 2000), st.integers(1, 1500), SHAPES, st.integers(0, 2)), max_size=20
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(jobs=PRIORITIES, shared=st.booleans())
+def test_with_evictions_each_job_ends_once_and_all_gpus_are_released(jobs, shared):
+    jobs = sorted(jobs, key=lambda job: job[0])
+    sequence = [
+        a_job(f"job-{i}", float(submit), float(duration), priority=priority, **shape)
+        for i, (submit, duration, shape, priority) in enumerate(jobs)
+        if shared or "milli" not in shape
+    ]
+    fleet = shared_fleet(4, 2, 1) if shared else whole_fleet(2, "t4x4")
+    run = a_run(fleet, rules=Rules(shared=shared))
+    running, ended = {}, []
+
+    for event in run.events(sequence):
+        match event.kind:
+            case Kind.STARTS:
+                assert event.job.name not in running
+                running[event.job.name] = event
+            case Kind.EVICTED:
+                began = running.pop(event.job.name)
+                assert event.ran == event.time - began.time >= MIN_RUN
+            case Kind.LEAVES:
+                began = running.pop(event.job.name)
+                assert event.time == began.time + event.job.duration
+                ended.append(event.job.name)
+        held = sum(len(node.holdings) for node in run.snapshot.nodes)
+        assert held == sum(event.job.shape.pods for event in running.values())
+
+    assert not running
+    assert len(ended) == len(set(ended)) == len(sequence) - run.waiting
+    assert [node.taken for node in run.snapshot.nodes] == [node.taken for node in fleet.nodes]

@@ -1,12 +1,14 @@
 from types import SimpleNamespace
 
 from replay.league import Column, league
+from replay.measures import Waits
 
 
 def runs(*waits, **other):
     figures = {"at_first_refusal": 0.5, "mean_allocated": 0.5, "allocated_at_end": 0.5}
     figures |= {"best_share": None, "mean_bandwidth": None, "mean_lost": None}
-    figures |= {"mean_free_sets": 1.0, "split": 0, "unplaced": 0} | other
+    figures |= {"mean_free_sets": 1.0, "split": 0, "unplaced": 0}
+    figures |= {"urgent_waits": Waits(), "evictions": 0, "lost_gpu_seconds": 0.0} | other
     return {seed: SimpleNamespace(wait=wait, **figures) for seed, wait in enumerate(waits)}
 
 
@@ -37,3 +39,13 @@ def test_a_figure_that_a_run_lacks_is_left_out():
     assert Column.BANDWIDTH not in table["a"]
     assert Column.FIRST_REFUSAL in table["a"]
     assert Column.FIRST_REFUSAL not in table["b"]
+
+
+def test_evictions_are_compared_where_jobs_have_priorities():
+    one = Waits()
+    one.add(30)
+    table = league({"a": runs(1, urgent_waits=one, evictions=2), "b": runs(1)})
+
+    assert table["a"][Column.EVICTIONS].median == 2
+    assert table["a"][Column.URGENT_WAIT].median == 30
+    assert Column.EVICTIONS not in table["b"]

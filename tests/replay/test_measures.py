@@ -80,3 +80,26 @@ def test_curves_have_a_bounded_number_of_points():
 )
 def test_sizes_of_jobs(shape, size):
     assert size_of(a_job(**shape).shape) is size
+
+
+def test_evictions_are_counted_with_the_time_that_they_lose():
+    jobs = [
+        a_job("spot", 0, 1000, gpus=8),
+        a_job("high", 400, 50, gpus=8, priority=1),
+        a_job("last", 410, 50, gpus=8, priority=1),
+    ]
+    figures = measure(whole_fleet(1), jobs, shared=False)
+
+    assert (figures.evictions, figures.lost_gpu_seconds) == (1, 400 * 8)
+    assert (figures.arrived, figures.started, figures.unplaced) == (3, 3, 0)
+    assert (figures.urgent_waits.jobs, figures.urgent_waits.total) == (2, 40)
+    # The wait of the evicted job is the one before its first start.
+    assert figures.waits[Size.NODE].total == 40
+    assert figures.allocated_at_end == 1.0
+
+
+def test_without_preemption_the_job_of_high_priority_waits():
+    jobs = [a_job("spot", 0, 1000, gpus=8), a_job("high", 400, 50, gpus=8, priority=1)]
+    figures = measure(whole_fleet(1), jobs, "best-fit", shared=False)
+
+    assert (figures.evictions, figures.urgent_waits.mean) == (0, 600)

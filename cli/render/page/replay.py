@@ -51,7 +51,7 @@ def _table(rows: Sequence[Sequence[str]]) -> Markup:
 
 def _sentence(title: str) -> str:
     """Return a title of the table in a terminal as it is written in a sentence."""
-    return title.capitalize().replace("Gb/s", "GB/s").replace("gpu", "GPU")
+    return title.capitalize().replace("Gb/s", "GB/s").replace("Gpu", "GPU").replace("gpu", "GPU")
 
 
 def _curves(inputs: ReplayInputs, results: ReplayResults) -> Markup:

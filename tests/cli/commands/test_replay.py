@@ -120,6 +120,26 @@ def test_the_page_has_tables_and_a_chart_of_each_policy(replay, more):
     assert "nan" not in ran.out
 
 
+@pytest.fixture
+def gfs(linkwise, write):
+    """Replays a job of high priority that needs the GPUs of a spot job."""
+    header = "job_name,gpu_model,cpu_request,gpu_request,worker_num,submit_time,duration,job_type"
+    write("jobs.csv", f"{header}\n1,A10,8,8,1,0,7200,Spot\n2,A10,8,8,1,3600,60,HP\n")
+    write("fleet.csv", "node_name,gpu_model,gpu_capacity_num,cpu_num\n0,A10,8,64\n")
+    return lambda *options: linkwise("replay", "jobs.csv", "--fleet", "fleet.csv", *options)
+
+
+def test_evictions_are_in_the_document_and_on_the_page(gfs):
+    document = json.loads(gfs("-o", "json", "--policies", "linkwise,best-fit").out)
+
+    jsonschema.validate(document, closed(KINDS["Replay"]()))
+    ours, other = (policy["runs"][0] for policy in document["policies"])
+    assert (ours["evictions"], ours["gpu_seconds_lost"]) == (1, 8 * 3600)
+    assert ours["high_priority_wait"] == {"jobs": 1, "mean": 0, "longest": 0}
+    assert (other["evictions"], other["high_priority_wait"]["mean"]) == (0, 3600)
+    assert '<th scope="col">GPU hours lost</th>' in gfs("-o", "html").out
+
+
 def test_quietly_only_the_tables_are_shown(replay):
     assert replay("-q", "--policies", "best-fit").out.startswith("POLICY ")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.traces import a_job, a_policy, occupied, placed, shared_fleet
+from support.traces import a_job, a_policy, occupied, placed, shared_fleet, whole_fleet
 
 from replay.policies.fgd import TypicalPods, typical_pods
 
@@ -110,3 +110,22 @@ def test_the_choice_is_that_of_brute_force(taken, milli):
             options.append((growth, node, card))
     best = min(options, default=None)
     assert found == (best and [("ab"[best[1]], [best[2]])])
+
+
+def test_linkwise_by_fragments_chooses_the_node_by_fgd_and_the_gpus_by_links():
+    fleet = occupied(shared_fleet(2, 2), ("a", 0, 800))
+    policy = a_policy("linkwise-fgd", shapes=(SHARE, WHOLE))
+
+    assert placed(policy, fleet, milli=200) == [("a", [0])]
+    # GPUs 0 and 3 of the machine have two NVLinks.
+    assert placed(policy, whole_fleet(2), shared=False, gpus=2) == [("node-0", [0, 3])]
+    assert placed(policy, whole_fleet(1), shared=False, gpus=8, pods=2) is None
+
+
+def test_linkwise_by_fragments_leaves_no_faster_node_for_fewer_fragments():
+    # Node 0 has two free GPUs with one NVLink between them; node 1 is free.
+    taken = [("node-0", gpu, None) for gpu in range(2, 8)]
+    policy = a_policy("linkwise-fgd", shapes=(a_job(gpus=2).shape,))
+
+    (pod,) = placed(policy, occupied(whole_fleet(2), *taken), shared=False, gpus=2)
+    assert pod == ("node-1", [0, 3])

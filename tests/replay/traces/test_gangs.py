@@ -142,6 +142,17 @@ def test_any_line_is_read_or_named(known, data):
     assert where.startswith("t.csv:")
 
 
+@pytest.mark.parametrize(("kind", "priority"), [("HP", 1), ("Spot", 0)])
+def test_jobs_of_high_priority_come_before_spot_jobs(kind, priority):
+    assert read("gfs", f"9,13,A10,20,1,16,3600,41060,{kind}").shape.priority == priority
+
+
+@pytest.mark.parametrize("kind", ["", "spot", "Low"])
+def test_another_type_of_job_is_refused(kind):
+    with pytest.raises(InputError, match=r"t.csv:2: job_type is '.*'; HP or Spot is expected"):
+        read("gfs", f"9,13,A10,20,1,16,3600,41060,{kind}")
+
+
 def test_each_format_has_a_source():
     assert {known.name for known in FORMATS} == {"openb", "philly-json", "history", *HEADERS}
     published = [known for known in FORMATS if known.name != "history"]
