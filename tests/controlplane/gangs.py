@@ -1,8 +1,9 @@
 """Submit gangs, and read their Gang objects, pods and Events."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
-from controlplane.api import ApiError, Object
+from controlplane.api import Api, ApiError, Object
 from controlplane.history import Gpu, gpus
 from controlplane.pods import Pods, container
 from controlplane.process import wait_for, wait_until
@@ -43,6 +44,41 @@ def make_gang(
     for name in names:
         pods.create({resource: each}, name=name, labels=gang_labels(gang, size), **given)
     return names
+
+
+def make_gang_with_owner(pods: Pods, gang: str, size: int, each: int) -> None:
+    """Create a StatefulSet whose pods are a gang, so that evicted ones are created again.
+
+    Args:
+        pods: The namespace.
+        gang: Its name, and that of the StatefulSet.
+        size: The number of members.
+        each: GPUs of each pod.
+    """
+    spec = {
+        "replicas": size,
+        "podManagementPolicy": "Parallel",
+        "serviceName": gang,
+        "selector": {"matchLabels": {"app": gang}},
+        "template": {
+            "metadata": {"labels": {**gang_labels(gang, size), "app": gang}},
+            "spec": {"containers": [container({keys.GPU_WHOLE: each})]},
+        },
+    }
+    path = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
+    pods.api.create(path, {"metadata": {"name": gang}, "spec": spec})
+
+
+@contextmanager
+def unhealthy(api: Api, node: str, gpu: int) -> Iterator[None]:
+    """Let a GPU be unhealthy while the block runs."""
+    path = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
+    metadata = {"name": f"{keys.UNHEALTHY_NAME_PREFIX}{node}"}
+    api.create(path, {"metadata": metadata, "data": {keys.UNHEALTHY_KEY: str(gpu)}})
+    try:
+        yield
+    finally:
+        api.delete(f"{path}/{metadata['name']}")
 
 
 def mpi_job(name: str, workers: int, each: int, **given: object) -> Object:

@@ -1,20 +1,16 @@
 """A GPU fails under a running gang: all its members restart elsewhere, or nobody moves."""
 
-from contextlib import contextmanager
-
 import pytest
 from controlplane.gangs import (
     events,
-    gang_labels,
+    make_gang_with_owner,
+    unhealthy,
     wait_for_event,
     wait_for_phase,
     wait_until_placed,
     where,
 )
-from controlplane.pods import container
 from controlplane.process import wait_until
-
-from cluster import keys
 
 pytestmark = pytest.mark.usefixtures("placing")
 
@@ -26,19 +22,7 @@ PATIENCE = 120
 
 def run_gang(pods, name):
     """Run a gang of two that fills a node; return the node."""
-    labels = {**gang_labels(name, 2), "app": name}
-    spec = {
-        "replicas": 2,
-        "podManagementPolicy": "Parallel",
-        "serviceName": name,
-        "selector": {"matchLabels": {"app": name}},
-        "template": {
-            "metadata": {"labels": labels},
-            "spec": {"containers": [container({keys.GPU_WHOLE: 4})]},
-        },
-    }
-    path = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
-    pods.api.create(path, {"metadata": {"name": name}, "spec": spec})
+    make_gang_with_owner(pods, name, 2, 4)
     wait_until_placed(pods, name, 2)
     wait_for_phase(pods, name, "Placed", members="2/2")
     return home(pods, name)
@@ -47,18 +31,6 @@ def run_gang(pods, name):
 def home(pods, name):
     (node,) = {node for held in where(pods, name).values() for node, _ in held}
     return node
-
-
-@contextmanager
-def unhealthy(pods, node, gpu):
-    """Let a GPU be unhealthy while the block runs."""
-    path = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
-    metadata = {"name": f"{keys.UNHEALTHY_NAME_PREFIX}{node}"}
-    pods.api.create(path, {"metadata": metadata, "data": {keys.UNHEALTHY_KEY: str(gpu)}})
-    try:
-        yield
-    finally:
-        pods.api.delete(f"{path}/{metadata['name']}")
 
 
 def uids(pods, name):
@@ -72,7 +44,7 @@ def test_all_members_restart_together_elsewhere_and_no_other_gang_moves(
     machines(3)
     failed, beside = run_gang(pods, "train"), run_gang(pods, "beside")
     before, others = uids(pods, "train"), uids(pods, "beside")
-    with unhealthy(pods, failed, 3):
+    with unhealthy(pods.api, failed, 3):
         wait_for_event(pods, "GangEvicted", f"3 of {failed}", of="StatefulSet")
         wait_until(lambda: not uids(pods, "train") & before, "all members are gone", PATIENCE)
         wait_until_placed(pods, "train", 2)
@@ -91,7 +63,7 @@ def test_nobody_moves_where_the_policy_only_reports(pods, machines, policy, hist
     machines(3)
     failed = run_gang(pods, "train")
     before = uids(pods, "train")
-    with unhealthy(pods, failed, 3):
+    with unhealthy(pods.api, failed, 3):
         wait_for_event(pods, "GangGPUUnhealthy", f"3 of {failed}", of="StatefulSet")
         # Takes longer than a fault would have to last.
         run_gang(pods, "beside")
