@@ -1,9 +1,8 @@
 """Submit gangs, and read their Gang objects, pods and Events."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 
-from controlplane.api import Api, ApiError, Object
+from controlplane.api import ApiError, Object
 from controlplane.history import Gpu, gpus
 from controlplane.pods import Pods, container
 from controlplane.process import wait_for, wait_until
@@ -46,41 +45,6 @@ def make_gang(
     return names
 
 
-def make_gang_with_owner(pods: Pods, gang: str, size: int, each: int) -> None:
-    """Create a StatefulSet whose pods are a gang, so that evicted ones are created again.
-
-    Args:
-        pods: The namespace.
-        gang: Its name, and that of the StatefulSet.
-        size: The number of members.
-        each: GPUs of each pod.
-    """
-    spec = {
-        "replicas": size,
-        "podManagementPolicy": "Parallel",
-        "serviceName": gang,
-        "selector": {"matchLabels": {"app": gang}},
-        "template": {
-            "metadata": {"labels": {**gang_labels(gang, size), "app": gang}},
-            "spec": {"containers": [container({keys.GPU_WHOLE: each})]},
-        },
-    }
-    path = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
-    pods.api.create(path, {"metadata": {"name": gang}, "spec": spec})
-
-
-@contextmanager
-def unhealthy(api: Api, node: str, gpu: int) -> Iterator[None]:
-    """Let a GPU be unhealthy while the block runs."""
-    path = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
-    metadata = {"name": f"{keys.UNHEALTHY_NAME_PREFIX}{node}"}
-    api.create(path, {"metadata": metadata, "data": {keys.UNHEALTHY_KEY: str(gpu)}})
-    try:
-        yield
-    finally:
-        api.delete(f"{path}/{metadata['name']}")
-
-
 def mpi_job(name: str, workers: int, each: int, **given: object) -> Object:
     """Return an MPIJob with arena's labels; its launcher requests no GPU.
 
@@ -108,6 +72,34 @@ def mpi_job(name: str, workers: int, each: int, **given: object) -> Object:
         "metadata": {"name": name},
         "spec": {"mpiReplicaSpecs": roles},
     }
+
+
+def make_stateful_gang(pods: Pods, name: str, size: int, spec: Object) -> str:
+    """Create a StatefulSet whose pods are a gang; return its path.
+
+    Its controller makes pods again that are evicted, all at once.
+
+    Args:
+        pods: The namespace.
+        name: The name of the StatefulSet and of the gang.
+        size: The number of pods.
+        spec: Of each pod.
+    """
+    labels = {"app": name}
+    template = {"metadata": {"labels": {**gang_labels(name, size), **labels}}, "spec": spec}
+    body = {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": size,
+            "serviceName": name,
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": template,
+        },
+    }
+    path = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
+    pods.api.create(path, body)
+    return f"{path}/{name}"
 
 
 def unmarked_job(version: str, name: str, workers: int, each: int) -> Object:

@@ -10,10 +10,14 @@ from urllib.request import Request, urlopen
 
 import pytest
 from controlplane.credentials import kubeconfig
-from controlplane.gangs import make_gang, make_gang_with_owner, unhealthy
+from controlplane.gangs import make_gang, make_stateful_gang
+from controlplane.nodes import unhealthy
+from controlplane.pods import container
 from controlplane.process import wait_until
 from controlplane.relay import Relay
 from support.browser import NEEDS_CHROMIUM, new_context, new_page, running_chromium
+
+from cluster import keys
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 DGX = {"machine": "dgx1-v100", "mode": "topology"}
@@ -185,7 +189,7 @@ def test_two_tabs_show_a_gang_drained_and_healed_and_an_api_server_away_and_back
             page.goto(f"{url}#/{view}")
         unit.wait_for_selector(".empty:has-text('no gang')")
 
-        make_gang_with_owner(pods, "train", 3, 8)
+        make_stateful_gang(pods, "train", 3, {"containers": [container({keys.GPU_WHOLE: 8})]})
         waiting.wait_for_selector(".unit-row:has-text('3 waiting')")
         unit.wait_for_selector(".why")
         nodes({**DGX, "name": "more", "count": 2})

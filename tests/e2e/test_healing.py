@@ -3,14 +3,17 @@
 import pytest
 from controlplane.gangs import (
     events,
-    make_gang_with_owner,
-    unhealthy,
+    gang_labels,
     wait_for_event,
     wait_for_phase,
     wait_until_placed,
     where,
 )
+from controlplane.nodes import unhealthy
+from controlplane.pods import container
 from controlplane.process import wait_until
+
+from cluster import keys
 
 pytestmark = pytest.mark.usefixtures("placing")
 
@@ -22,7 +25,19 @@ PATIENCE = 120
 
 def run_gang(pods, name):
     """Run a gang of two that fills a node; return the node."""
-    make_gang_with_owner(pods, name, 2, 4)
+    labels = {**gang_labels(name, 2), "app": name}
+    spec = {
+        "replicas": 2,
+        "podManagementPolicy": "Parallel",
+        "serviceName": name,
+        "selector": {"matchLabels": {"app": name}},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [container({keys.GPU_WHOLE: 4})]},
+        },
+    }
+    path = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
+    pods.api.create(path, {"metadata": {"name": name}, "spec": spec})
     wait_until_placed(pods, name, 2)
     wait_for_phase(pods, name, "Placed", members="2/2")
     return home(pods, name)
