@@ -52,6 +52,8 @@ class PlannerView:
     snapshot: Snapshot
     pods: Mapping[tuple[str, str], Pod]
     """By namespace and name."""
+    pod_infos: tuple[PodInfo, ...]
+    """The pods as the planner keeps them."""
     owners: Owners
     gangs: Mapping[tuple[str, str], Gang]
     """Gang objects, by namespace and name."""
@@ -62,11 +64,6 @@ class PlannerView:
     taken."""
     running: Callable[[], RunningUnits | None]
     """Return the units that hold GPUs; None where none may be evicted."""
-
-    @cached_property
-    def pod_infos(self) -> tuple[PodInfo, ...]:
-        """The pods as the planner keeps them."""
-        return tuple(pod_info(pod) for pod in self.pods.values())
 
     @cached_property
     def decisions(self) -> dict[tuple[str, str], Decision]:
@@ -108,11 +105,12 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
         (pod.metadata.namespace or "default", pod.metadata.name): pod
         for pod in current.cluster.pods
     }
-    owners = owners_of(current.objects, map(pod_info, pods.values()))
+    infos = tuple(map(pod_info, pods.values()))
+    owners = owners_of(current.objects, infos)
     groups = dict(_group_sizes(current.objects, pods.values(), owners))
     snapshot = placement_snapshot(current.cluster, current.policy)
     owners = replace(owners, groups=groups)
-    reserved = _reserved(snapshot, gangs.values(), tuple(map(pod_info, pods.values())), owners)
+    reserved = _reserved(snapshot, gangs.values(), infos, owners)
     snapshot = _reserving(snapshot, reserved)
 
     @cache
@@ -123,7 +121,7 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
             current.cluster, current.objects, owners, preemption, highest=highest, now=clock
         )
 
-    return PlannerView(snapshot, pods, owners, gangs, is_starving, reserved, running)
+    return PlannerView(snapshot, pods, infos, owners, gangs, is_starving, reserved, running)
 
 
 def _reserved(

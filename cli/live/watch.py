@@ -1,7 +1,7 @@
 """Watches a live cluster, and makes a `CurrentCluster` after each change."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -151,7 +151,8 @@ class ClusterWatch:
             problem = ""
             try:
                 await self._read_extra()
-                await publish(self._current())
+                # It takes seconds for thousands of nodes, and the page must be served meanwhile.
+                await publish(await asyncio.to_thread(self._taken()))
             except InputError as error:
                 # An object is wrong, such as the policy; the last state stays.
                 problem = str(error)
@@ -196,23 +197,26 @@ class ClusterWatch:
             if not pod.spec.node_name and gang_mark(pod)[0]:
                 yield pod
 
-    def _current(self) -> CurrentCluster:
-        server, namespace = self._kube.server, self._kube.namespace
-        objects = ClusterObjects(server)
-        others = (item for each in self._others for item in each.items.values())
-        for plain in (*others, *self._extra, *self._evictable.values()):
-            objects.add(value_of(plain, server))
-        for name, (node, address) in self._node_items().items():
-            objects.nodes[name] = value_of({}, server), node
-            if address:
-                objects.addresses[name] = address
-        objects.pods.extend(self._pods.items.values())
-        current = current_cluster(objects, namespace, server)
-        warnings = (*self._warnings, *current.warnings)
-        return replace(current, gangs=tuple(self._gangs.items.values()), warnings=warnings)
+    def _taken(self) -> Callable[[], CurrentCluster]:
+        """Take the objects as they are now; return a function that makes the cluster of them."""
+        server, namespace, known = self._kube.server, self._kube.namespace, self._warnings
+        watched = (item for each in self._others for item in each.items.values())
+        others = [*self._extra, *self._evictable.values(), *watched]
+        nodes = {name: item for (_, name), item in sorted(self._nodes.items.items())}
+        pods, gangs = list(self._pods.items.values()), tuple(self._gangs.items.values())
 
-    def _node_items(self) -> Mapping[str, tuple[NodeObject, str]]:
-        return {name: item for (_, name), item in sorted(self._nodes.items.items())}
+        def make() -> CurrentCluster:
+            objects = ClusterObjects(server, pods=pods)
+            for plain in others:
+                objects.add(value_of(plain, server))
+            for name, (node, address) in nodes.items():
+                objects.nodes[name] = value_of({}, server), node
+                if address:
+                    objects.addresses[name] = address
+            current = current_cluster(objects, namespace, server)
+            return replace(current, gangs=gangs, warnings=(*known, *current.warnings))
+
+        return make
 
 
 async def watch_cluster(

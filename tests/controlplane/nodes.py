@@ -1,8 +1,8 @@
 """Nodes of a control plane, in the words of a cluster file's short form."""
 
 import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 from controlplane.api import Api, ApiError, Object
 from controlplane.process import wait_until
@@ -68,6 +68,17 @@ def remove_nodes(api: Api, nodes: Sequence[Node]) -> None:
             path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}"
             with suppress(ApiError):
                 api.delete(path, gracePeriodSeconds="0")
+
+
+@contextmanager
+def unhealthy(api: Api, node: str, gpu: int) -> Iterator[None]:
+    """Let a GPU be unhealthy while the block runs."""
+    name = f"{keys.UNHEALTHY_NAME_PREFIX}{node}"
+    api.create(_MAPS, {"metadata": {"name": name}, "data": {keys.UNHEALTHY_KEY: str(gpu)}})
+    try:
+        yield
+    finally:
+        api.delete(f"{_MAPS}/{name}")
 
 
 def _machine(name: str) -> Machine:

@@ -10,12 +10,23 @@ from urllib.request import Request, urlopen
 
 import pytest
 from controlplane.credentials import kubeconfig
-from controlplane.gangs import make_gang
+from controlplane.gangs import make_gang, make_stateful_gang
+from controlplane.nodes import unhealthy
+from controlplane.pods import container
 from controlplane.process import wait_until
+from controlplane.relay import Relay
 from support.browser import NEEDS_CHROMIUM, new_context, new_page, running_chromium
+
+from cluster import keys
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 DGX = {"machine": "dgx1-v100", "mode": "topology"}
+MOVES = """
+apiVersion: linkwise.dev/v1alpha1
+kind: Policy
+machines: [{nodeLabels: {ack.node.gpu.schedule: topology}, machine: dgx1-v100}]
+gangs: {onFault: evict, onFaultSeconds: 1}
+"""
 
 
 class Page:
@@ -70,6 +81,13 @@ def dashboard(plane):
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
         process.stdout.close()
+
+
+@pytest.fixture
+def healing(policy, placing_on_described_nodes):
+    """A scorer that moves gangs off faults."""
+    del placing_on_described_nodes  # It writes another policy, so that it comes first.
+    policy(MOVES)
 
 
 def until(page, condition, what):
@@ -149,6 +167,80 @@ def test_a_person_sees_a_gang_wait_then_placed_then_gone(nodes, pods, dashboard)
         assert page.locator("rect.tile").count() == 8
         assert page.locator("rect.tile.placed").count() == 0
         assert page.problems == []
+
+
+@NEEDS_CHROMIUM
+@pytest.mark.usefixtures("healing")
+def test_two_tabs_show_a_gang_drained_and_healed_and_an_api_server_away_and_back(
+    plane, nodes, pods, dashboard, tmp_path
+):
+    nodes({**DGX, "name": "gpu", "count": 2})
+    config = tmp_path / "config"
+    with (
+        Relay(lambda: (plane.site.ports["kube-apiserver"],)) as relay,
+        running_chromium() as browser,
+    ):
+        config.write_text(kubeconfig(relay.server, plane.ca_file, plane.api.token))
+        url, gang = dashboard(config).url, f"{pods.namespace}/train"
+        context = new_context(browser, 1400, "light")
+        waiting, unit = new_page(context, url), new_page(context, url)
+        for page, view in ((waiting, "waiting"), (unit, f"gang/{gang}")):
+            page.set_default_timeout(120_000)
+            page.goto(f"{url}#/{view}")
+        unit.wait_for_selector(".empty:has-text('no gang')")
+
+        make_stateful_gang(pods, "train", 3, {"containers": [container({keys.GPU_WHOLE: 8})]})
+        waiting.wait_for_selector(".unit-row:has-text('3 waiting')")
+        unit.wait_for_selector(".why")
+        nodes({**DGX, "name": "more", "count": 2})
+        placed(unit)
+        waiting.wait_for_function(
+            "() => !document.querySelector('main').textContent.includes('train')"
+        )
+
+        # No watch, and no new one.
+        relay.refuses = True
+        relay.cut()
+        for page in (waiting, unit):
+            page.wait_for_selector("#notices:has-text('is not watched now')")
+            assert re.search(r"is of \d\d:\d\d:\d\d", page.locator("#notices").inner_text())
+        unit.reload()
+        placed(unit)
+        unit.wait_for_selector("#state:has-text('Not up to date')")
+        relay.refuses = False
+        for page in (waiting, unit):
+            page.wait_for_selector("#state:has-text('Live')")
+            assert page.locator("#notices").inner_text() == ""
+
+        free = ({"gpu-0", "gpu-1", "more-0", "more-1"} - homes(unit)).pop()
+        drained = min(homes(unit))
+        assert plane.kubectl("drain", drained, "--force", "--grace-period=0").returncode == 0
+        unit.wait_for_selector(f".changes li:has-text('{free}')")
+        placed(unit)
+        assert homes(unit) == {"gpu-0", "gpu-1", "more-0", "more-1"} - {drained}
+        waiting.goto(f"{url}#/node/{drained}")
+        waiting.wait_for_selector(".title:has-text('unschedulable')")
+        plane.kubectl("uncordon", drained)
+        waiting.wait_for_selector(".title:has-text('ready')")
+
+        failed = min(homes(unit))
+        with unhealthy(plane.api, failed, 3):
+            unit.wait_for_selector(".history li:has-text('Moved off a fault')")
+            placed(unit)
+            unit.wait_for_selector(f".figures h2:has-text('{drained}')")
+            assert failed not in homes(unit)
+            waiting.goto(f"{url}#/node/{failed}")
+            waiting.wait_for_selector("main:has-text('1 GPU unhealthy')")
+        assert waiting.problems == unit.problems == []
+
+
+def placed(page):
+    page.wait_for_selector(".title .status:has-text('placed')")
+
+
+def homes(page):
+    """Return the nodes that the view of a gang draws."""
+    return set(page.locator(".figures h2").all_inner_texts())
 
 
 @pytest.mark.usefixtures("webhook")

@@ -1,7 +1,5 @@
 """A GPU fails under a running gang: all its members restart elsewhere, or nobody moves."""
 
-from contextlib import contextmanager
-
 import pytest
 from controlplane.gangs import (
     events,
@@ -11,6 +9,7 @@ from controlplane.gangs import (
     wait_until_placed,
     where,
 )
+from controlplane.nodes import unhealthy
 from controlplane.pods import container
 from controlplane.process import wait_until
 
@@ -37,18 +36,6 @@ def home(pods, name):
     return node
 
 
-@contextmanager
-def unhealthy(pods, node, gpu):
-    """Let a GPU be unhealthy while the block runs."""
-    path = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"
-    metadata = {"name": f"{keys.UNHEALTHY_NAME_PREFIX}{node}"}
-    pods.api.create(path, {"metadata": metadata, "data": {keys.UNHEALTHY_KEY: str(gpu)}})
-    try:
-        yield
-    finally:
-        pods.api.delete(f"{path}/{metadata['name']}")
-
-
 def uids(pods, name):
     return {pod["metadata"]["uid"] for key, pod in pods.all().items() if key.startswith(name)}
 
@@ -60,7 +47,7 @@ def test_all_members_restart_together_elsewhere_and_no_other_gang_moves(
     machines(3)
     failed, beside = run_gang(pods, "train"), run_gang(pods, "beside")
     before, others = uids(pods, "train"), uids(pods, "beside")
-    with unhealthy(pods, failed, 3):
+    with unhealthy(pods.api, failed, 3):
         wait_for_event(pods, "GangEvicted", f"3 of {failed}", of="StatefulSet")
         wait_until(lambda: not uids(pods, "train") & before, "all members are gone", PATIENCE)
         wait_until_placed(pods, "train", 2)
@@ -78,7 +65,7 @@ def test_nobody_moves_where_the_policy_only_reports(pods, machines, policy, hist
     machines(3)
     failed = run_gang(pods, "train")
     before = uids(pods, "train")
-    with unhealthy(pods, failed, 3):
+    with unhealthy(pods.api, failed, 3):
         wait_for_event(pods, "GangGPUUnhealthy", f"3 of {failed}", of="StatefulSet")
         # Takes longer than a fault would have to last.
         run_gang(pods, "beside")

@@ -72,8 +72,10 @@ export function s(/** @type {string} */ tag, /** @type {Record<string, any>} */ 
   return made;
 }
 
+const numbers = new Intl.NumberFormat("en");
+
 export const plural = (/** @type {number} */ number, /** @type {string} */ noun) =>
-  `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+  `${numbers.format(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 /** Return a duration in words [s]. */
 export function duration(/** @type {number} */ seconds) {

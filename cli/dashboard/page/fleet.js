@@ -8,6 +8,8 @@ import {rows, store, COLOUR, DOMAIN, FREE, GANG, GPUS, HOLDERS, MODE, MODEL, NAM
 /** @typedef {import("./store.js").Row} Row */
 
 const CARDS = 72, CELLS = 900, BEYOND = 500;
+/** The heights of a group's head, which has two lines on a narrow screen [px]. */
+const HEAD = 46, NARROW_HEAD = 70, NARROW = window.matchMedia("(max-width:520px)");
 const SIZES = {cards: [178, 78, 8], gpus: [62, 40, 6], dots: [12, 12, 2]};
 const KINDS = {
   all: ["All nodes", () => true],
@@ -152,12 +154,13 @@ export function fleet(/** @type {HTMLElement} */ place) {
     map.dataset.columns = String(columns);
     map.style.setProperty("--columns", String(columns));
     lines = [];
+    const head = NARROW.matches ? NARROW_HEAD : HEAD;
     let top = 0;
     order = [];
     for (const [key, members] of [...groups].sort(([a], [b]) => Number(a === "") - Number(b === "")
       || compare(a, b))) {
-      lines.push({top, height: 46, key: `head ${key}`, names: members});
-      top += 46;
+      lines.push({top, height: head, key: `head ${key}`, names: members});
+      top += head;
       for (let i = 0; i < members.length; i += columns) {
         const part = members.slice(i, i + columns);
         lines.push({top, height, key: part.map(row => row[NAME]).join("\n"), names: part});

@@ -36,7 +36,7 @@ function group(/** @type {any} */ one) {
 
 function size(/** @type {any} */ set) {
   const most = Math.max(set.together, set.total, 1);
-  const made = bar(set.fastest === null ? "links not known" : set.fastest === set.total ? "all at full bandwidth"
+  const made = bar(!set.total ? "none" : set.fastest === null ? "links not known" : set.fastest === set.total ? "all at full bandwidth"
     : `${set.fastest} at full bandwidth`, set.bandwidth ? `${set.bandwidth.toFixed(1)} GB/s` : "",
   (set.fastest ?? set.total) / most, "chosen");
   const outline = h("i.outline");

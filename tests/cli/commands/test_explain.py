@@ -406,7 +406,7 @@ def test_gang_without_pods_is_explained_by_its_object(name, phase, state, reason
     gangs = {("team", "bert-1234"): gang}
     nothing = ReservedGPUs(lambda _: None)
     view = PlannerView(
-        snapshot_of(Ledger()), {}, Owners({}, {}), gangs, lambda _: False, nothing, lambda: None
+        snapshot_of(Ledger()), {}, (), Owners({}, {}), gangs, lambda _: False, nothing, lambda: None
     )
 
     (unit,) = explain_gang(view, "team", name)

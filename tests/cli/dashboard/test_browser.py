@@ -134,6 +134,9 @@ def test_nothing_overlaps_and_nothing_is_wider_than_the_screen(small, opened, vi
     for selector in ("#view > *", "#top > *", ".fact", ".controls > label", "a.node", ".card"):
         pairs = combinations(boxes(page, selector), 2)
         assert not [pair for pair in pairs if overlaps(*pair)], selector
+    cut = """() => [...document.querySelectorAll(".group-head")].filter(head =>
+        head.scrollWidth > head.clientWidth || head.scrollHeight > head.clientHeight).length"""
+    assert not page.evaluate(cut)
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -263,6 +266,7 @@ def test_free_sets_are_counted_by_size_with_what_fragments_them(small, opened):
 
     counts = page.locator(".size > b").all_inner_texts()
     assert counts == ["0", "2", "6", "13"]
+    assert "none" in page.locator(".size").first.inner_text()
     page.locator(".slots summary").click()
     assert "team/vgg" in page.locator(".slots table").inner_text()
 

@@ -78,10 +78,12 @@ def scrub(page, seconds):
 
 def test_the_time_line_moves_the_map(page):
     scrub(page, 90)
-    page.wait_for_function("document.querySelectorAll('[data-node=dgx-0] .g.held').length === 2")
+    page.wait_for_function(
+        "() => document.querySelectorAll('[data-node=dgx-0] .g.held').length === 2"
+    )
     assert "As at" in page.locator("#state").inner_text()
     page.get_by_role("button", name="Now").click()
-    page.wait_for_function("!document.querySelector('[data-node=dgx-0] .g.held')")
+    page.wait_for_function("() => !document.querySelector('[data-node=dgx-0] .g.held')")
 
 
 def test_the_time_line_moves_the_free_sets(page):
