@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePath
 
-from typer import echo, get_binary_stream
-
+from cli.output.printer import write
 from cli.output.progress import with_progress
 from manifest.objects import objects_in, objects_of_large
 from manifest.value import InputError, Value
@@ -80,7 +79,7 @@ def write_text(name: str | None, text: str) -> None:
         InputError: The file cannot be written.
     """
     if name is None or name == STDIN:
-        echo(text, nl=False)
+        write(text)
         return
     path = Path(name)
     try:
@@ -219,6 +218,8 @@ def stream_objects(name: str) -> Iterator[Value]:
 def _read_bytes(name: str) -> bytes:
     """Return the bytes of a file, or of standard input for `-`; also of a device without an end."""
     if name == STDIN:
+        from typer import get_binary_stream  # noqa: PLC0415 - servers have no typer
+
         raw = get_binary_stream("stdin").read(MAX_BYTES + 1)
     else:
         with Path(name).open("rb") as file:

@@ -28,6 +28,7 @@ from cluster.gang import gang_mark
 from cluster.nodes.node import NodeObject
 from cluster.objects.pod import Pod
 from manifest.value import InputError
+from runtime.kube.client import Kube
 from runtime.kube.decode import decode
 from runtime.kube.reflector import Reflector
 from runtime.process.clock import monotonic, wait_at_most
@@ -49,14 +50,16 @@ _plain = msgspec.json.Decoder(dict[str, Any])
 class ClusterWatch:
     """The objects of a live cluster, as far as Linkwise reads them."""
 
-    def __init__(self, kube: UserKube, warnings: tuple[str, ...]) -> None:
+    def __init__(self, kube: Kube, namespace: str, warnings: tuple[str, ...]) -> None:
         """Prepare the watches.
 
         Args:
-            kube: Of the user.
-            warnings: What the user may not read.
+            kube: Of the user, or of the server in the cluster.
+            namespace: Namespace of objects that are named without one.
+            warnings: What may not be read.
         """
-        self._kube, self._reader, self._warnings = kube, ApiReader(kube), warnings
+        self._kube, self._namespace = kube, namespace
+        self._reader, self._warnings = ApiReader(kube), warnings
         self._dirty = asyncio.Event()
         self._extra: list[Plain] = []
         self._known = frozenset[str]()
@@ -173,7 +176,7 @@ class ClusterWatch:
                 yield pod
 
     def _current(self) -> CurrentCluster:
-        server, namespace = self._kube.server, self._kube.namespace
+        server = self._kube.server
         objects = ClusterObjects(server)
         others = (item for each in self._others for item in each.items.values())
         for plain in (*others, *self._extra):
@@ -183,7 +186,7 @@ class ClusterWatch:
             if address:
                 objects.addresses[name] = address
         objects.pods.extend(self._pods.items.values())
-        current = current_cluster(objects, namespace, server)
+        current = current_cluster(objects, self._namespace, server)
         warnings = (*self._warnings, *current.warnings)
         return replace(current, gangs=tuple(self._gangs.items.values()), warnings=warnings)
 
@@ -203,7 +206,7 @@ async def watch_cluster(
         InputError: The kubeconfig cannot be used.
     """
     async with await UserKube.of(access) as kube:
-        await ClusterWatch(kube, warnings).run(publish, report)
+        await ClusterWatch(kube, kube.namespace, warnings).run(publish, report)
 
 
 def _reduced(kind: str, raw: Raw) -> Plain | None:

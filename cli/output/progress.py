@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TypeVar
 
-from typer import get_text_stream
-
 from cli.output.printer import is_quiet
 from runtime.process.clock import Clock, monotonic
 
@@ -33,6 +31,8 @@ def with_progress(
         total: The total number; None: the length of `items`, or unknown.
         clock: The time [s].
     """
+    from typer import get_text_stream  # noqa: PLC0415 - servers have no typer
+
     if is_quiet() or not get_text_stream("stderr").isatty():
         yield from items
         return
