@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from cli.dashboard.history import History
+from cli.dashboard.history import BYTES, History
 from cli.dashboard.moment import Moment, NodeRow
 from cli.files.current_cluster import CurrentCluster
 from runtime.process.clock import Clock, wait_at_most
@@ -55,20 +55,24 @@ class Update(Struct, frozen=True):
 class Feed:
     """The latest moment of a cluster, and its past."""
 
-    def __init__(self, clock: Clock, *, live: bool) -> None:
+    def __init__(
+        self, clock: Clock, *, live: bool, clients: int = CLIENTS, history: int = BYTES
+    ) -> None:
         """Start without a moment.
 
         Args:
             clock: The time [s since 1970].
             live: The cluster is watched.
+            clients: The number of clients that wait for a message.
+            history: The size of the differences to earlier moments [bytes].
         """
-        self._clock, self._live = clock, live
+        self._clock, self._live, self._clients = clock, live, clients
         self._ended = False
         self._waiting: dict[asyncio.Event, None] = {}
         """One for each client that waits; the oldest first."""
         self._worker = ThreadPoolExecutor(1, "views")
         self._moment: Moment | None = None
-        self.history = History()
+        self.history = History(max_bytes=history)
         self.problem = ""
         self._reports = 0
 
@@ -146,10 +150,10 @@ class Feed:
         )
 
     async def _wait(self) -> None:
-        """Wait for news; beyond `CLIENTS` the oldest is answered, which may have left long ago."""
+        """Wait for news; of too many the oldest is answered, which may have left long ago."""
         news = asyncio.Event()
         self._waiting[news] = None
-        if len(self._waiting) > CLIENTS:
+        if len(self._waiting) > self._clients:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
             oldest.set()
