@@ -2,6 +2,10 @@
 
 import re
 
+from cli.files.cluster_file import collect_objects
+from cli.files.current_cluster import CurrentCluster, current_cluster
+from manifest.objects import objects_in
+
 CLUSTER = """
 apiVersion: linkwise.dev/v1alpha1
 kind: Cluster
@@ -71,3 +75,9 @@ def waiting_pod(name: str, gpus: int) -> str:
 def placed_pod(name: str, gpu: int, gang: str = "vgg", node: str = "dgx-0") -> str:
     fields = {"NAME": name, "GPU": str(gpu), "GANG": gang, "NODE": node}
     return re.sub("NAME|GPU|GANG|NODE", lambda word: fields[word[0]], PLACED)
+
+
+def a_current(*pods: str) -> CurrentCluster:
+    """Return the cluster with some pods."""
+    objects = collect_objects(objects_in(CLUSTER + "".join(pods), "c.yaml"), "c.yaml")
+    return current_cluster(objects, "default", "c.yaml")
