@@ -60,8 +60,8 @@ class TokenEntrance:
     @asynccontextmanager
     async def enter(self, request: HttpRequest) -> AsyncIterator[Feed | HttpResponse]:
         """Yield the cluster that the caller may see, or the refusal, while it is answered."""
-        if reason := self._feeds.missing():
-            yield _later(f"the page cannot be shown yet: {reason}")
+        if self._feeds.missing():
+            yield _later("the cluster is not read yet: try again")
             return
         viewer = await self._access.viewer(request)
         if isinstance(viewer, HttpResponse):

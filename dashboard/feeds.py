@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 
 from cli.dashboard.feed import Feed
+from cli.dashboard.history import BYTES
 from cli.files.current_cluster import CurrentCluster
 from dashboard.visible import ALL, Visible, namespaces_of, seen_by
 from runtime.process.clock import Clock
@@ -14,6 +15,8 @@ FEEDS = 16
 """The number of feeds for viewers who do not see all namespaces."""
 HISTORY = 2 << 20
 """The size of the differences to earlier moments that such a feed keeps [bytes]."""
+NOT_SHOWN = "the API server does not answer, or an object cannot be read"
+"""Why the cluster is not shown, for viewers of fewer namespaces: the reason may name others."""
 IDLE = 120.0
 """A feed ends when nobody has asked for it for so long [s]."""
 
@@ -37,7 +40,9 @@ class Feeds:
             key: A secret, from which the pseudonyms of hidden pods are made.
         """
         self._wall, self._monotonic, self._key = wall, monotonic, key
-        self._whole = Feed(wall, live=True, clients=CLIENTS)
+        self._begun = 0
+        """The number of feeds so far."""
+        self._whole = self._feed()
         self._reduced: dict[Visible, _Reduced] = {}
         self._current: CurrentCluster | None = None
         self._problem = "nodes and pods are not listed yet"
@@ -61,8 +66,9 @@ class Feeds:
     def report(self, problem: str) -> None:
         """Set why the cluster is not watched now; empty: it is."""
         self._problem = problem or self._problem
-        for feed in (self._whole, *(reduced.feed for reduced in self._reduced.values())):
-            feed.report(problem)
+        self._whole.report(problem)
+        for reduced in self._reduced.values():
+            reduced.feed.report(NOT_SHOWN if problem else "")
 
     async def of(self, visible: Visible) -> Feed | None:
         """Return the feed of some namespaces; None: there is no place for one more.
@@ -79,8 +85,8 @@ class Feeds:
             self._forget()
             if len(self._reduced) >= FEEDS:
                 return None
-            feed = Feed(self._wall, live=True, clients=CLIENTS, history=HISTORY)
-            feed.report(self._whole.problem)
+            feed = self._feed(HISTORY)
+            feed.report(NOT_SHOWN if self._whole.problem else "")
             begun = asyncio.create_task(self._publish(feed, visible))
             reduced = self._reduced[visible] = _Reduced(feed, begun, 0.0)
         reduced.used = self._monotonic()
@@ -96,6 +102,12 @@ class Feeds:
         """Answer all clients, and end the feeds."""
         for feed in (self._whole, *(reduced.feed for reduced in self._reduced.values())):
             feed.close()
+
+    def _feed(self, history: int = BYTES) -> Feed:
+        # A page may ask after a restart, or after its rights have changed.
+        self._begun += 1
+        name = f"{self._wall():.0f}-{self._begun}"
+        return Feed(self._wall, live=True, name=name, clients=CLIENTS, history=history)
 
     async def _publish(self, feed: Feed, visible: Visible) -> None:
         current = self._current

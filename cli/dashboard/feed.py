@@ -56,17 +56,24 @@ class Feed:
     """The latest moment of a cluster, and its past."""
 
     def __init__(
-        self, clock: Clock, *, live: bool, clients: int = CLIENTS, history: int = BYTES
+        self,
+        clock: Clock,
+        *,
+        live: bool,
+        name: str = "",
+        clients: int = CLIENTS,
+        history: int = BYTES,
     ) -> None:
         """Start without a moment.
 
         Args:
             clock: The time [s since 1970].
             live: The cluster is watched.
+            name: Tells its messages from those of other feeds at the same address.
             clients: The number of clients that wait for a message.
             history: The size of the differences to earlier moments [bytes].
         """
-        self._clock, self._live, self._clients = clock, live, clients
+        self._clock, self._live, self._name, self._clients = clock, live, name, clients
         self._ended = False
         self._waiting: dict[asyncio.Event, None] = {}
         """One for each client that waits; the oldest first."""
@@ -86,7 +93,7 @@ class Feed:
     @property
     def _id(self) -> str:
         """The id of a message with all that is known now."""
-        return f"{self.history.version}.{self._reports}"
+        return f"{self.history.version}.{self._reports}.{self._name}"
 
     async def publish(self, current: CurrentCluster) -> None:
         """Make a cluster the latest moment; if it is cancelled, the last one stays."""
@@ -116,8 +123,9 @@ class Feed:
         """
         if last == self._id and not self._ended:
             await self._wait()
-        version = last.partition(".")[0]
-        since = int(version) if version.isdecimal() and len(version) < 20 else None
+        version, _, rest = last.partition(".")
+        is_own = version.isdecimal() and len(version) < 20 and rest.partition(".")[2] == self._name
+        since = int(version) if is_own else None
         changed = None if since is None else self.history.changed_since(since)
         rows = self.history.rows
         names = rows.keys() if changed is None else changed

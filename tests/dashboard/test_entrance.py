@@ -304,7 +304,40 @@ async def test_before_the_cluster_is_read_it_is_said_so(serving):
 
         code, text, _ = await page.get(session, EVENTS, page.api.user("ann", ""))
 
-        assert (code, "not listed yet" in text) == (503, True)
+        assert (code, "not read yet" in text) == (503, True)
+
+
+async def test_the_reason_of_a_problem_may_name_others_and_is_for_those_who_see_all(serving):
+    async with serving(other_pod("b", 1, "blue")) as page, aiohttp.ClientSession() as session:
+        ann, bea = page.api.user("ann", ""), page.api.user("bea", "blue")
+        eve = page.api.user("eve")
+        await page.get(session, EVENTS, bea)
+        page.feeds.report("pod red/secret cannot be read")
+
+        problems = []
+        for token in (ann, bea, eve):
+            _, update = an_event((await page.get(session, EVENTS, token))[1])
+            problems.append(update["facts"]["problem"])
+
+        assert problems == [
+            "pod red/secret cannot be read",
+            feeds.NOT_SHOWN,
+            feeds.NOT_SHOWN,
+        ]
+
+
+async def test_a_page_whose_rights_changed_gets_all_rows_again(serving):
+    pods = other_pod("a", 0, "red"), other_pod("b", 1, "blue")
+    async with serving(*pods) as page, aiohttp.ClientSession() as session:
+        token = page.api.user("bea", "red", "blue")
+        last, _ = an_event((await page.get(session, EVENTS, token))[1])
+        page.api.allowed.discard(("bea", "pods", "red"))
+        page.clock.now += access.REVIEWED
+
+        _, text, _ = await page.get(session, EVENTS, token, **{"Last-Event-ID": last})
+
+        assert an_event(text)[1]["full"]
+        assert "red/" not in text
 
 
 async def test_a_slow_client_holds_no_other(serving):

@@ -19,7 +19,7 @@ export const store = {
   rows: new Map(),
   /** @type {any} */
   facts: null,
-  version: 0,
+  version: "",
   /** The server's time less ours [s]. */
   ahead: 0,
   /**
@@ -75,11 +75,11 @@ export function staleness() {
   return problem && `The cluster is not watched now: ${problem}. What is shown is of ${clock(at)}.`;
 }
 
-function take(/** @type {any} */ update) {
+function take(/** @type {any} */ update, /** @type {string} */ id) {
   heard = Date.now();
   store.connected = true;
   store.facts = update.facts;
-  store.version = update.version;
+  store.version = id;
   store.ahead = update.facts.now - Date.now() / 1000;
   if (update.full) store.rows = new Map();
   for (const row of update.nodes) store.rows.set(row[NAME], row);
@@ -95,7 +95,7 @@ async function follow(/** @type {AbortSignal} */ signal) {
       if (!response.ok) throw new Error(await response.text());
       const lines = (await response.text()).split("\n").map(line => line.split(/: (.*)/s));
       const event = Object.fromEntries(lines);
-      take(JSON.parse(event.data));
+      take(JSON.parse(event.data), event.id);
       [last, errors] = [event.id, 0];
     } catch {
       if (signal.aborted) return;
