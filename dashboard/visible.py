@@ -78,10 +78,10 @@ def seen_by(current: CurrentCluster, visible: Visible, key: bytes) -> CurrentClu
 
 
 def _node(ledger: NodeLedger, visible: Visible, key: bytes) -> NodeLedger:
-    seen = [
-        holding if _namespace(holding.pod) in visible else _anonymous(holding, key)
-        for holding in ledger.holdings.values()
-    ]
+    holdings = ledger.holdings.values()
+    if ledger.unaccounted is None and all(_namespace(one.pod) in visible for one in holdings):
+        return ledger
+    seen = [one if _namespace(one.pod) in visible else _anonymous(one, key) for one in holdings]
     reason, pod = ledger.unaccounted, ledger.unaccounted_pod
     if reason is not None and not (
         pod and _namespace(pod[1]) in visible and reason.startswith(f"{pod[1]}: ")
