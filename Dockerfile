@@ -21,6 +21,9 @@ COPY certs /opt/linkwise/certs
 COPY scorer /opt/linkwise/scorer
 COPY agent /opt/linkwise/agent
 COPY uninstall /opt/linkwise/uninstall
+# Of the command, what computes and serves the page of the dashboard.
+COPY cli /opt/linkwise/cli
+COPY dashboard /opt/linkwise/dashboard
 COPY LICENSE /opt/linkwise/
 # It cannot be compiled later, on a read-only root; unchecked, since no file changes.
 RUN python -m compileall -q --invalidation-mode=unchecked-hash /opt/linkwise
@@ -33,7 +36,7 @@ ENV SSL_CERT_FILE=/dev/null
 COPY --from=build /opt/linkwise /opt/linkwise
 # What does not start is no image. It compiles the part of the standard library that is used, too,
 # which base images leave out and which each start would compile again.
-RUN python -c "import agent.__main__, certs.__main__, scorer.__main__, uninstall.__main__, webhook.__main__"
+RUN python -c "import agent.__main__, certs.__main__, dashboard.__main__, scorer.__main__, uninstall.__main__, webhook.__main__"
 ENV PYTHONDONTWRITEBYTECODE=1
 WORKDIR /
 USER 65532:65532

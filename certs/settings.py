@@ -7,7 +7,7 @@ from enum import StrEnum
 from certs.authority import general_name, service_names
 from certs.leaf import Server
 from certs.rotation import IssuancePolicy
-from cluster.keys import POLICY_NAMESPACE, SCORER
+from cluster.keys import DASHBOARD, POLICY_NAMESPACE, SCORER
 from runtime.process.environment import Environment, SettingsError, variable
 
 _DAY = 86_400
@@ -19,6 +19,8 @@ SERVERS = (
     ("scorer", "linkwise-scorer-cert", SCORER),
 )
 """Name, Secret and Service of each server; the scorer's Service is only a name."""
+DASHBOARD_SERVER = ("dashboard", "linkwise-dashboard-cert", DASHBOARD)
+"""The same of a server that need not be there."""
 WEBHOOK_CONFIGURATIONS = (
     ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration", "linkwise"),
     ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "linkwise"),
@@ -47,6 +49,8 @@ class Settings:
     propagation_seconds: float = 600.0
     extra_names: str = ""
     """Additional names and addresses of each server, comma-separated."""
+    dashboard: str = "off"
+    """`on` where the dashboard is installed, which then has a certificate."""
     host: str = ""
     probe_port: int = 8080
     """Port of probes and metrics, without TLS."""
@@ -64,10 +68,11 @@ class Settings:
     @property
     def issuance(self) -> IssuancePolicy:
         """The servers with certificates, and the times of a rotation."""
+        present = (*SERVERS, DASHBOARD_SERVER) if self.dashboard == "on" else SERVERS
         extra = [name.strip() for name in self.extra_names.split(",") if name.strip()]
         servers = tuple(
             Server(name, secret, (*service_names(service, self.namespace), *extra))
-            for name, secret, service in SERVERS
+            for name, secret, service in present
         )
         return IssuancePolicy(
             servers, self.leaf_days * _DAY, self.ca_days * _DAY, self.propagation_seconds
@@ -85,6 +90,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     | `LINKWISE_CA_DAYS` | 365 | validity of a CA |
     | `LINKWISE_PROPAGATION_SECONDS` | 600 | wait of a rotation, at most a third of a leaf |
     | `LINKWISE_EXTRA_NAMES` | none | additional names and addresses, comma-separated |
+    | `LINKWISE_DASHBOARD` | `off` | `on`: also a certificate for the dashboard |
     | `LINKWISE_HOST` | all addresses | address of probes and metrics |
     | `LINKWISE_PROBE_PORT` | 8080 | port of probes and metrics |
     | `LINKWISE_API_SERVER` | the pod's own | outside a cluster: its address |
@@ -107,6 +113,8 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     if settings.certificates not in {*Mode}:
         text, modes = settings.certificates, ", ".join(Mode)
         raise SettingsError(f"{variable('certificates')}={text}: write {modes}")
+    if settings.dashboard not in {"on", "off"}:
+        raise SettingsError(f"{variable('dashboard')}={settings.dashboard}: write on or off")
     for server in settings.issuance.servers:
         _check_names(server)
     return settings

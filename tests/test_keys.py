@@ -9,7 +9,7 @@ from cluster import keys
 ROOT = Path(__file__).parents[1]
 PACKAGES = (
     *("topology", "cluster", "workloads", "manifest", "policy"),
-    *("webhook", "scorer", "certs", "agent", "cli"),
+    *("webhook", "scorer", "certs", "agent", "cli", "dashboard"),
 )
 HOME = "cluster/keys.py"
 

@@ -14,10 +14,10 @@ from cluster.requests.templates.template_claim import template_names
 from cluster.whatif_api import FitResult
 from manifest.value import InputError
 from runtime.http.authentication import UserInfo, authenticate
+from runtime.http.authorization import is_allowed
 from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
 from runtime.kube.client import Kube, KubeError
 from runtime.process.worker import BusyError, LimitError, Worker
-from webhook.access import may_create_pods
 from webhook.admit import admit, deny_unreadable
 from webhook.config_validation import (
     ConfigResponse,
@@ -55,7 +55,8 @@ _JSON_ONLY = frozenset({JSON})
 _YAML = "application/yaml"
 _NO_TEMPLATES: Mapping[str, Asked] = {}
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-
+_CREATE_PODS = {"verb": "create", "version": "v1", "resource": "pods"}
+"""What a caller of the dry-run API must be allowed in a namespace."""
 _log = structlog.get_logger()
 
 
@@ -219,7 +220,7 @@ class DryRun:
     async def _dry_run(self, body: bytes, namespace: str, caller: UserInfo) -> HttpResponse:
         namespaces = decode_namespaces(await self._worker.run(list_namespaces, body, namespace))
         for name in namespaces:
-            if not await may_create_pods(self._kube, caller, name):
+            if not await is_allowed(self._kube, caller, {**_CREATE_PODS, "namespace": name}):
                 return error_response(
                     403, f"you may not create pods in namespace {printable(name)}"
                 )

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from cli.dashboard.history import History
+from cli.dashboard.history import BYTES, History
 from cli.dashboard.moment import Moment, NodeRow
 from cli.files.current_cluster import CurrentCluster
 from runtime.process.clock import Clock, wait_at_most
@@ -55,20 +55,31 @@ class Update(Struct, frozen=True):
 class Feed:
     """The latest moment of a cluster, and its past."""
 
-    def __init__(self, clock: Clock, *, live: bool) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        live: bool,
+        name: str = "",
+        clients: int = CLIENTS,
+        history: int = BYTES,
+    ) -> None:
         """Start without a moment.
 
         Args:
             clock: The time [s since 1970].
             live: The cluster is watched.
+            name: Tells its messages from those of other feeds at the same address.
+            clients: The number of clients that wait for a message.
+            history: The size of the differences to earlier moments [bytes].
         """
-        self._clock, self._live = clock, live
+        self._clock, self._live, self._name, self._clients = clock, live, name, clients
         self._ended = False
         self._waiting: dict[asyncio.Event, None] = {}
         """One for each client that waits; the oldest first."""
         self._worker = ThreadPoolExecutor(1, "views")
         self._moment: Moment | None = None
-        self.history = History()
+        self.history = History(max_bytes=history)
         self.problem = ""
         self._reports = 0
 
@@ -82,7 +93,7 @@ class Feed:
     @property
     def _id(self) -> str:
         """The id of a message with all that is known now."""
-        return f"{self.history.version}.{self._reports}"
+        return f"{self.history.version}.{self._reports}.{self._name}"
 
     async def publish(self, current: CurrentCluster) -> None:
         """Make a cluster the latest moment; if it is cancelled, the last one stays."""
@@ -112,8 +123,9 @@ class Feed:
         """
         if last == self._id and not self._ended:
             await self._wait()
-        version = last.partition(".")[0]
-        since = int(version) if version.isdecimal() and len(version) < 20 else None
+        version, _, rest = last.partition(".")
+        is_own = version.isdecimal() and len(version) < 20 and rest.partition(".")[2] == self._name
+        since = int(version) if is_own else None
         changed = None if since is None else self.history.changed_since(since)
         rows = self.history.rows
         names = rows.keys() if changed is None else changed
@@ -146,10 +158,10 @@ class Feed:
         )
 
     async def _wait(self) -> None:
-        """Wait for news; beyond `CLIENTS` the oldest is answered, which may have left long ago."""
+        """Wait for news; of too many the oldest is answered, which may have left long ago."""
         news = asyncio.Event()
         self._waiting[news] = None
-        if len(self._waiting) > CLIENTS:
+        if len(self._waiting) > self._clients:
             oldest = next(iter(self._waiting))
             del self._waiting[oldest]
             oldest.set()

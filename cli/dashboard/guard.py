@@ -4,8 +4,8 @@ The address contains a secret, so that other users and pages cannot guess it. `H
 against DNS rebinding, `Origin` and `Sec-Fetch-Site` against pages of other origins.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Protocol
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
@@ -21,6 +21,14 @@ HEADERS: Mapping[str, str] = {
     "X-Content-Type-Options": "nosniff",
 }
 """The headers of every answer."""
+
+
+class Site(Protocol):
+    """The hosts and origins of a page."""
+
+    def origins(self, host: str) -> Collection[str]:
+        """Return the origins of the page where `Host` is this; none if it is not served there."""
+        ...
 
 
 class Address(NamedTuple):
@@ -39,25 +47,25 @@ class Address(NamedTuple):
         """The page's URL."""
         return f"http://127.0.0.1:{self.port}{self.path}"
 
-    @property
-    def hosts(self) -> frozenset[str]:
-        """The values of `Host` under which it is served."""
-        return frozenset((f"127.0.0.1:{self.port}", f"localhost:{self.port}"))
+    def origins(self, host: str) -> Collection[str]:
+        """Return the origins of the page where `Host` is this; none if it is not served there."""
+        hosts = f"127.0.0.1:{self.port}", f"localhost:{self.port}"
+        return (f"http://{host}",) if host in hosts else ()
 
 
-def refusal(address: Address, headers: Mapping[str, str], *, is_page: bool) -> str | None:
+def refusal(site: Site, headers: Mapping[str, str], *, is_page: bool) -> str | None:
     """Return why a request is refused; None: it is answered.
 
     Args:
-        address: The address of the page.
+        site: Where the page is served.
         headers: Of the request; names are case-insensitive.
         is_page: It is for the page itself, to which a link from elsewhere may lead.
     """
-    host = headers.get("Host", "")
-    if host not in address.hosts:
+    origins = site.origins(headers.get("Host", ""))
+    if not origins:
         return "this address serves no such host"
     origin = headers.get("Origin")
-    if origin is not None and origin != f"http://{host}":
+    if origin is not None and origin not in origins:
         return "pages of other origins are not answered"
     if not is_page and headers.get("Sec-Fetch-Site", "none") not in {"same-origin", "none"}:
         return "pages of other sites are not answered"

@@ -1,6 +1,6 @@
-"""Serves the page on loopback: its files, its views, and its changes as server-sent events.
+"""Serves the page: its files, its views, and its changes as server-sent events.
 
-Each answer is complete: the browser asks for the next event by itself, with the version that it
+Each answer is complete: the page asks for the next event by itself, with the version that it
 has. So the limits of `runtime.http` hold for all clients, and nothing is kept for a slow one.
 """
 
@@ -8,14 +8,16 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from importlib.resources import files
+from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
 import msgspec
 
 from cli.dashboard.earlier import earlier_ledgers, earlier_unit
+from cli.dashboard.entrance import Entrance, Loopback
 from cli.dashboard.feed import CLIENTS, WAIT, Feed
 from cli.dashboard.gang_changes import Past
-from cli.dashboard.guard import HEADERS, Address, refusal
+from cli.dashboard.guard import HEADERS, Address
 from cli.dashboard.trial import Trial
 from cli.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
 from cli.render.page.drawing import DEFINITIONS
@@ -35,8 +37,6 @@ LIMITS = Limits(
     peer_half_sent=CLIENTS,
     answer_seconds=WAIT + 10,
 )
-TRIAL_SECONDS = 20.0
-"""The longest simulation of a manifest [s]."""
 UNITS = 200
 """The number of units that waited at an earlier time which the page gets."""
 YAML = "application/yaml"
@@ -52,81 +52,85 @@ _RETRY = 50
 """Time after which the browser asks for the next event [ms]."""
 
 Query = Mapping[str, str]
+Answer: TypeAlias = HttpResponse | Awaitable[HttpResponse]
+
+
+class Trials(NamedTuple):
+    """How manifests are tried, one at a time."""
+
+    seconds: float = 20.0
+    """The longest simulation [s]."""
+    rest: float = 0.0
+    """How long the same feed then waits, as a multiple of the time that its trial took."""
 
 
 class Dashboard:
     """The routes of the page."""
 
-    def __init__(self, feed: Feed, secret: str) -> None:
-        """Start without an address, which is known once the server listens.
-
-        Args:
-            feed: The cluster.
-            secret: The part of the address that nobody can guess.
-        """
-        self._feed, self._secret = feed, secret
+    def __init__(self, entrance: Entrance, trials: Trials = Trials()) -> None:  # noqa: B008 - frozen
+        """Serve the clusters to which an entrance leads."""
+        self._entrance, self._trials = entrance, trials
         self._trying = False
-        self.address: Address | None = None
+        self._tried: tuple[Feed, float] | None = None
+        """Who tried the last manifest, and until when it waits [s of the monotonic clock]."""
 
     def routes(self) -> list[Route]:
-        """Return all routes; their paths begin with the secret."""
-        root = Address(0, self._secret).path
+        """Return all routes."""
+        root = self._entrance.path
         static = [
             Route("GET", root + name, self._guarded(answer, is_page=not name))
             for name, answer in _static_answers().items()
         ]
-        views: dict[str, Callable[[Query], Callable[[], object]]] = {
-            "node": self._node,
-            "waiting": self._waiting,
-            "unit": self._unit,
-            "namespaces": self._namespaces,
-            "past": self._past,
-            "samples": self._samples,
-            "sets": self._sets,
+        views: dict[str, Callable[[Views, Query], Callable[[], object]]] = {
+            "node": Views.node,
+            "waiting": Views.waiting,
+            "unit": Views.unit,
+            "namespaces": Views.namespaces,
+            "past": Views.past,
+            "samples": Views.samples,
+            "sets": Views.sets,
         }
         return [
             *static,
-            Route("GET", f"{root}api/events", self._guarded(self._events)),
-            Route("POST", f"{root}api/trial", self._guarded(self._trial), frozenset((YAML,))),
+            Route("GET", f"{root}api/events", self._entered(_events)),
+            Route("POST", f"{root}api/trial", self._entered(self._trial), frozenset((YAML,))),
             *(Route("GET", f"{root}api/{name}", self._view(view)) for name, view in views.items()),
         ]
 
     def _guarded(
-        self,
-        answer: Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]],
-        *,
-        is_page: bool = False,
-    ) -> Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]:
-        def guarded(request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
-            if self.address is None:
-                return error_response(503, "the server is starting")
-            if refused := refusal(self.address, request.headers, is_page=is_page):
-                return error_response(403, refused, HEADERS)
-            return answer(request)
+        self, answer: Callable[[HttpRequest], Answer], *, is_page: bool = False
+    ) -> Callable[[HttpRequest], Answer]:
+        def guarded(request: HttpRequest) -> Answer:
+            return self._entrance.refuse(request, is_page=is_page) or answer(request)
 
         return guarded
 
+    def _entered(
+        self, answer: Callable[[Feed, HttpRequest], Awaitable[HttpResponse]]
+    ) -> Callable[[HttpRequest], Answer]:
+        async def entered(request: HttpRequest) -> HttpResponse:
+            async with self._entrance.enter(request) as feed:
+                return feed if isinstance(feed, HttpResponse) else await answer(feed, request)
+
+        return self._guarded(entered)
+
     def _view(
-        self, view: Callable[[Query], Callable[[], object]]
-    ) -> Callable[[HttpRequest], HttpResponse | Awaitable[HttpResponse]]:
-        async def answer(request: HttpRequest) -> HttpResponse:
+        self, view: Callable[["Views", Query], Callable[[], object]]
+    ) -> Callable[[HttpRequest], Answer]:
+        async def answer(feed: Feed, request: HttpRequest) -> HttpResponse:
             query = dict(parse_qsl(request.query, keep_blank_values=True))
-            document = await self._feed.compute(view(query))
+            document = await feed.compute(view(Views(feed), query))
             return HttpResponse(msgspec.json.encode(document), headers=HEADERS)
 
-        return self._guarded(answer)
+        return self._entered(answer)
 
-    async def _events(self, request: HttpRequest) -> HttpResponse:
-        last = request.headers.get("Last-Event-ID", "")
-        message_id, update = await self._feed.next_update(last)
-        body = b"retry: %d\nid: %b\ndata: %b\n\n" % (_RETRY, message_id.encode(), update)
-        return HttpResponse(body, content_type=_EVENTS, headers=HEADERS)
-
-    async def _trial(self, request: HttpRequest) -> HttpResponse:
+    async def _trial(self, feed: Feed, request: HttpRequest) -> HttpResponse:
         """Try one manifest at a time, beside the worker of the views."""
-        if self._trying:
+        start = monotonic()
+        rests = self._tried is not None and self._tried[0] is feed and start < self._tried[1]
+        if self._trying or rests:
             return error_response(503, "another manifest is being tried: try again", HEADERS)
-        end, moment = monotonic() + TRIAL_SECONDS, self._feed.moment
+        end, moment = start + self._trials.seconds, feed.moment
         text = request.body.decode(errors="replace")
         trial = Trial(text, lambda: monotonic() >= end)
         self._trying = True
@@ -134,17 +138,37 @@ class Dashboard:
             report = await asyncio.to_thread(trial.on, moment)
         finally:
             self._trying = False
+            now = monotonic()
+            self._tried = feed, now + self._trials.rest * (now - start)
         return HttpResponse(msgspec.json.encode(report), headers=HEADERS)
 
-    def _node(self, query: Query) -> Callable[[], object]:
+
+async def _events(feed: Feed, request: HttpRequest) -> HttpResponse:
+    last = request.headers.get("Last-Event-ID", "")
+    message_id, update = await feed.next_update(last)
+    body = b"retry: %d\nid: %b\ndata: %b\n\n" % (_RETRY, message_id.encode(), update)
+    return HttpResponse(body, content_type=_EVENTS, headers=HEADERS)
+
+
+class Views:
+    """The views of one feed; each takes the state now, and returns what computes its document."""
+
+    def __init__(self, feed: Feed) -> None:
+        """Show a feed."""
+        self._feed = feed
+
+    def node(self, query: Query) -> Callable[[], object]:
+        """One node."""
         moment = self._feed.moment
         return lambda: node_view(moment, query.get("name", ""))
 
-    def _waiting(self, _: Query) -> Callable[[], object]:
+    def waiting(self, _: Query) -> Callable[[], object]:
+        """The pending units."""
         moment = self._feed.moment
         return lambda: waiting_view(moment)
 
-    def _unit(self, query: Query) -> Callable[[], object]:
+    def unit(self, query: Query) -> Callable[[], object]:
+        """A gang or a pod."""
         moment, history = self._feed.moment, self._feed.history
         kind, namespace = query.get("kind", "gang"), query.get("namespace", "")
         name = query.get("name", "")
@@ -157,22 +181,26 @@ class Dashboard:
         unit = next((u for u in waited if (u.kind, u.namespace, u.name) == key), None)
         return lambda: earlier_unit(then, unit, now, key)
 
-    def _namespaces(self, _: Query) -> Callable[[], object]:
+    def namespaces(self, _: Query) -> Callable[[], object]:
+        """The GPUs of namespaces."""
         moment, history = self._feed.moment, self._feed.history
         rows = namespace_rows(moment, history)
         return lambda: {"since": history.began, "rows": rows}
 
-    def _past(self, query: Query) -> Callable[[], object]:
+    def past(self, query: Query) -> Callable[[], object]:
+        """The map and the pending units of an earlier moment."""
         history, at = self._feed.history, _time(query)
         rows, waiting = list(history.at(at).values()), history.waiting_at(at)
         units = {"count": len(waiting), "first": waiting[:UNITS]}
         return lambda: {"at": at, "nodes": rows, "waiting": units}
 
-    def _samples(self, _: Query) -> Callable[[], object]:
+    def samples(self, _: Query) -> Callable[[], object]:
+        """The totals of the last hour."""
         samples = list(self._feed.history.samples)
         return lambda: samples
 
-    def _sets(self, query: Query) -> Callable[[], object]:
+    def sets(self, query: Query) -> Callable[[], object]:
+        """The free sets of GPUs."""
         moment, history = self._feed.moment, self._feed.history
         samples = list(history.samples)
         if "at" not in query:
@@ -217,7 +245,8 @@ async def serve_dashboard(
     Raises:
         OSError: The port is taken.
     """
-    dashboard = Dashboard(feed, secret)
-    async with serve(dashboard.routes(), host=LOOPBACK, port=port, limits=LIMITS) as server:
-        dashboard.address = Address(server.port, secret)
-        yield server, dashboard.address
+    entrance = Loopback(feed, secret)
+    routes = Dashboard(entrance).routes()
+    async with serve(routes, host=LOOPBACK, port=port, limits=LIMITS) as server:
+        entrance.address = Address(server.port, secret)
+        yield server, entrance.address

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path, PurePath
 
-from typer import echo, get_binary_stream
-
+from cli.output.printer import write
 from cli.output.progress import with_progress
 from manifest.objects import objects_in, objects_of_large
 from manifest.value import InputError, Value
@@ -97,7 +95,7 @@ def write_text(name: str | None, text: str) -> None:
         InputError: The file cannot be written.
     """
     if name is None or name == STDIN:
-        echo(text, nl=False)
+        write(text)
         return
     path = Path(name)
     try:
@@ -121,15 +119,15 @@ def line_writer(name: str | None) -> Iterator[Callable[[str], None]]:
         InputError: The file cannot be written.
     """
     if name is None or name == STDIN:
-        yield partial(echo, nl=False)
+        yield write
         return
     try:
         with Path(name).open("w", encoding="utf-8", buffering=1) as file:
 
-            def write(line: str) -> None:
+            def write_line(line: str) -> None:
                 file.write(line)
 
-            yield write
+            yield write_line
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"{name}: {reason}. Name a file that can be written.") from None
@@ -260,6 +258,8 @@ def stream_objects(name: str) -> Iterator[Value]:
 def _read_bytes(name: str) -> bytes:
     """Return the bytes of a file, or of standard input for `-`; also of a device without an end."""
     if name == STDIN:
+        from typer import get_binary_stream  # noqa: PLC0415 - servers have no typer
+
         raw = get_binary_stream("stdin").read(MAX_BYTES + 1)
     else:
         with Path(name).open("rb") as file:

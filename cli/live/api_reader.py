@@ -8,9 +8,8 @@ import aiohttp
 import msgspec
 
 from cli.files.objects import Plain
-from cli.live.user_kube import UserKube
 from manifest.value import InputError
-from runtime.kube.client import ApiError, KubeError, Unreadable
+from runtime.kube.client import ApiError, Kube, KubeError, Unreadable
 from runtime.kube.paging import Page, Params, pages
 
 T = TypeVar("T")
@@ -32,7 +31,7 @@ class Forbidden(Exception):  # noqa: N818
 class ApiReader:
     """Reads with the rights of a person, and explains what fails."""
 
-    def __init__(self, kube: UserKube) -> None:
+    def __init__(self, kube: Kube) -> None:
         """Read by a client that is open."""
         self._kube = kube
 

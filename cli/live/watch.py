@@ -31,6 +31,7 @@ from cluster.gang import gang_mark
 from cluster.nodes.node import NodeObject
 from cluster.objects.pod import Pod
 from manifest.value import InputError
+from runtime.kube.client import Kube
 from runtime.kube.decode import decode
 from runtime.kube.reflector import Reflector
 from runtime.process.clock import monotonic, wait_at_most
@@ -54,14 +55,16 @@ _plain = msgspec.json.Decoder(dict[str, Any])
 class ClusterWatch:
     """The objects of a live cluster, as far as Linkwise reads them."""
 
-    def __init__(self, kube: UserKube, warnings: tuple[str, ...]) -> None:
+    def __init__(self, kube: Kube, namespace: str, warnings: tuple[str, ...]) -> None:
         """Prepare the watches.
 
         Args:
-            kube: Of the user.
-            warnings: What the user may not read.
+            kube: Of the user, or of the server in the cluster.
+            namespace: Namespace of objects that are named without one.
+            warnings: What may not be read.
         """
-        self._kube, self._reader, self._warnings = kube, ApiReader(kube), warnings
+        self._kube, self._namespace = kube, namespace
+        self._reader, self._warnings = ApiReader(kube), warnings
         self._dirty = asyncio.Event()
         self._extra: list[Plain] = []
         self._known = frozenset[str]()
@@ -199,7 +202,7 @@ class ClusterWatch:
 
     def _taken(self) -> Callable[[], CurrentCluster]:
         """Take the objects as they are now; return a function that makes the cluster of them."""
-        server, namespace, known = self._kube.server, self._kube.namespace, self._warnings
+        server, namespace, known = self._kube.server, self._namespace, self._warnings
         watched = (item for each in self._others for item in each.items.values())
         others = [*self._extra, *self._evictable.values(), *watched]
         nodes = {name: item for (_, name), item in sorted(self._nodes.items.items())}
@@ -231,7 +234,7 @@ async def watch_cluster(
         InputError: The kubeconfig cannot be used.
     """
     async with await UserKube.of(access) as kube:
-        await ClusterWatch(kube, warnings).run(publish, report)
+        await ClusterWatch(kube, kube.namespace, warnings).run(publish, report)
 
 
 async def watch_until(

@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias, TypeVar
 
-import typer
 from msgspec import to_builtins
 
 from cli.output.document import Document
@@ -91,9 +90,17 @@ def named(names: Sequence[str], most: int = MAX_NAMES) -> str:
     return ", ".join(shown) + (f" and {left:,} more" if left else "")
 
 
+def write(text: str, *, err: bool = False) -> None:
+    """Write a text as it is to standard output, or to standard error."""
+    # The image of the servers, one of which serves the dashboard, has no typer.
+    from typer import echo  # noqa: PLC0415
+
+    echo(text, nl=False, err=err)
+
+
 def emit(document: Document, output: Format) -> None:
     """Write a document for scripts to standard output."""
-    typer.echo(dumped(to_builtins(document), output), nl=False)
+    write(dumped(to_builtins(document), output))
 
 
 def dumped(document: object, output: Format) -> str:
@@ -107,7 +114,7 @@ def dumped(document: object, output: Format) -> str:
 
 def say(*cells: Cell) -> None:
     """Write one line for people to standard output."""
-    typer.echo(" ".join(_shown(cell) for cell in cells).rstrip())
+    write(" ".join(_shown(cell) for cell in cells).rstrip() + "\n")
 
 
 def sentence(text: str) -> str:
@@ -130,13 +137,13 @@ def warn(message: str) -> None:
 
 def complain(message: str) -> None:
     """Write one line to standard error."""
-    typer.echo(f"linkwise: {printable(message)}", err=True)
+    write(f"linkwise: {printable(message)}\n", err=True)
 
 
 def table(rows: Sequence[Sequence[Cell]], *, indent: int = 0) -> None:
     """Write rows for people, with their columns aligned."""
     for line in aligned(rows):
-        typer.echo((" " * indent + line).rstrip())
+        write((" " * indent + line).rstrip() + "\n")
 
 
 def aligned(rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
@@ -163,4 +170,6 @@ def _plain(cell: Cell) -> str:
 def _shown(cell: Cell) -> str:
     if isinstance(cell, str):
         return printable(cell)
-    return typer.style(printable(cell.text), fg=cell.colour, bold=cell.bold or None)
+    from typer import style  # noqa: PLC0415 - as above
+
+    return style(printable(cell.text), fg=cell.colour, bold=cell.bold or None)

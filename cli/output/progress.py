@@ -4,8 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
-from typer import get_text_stream
-
 from cli.output.printer import is_quiet
 from runtime.process.clock import Clock, monotonic
 
@@ -53,6 +51,8 @@ def progress_bar(title: str, total: int | None, clock: Clock = monotonic) -> Ite
         total: How much work there is; None: unknown.
         clock: The time [s].
     """
+    from typer import get_text_stream  # noqa: PLC0415 - servers have no typer
+
     if is_quiet() or not get_text_stream("stderr").isatty():
         yield lambda _: None
         return

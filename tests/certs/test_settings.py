@@ -76,6 +76,15 @@ def test_unknown_mode_is_refused_with_those_that_exist():
         read_settings({"LINKWISE_CERTIFICATES": "vault"})
 
 
+def test_dashboard_has_a_certificate_where_it_is_installed():
+    server = read_settings({"LINKWISE_DASHBOARD": "on"}).issuance.servers[-1]
+
+    assert server.name == "dashboard"
+    assert server.names[0] == "linkwise-dashboard.linkwise-system.svc"
+    with pytest.raises(SettingsError, match="LINKWISE_DASHBOARD=yes: write on or off"):
+        read_settings({"LINKWISE_DASHBOARD": "yes"})
+
+
 def test_wait_above_a_third_of_a_leaf_is_refused():
     with pytest.raises(SettingsError, match="a third of LINKWISE_LEAF_DAYS"):
         read_settings({"LINKWISE_LEAF_DAYS": "0.01"})

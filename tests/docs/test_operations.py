@@ -8,6 +8,7 @@ from support.printed import CHANGING, LOOKING, inline, text_of
 
 from agent.settings import read_settings as agent_settings
 from certs.settings import read_settings as certs_settings
+from dashboard.settings import read_settings as dashboard_settings
 from scorer.settings import read_settings as scorer_settings
 from webhook.settings import read_settings as webhook_settings
 
@@ -16,7 +17,7 @@ PAGE = text_of("docs/operations.md") + text_of("docs/operations")
 RULES = ROOT / "manifests/alerts/rules.yaml"
 RECORDING = ROOT / "manifests/alerts/recording.yaml"
 A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-COMPONENTS = ("runtime", "webhook", "certs", "scorer", "agent", "uninstall")
+COMPONENTS = ("runtime", "webhook", "certs", "scorer", "agent", "uninstall", "dashboard")
 RUN_ELSEWHERE = {
     "kubectl apply -k manifests/": "tests/e2e/test_printed.py installs from each folder",
     "kubectl get --raw /metrics": "tests/e2e/test_operations.py looks for these metrics",
@@ -152,6 +153,7 @@ def test_the_page_names_each_setting_and_no_other_and_whose_it_is():
         "certs": certs_settings,
         "scorer": scorer_settings,
         "agent": agent_settings,
+        "dashboard": dashboard_settings,
     }
     owners = {}
     for component, settings in read.items():

@@ -80,8 +80,9 @@ def test_image_has_the_locked_packages_and_no_tools(files):
     assert packages <= set(LOCKED)
     assert {name for name, _ in packages} == {name for name, _ in LOCKED}
     modules = {name.split("/")[2] for name in files if name.startswith("opt/linkwise/")}
-    assert modules >= {"webhook", "scorer", "certs", "agent", "numpy"}
-    assert not {"cli", "tests", "typer", "rich", "kubernetes_asyncio"} & modules
+    assert modules >= {"webhook", "scorer", "certs", "agent", "dashboard", "numpy"}
+    assert not {"replay", "tests", "typer", "rich", "kubernetes_asyncio"} & modules
+    assert not [name for name in files if name.startswith("opt/linkwise/cli/commands")]
     programs = {PurePath(name).name for name in files if "bin" in PurePath(name).parts}
     assert programs >= {f"python3.{sys.version_info[1]}", "dash"}
     assert not {"pip", "pip3", "gcc", "apt", "apt-get", "curl"} & programs

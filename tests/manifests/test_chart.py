@@ -12,6 +12,7 @@ WRITTEN_BY_HAND = {
     "autoscaling/kustomization.yaml",
     "cert-manager/kustomization.yaml",
     "claim-templates/kustomization.yaml",
+    "dashboard/kustomization.yaml",
     "profiles-all/kustomization.yaml",
     "provided-certificates/kustomization.yaml",
     "scheduler/kustomization.yaml",

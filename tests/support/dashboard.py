@@ -2,6 +2,10 @@
 
 import re
 
+from cli.files.cluster_file import collect_objects
+from cli.files.current_cluster import CurrentCluster, current_cluster
+from manifest.objects import objects_in
+
 CLUSTER = """
 apiVersion: linkwise.dev/v1alpha1
 kind: Cluster
@@ -81,3 +85,9 @@ def owned(pod: str) -> str:
 
 def urgent(pod: str) -> str:
     return pod.replace("spec:\n", "spec:\n  priority: 9\n")
+
+
+def a_current(*pods: str) -> CurrentCluster:
+    """Return the cluster with some pods."""
+    objects = collect_objects(objects_in(CLUSTER + "".join(pods), "c.yaml"), "c.yaml")
+    return current_cluster(objects, "default", "c.yaml")

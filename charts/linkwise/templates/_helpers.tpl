@@ -16,9 +16,20 @@ imagePullPolicy: {{ . }}
 {{- end }}
 {{- end }}
 
-{{/* Of the pod of a component in linkwise-system: account, priority, security, nodes. */}}
+{{/* Of the pod of a component in linkwise-system on which pods depend. */}}
 {{- define "linkwise.podSettings" -}}
 priorityClassName: system-cluster-critical
+{{ include "linkwise.podBase" . }}
+{{- end }}
+
+{{/* Of the pod of a component in linkwise-system: security, nodes. */}}
+{{- define "linkwise.podBase" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  fsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{ toJson . }}
 {{- end }}
@@ -28,12 +39,6 @@ nodeSelector: {{ toJson . }}
 {{- with .Values.tolerations }}
 tolerations: {{ toJson . }}
 {{- end }}
-securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
-  seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
 {{/* Probes of a component. */}}

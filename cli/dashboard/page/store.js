@@ -1,6 +1,7 @@
 // @ts-check
 /** The cluster as this page knows it, kept up to date by server-sent events. */
 
+import {ask, isAsking} from "./access.js";
 import {clock} from "./dom.js";
 
 /** Places in the row of a node. */
@@ -9,7 +10,7 @@ export const [NAME, POOL, MODEL, MODE, DOMAIN, STATES, USED, FREE, STRANDED, CLO
 /** Places in the row of a pod that holds GPUs. */
 export const [POD, GANG, GPUS, COUNTED, AMOUNT, COLOUR] = Array(6).keys();
 
-const ERRORS = 3, AGAIN = 2000, HIDDEN = 60_000, SILENT = 45_000;
+const ERRORS = 3, NEXT = 50, AGAIN = 2000, HIDDEN = 60_000, SILENT = 45_000;
 
 /** @typedef {any[]} Row */
 
@@ -18,7 +19,7 @@ export const store = {
   rows: new Map(),
   /** @type {any} */
   facts: null,
-  version: 0,
+  version: "",
   /** The server's time less ours [s]. */
   ahead: 0,
   /**
@@ -33,9 +34,9 @@ export const store = {
 
 /** @type {Set<() => void>} */
 const listeners = new Set();
-let heard = 0, errors = 0;
-/** @type {EventSource | null} */
-let source = null;
+let heard = 0;
+/** What ends the requests for events, or null where none are made. @type {AbortController | null} */
+let following = null;
 /** @type {number | undefined} */
 let timer;
 
@@ -69,18 +70,16 @@ export const now = () => Date.now() / 1000 + store.ahead;
 /** Return why what is shown may be old; empty where it is not. */
 export function staleness() {
   if (!store.facts) return "";
-  if (!store.connected) return "The command linkwise dashboard has ended, or does not answer.";
+  if (!store.connected) return "The server of this page has ended, or does not answer.";
   const {problem, at} = store.facts;
   return problem && `The cluster is not watched now: ${problem}. What is shown is of ${clock(at)}.`;
 }
 
-function take(/** @type {MessageEvent} */ event) {
-  const update = JSON.parse(event.data);
+function take(/** @type {any} */ update, /** @type {string} */ id) {
   heard = Date.now();
-  errors = 0;
   store.connected = true;
   store.facts = update.facts;
-  store.version = update.version;
+  store.version = id;
   store.ahead = update.facts.now - Date.now() / 1000;
   if (update.full) store.rows = new Map();
   for (const row of update.nodes) store.rows.set(row[NAME], row);
@@ -88,40 +87,48 @@ function take(/** @type {MessageEvent} */ event) {
   changed();
 }
 
-function lose() {
-  errors += 1;
-  // An answer ends after each event, so a single error is none.
-  if (errors < ERRORS && source && source.readyState !== EventSource.CLOSED) return;
-  disconnect();
-  if (store.connected) {
-    store.connected = false;
-    changed();
+/** Take one event after the other. EventSource sends no token, so these are requests. */
+async function follow(/** @type {AbortSignal} */ signal) {
+  for (let last = "", errors = 0; !signal.aborted;) {
+    try {
+      const response = await ask("api/events", {signal, headers: {"Last-Event-ID": last}});
+      if (!response.ok) throw new Error(await response.text());
+      const lines = (await response.text()).split("\n").map(line => line.split(/: (.*)/s));
+      const event = Object.fromEntries(lines);
+      take(JSON.parse(event.data), event.id);
+      [last, errors] = [event.id, 0];
+    } catch {
+      if (signal.aborted) return;
+      errors += 1;
+      if (errors >= ERRORS && store.connected) {
+        store.connected = false;
+        changed();
+      }
+    }
+    await new Promise(resolve => window.setTimeout(resolve, errors < ERRORS ? NEXT : AGAIN));
   }
-  timer = window.setTimeout(connect, AGAIN);
 }
 
 function disconnect() {
   window.clearTimeout(timer);
-  if (source) source.close();
-  source = null;
+  if (following) following.abort();
+  following = null;
 }
 
 export function connect() {
   disconnect();
-  errors = 0;
-  source = new EventSource("api/events");
-  source.onmessage = take;
-  source.onerror = lose;
+  following = new AbortController();
+  follow(following.signal);
 }
 
 /* A page that nobody sees needs no events, and a browser has few connections for all its tabs. */
 document.addEventListener("visibilitychange", () => {
   window.clearTimeout(timer);
   if (document.hidden) timer = window.setTimeout(disconnect, HIDDEN);
-  else if (!source) connect();
+  else if (!following) connect();
 });
 window.setInterval(() => {
-  if (source && heard && Date.now() - heard > SILENT) {
+  if (following && !isAsking() && heard && Date.now() - heard > SILENT) {
     store.connected = false;
     changed();
     connect();
@@ -135,7 +142,7 @@ window.setInterval(() => {
  */
 export async function fetched(view, query = {}) {
   const words = new URLSearchParams(query).toString();
-  const response = await fetch(`api/${view}${words && `?${words}`}`);
+  const response = await ask(`api/${view}${words && `?${words}`}`);
   if (!response.ok) throw new Error(await response.text());
   return response.json();
 }

@@ -1,6 +1,7 @@
 // @ts-check
 /** Checks and simulates a manifest on the state that is shown; nothing is created. */
 
+import {ask} from "./access.js";
 import {drawing, h, link, nameOf, plural, shown} from "./dom.js";
 import {changed, store} from "./store.js";
 
@@ -26,7 +27,7 @@ export function trial(/** @type {HTMLElement} */ place) {
   const editor = h("div.editor", {}, gutter, area);
   place.append(h("h1", {}, "Try a manifest"),
     h("p.quiet", {}, "It is checked as at admission and placed on the state that is shown. Nothing is created, "
-      + "and it does not leave this machine."), h("div.card", {}, editor, h("div.buttons", {}, button, clear)), result);
+      + "and only the server of this page gets it."), h("div.card", {}, editor, h("div.buttons", {}, button, clear)), result);
 
   /** @type {Set<number>} */
   let marked = new Set();
@@ -45,7 +46,7 @@ export function trial(/** @type {HTMLElement} */ place) {
     }
     button.setAttribute("disabled", "");
     try {
-      const response = await fetch("api/trial", {method: "POST", body: text,
+      const response = await ask("api/trial", {method: "POST", body: text,
         headers: {"Content-Type": "application/yaml"}});
       if (!response.ok) throw new Error(await response.text());
       report = await response.json();

@@ -91,6 +91,9 @@ def kustomized(tmp_path_factory):
             ["provided-certificates"], [NO_AGENT, "--set=certs.mode=provided"], id="provided"
         ),
         pytest.param(
+            ["dashboard"], [NO_AGENT, "--set=dashboard.enabled=true"], id="with the dashboard"
+        ),
+        pytest.param(
             ["profiles-all"], [NO_AGENT, "--set=policy.profilesAll=true"], id="profiles-all"
         ),
     ],
@@ -115,6 +118,7 @@ def test_chart_and_kustomize_render_the_same_objects(chart, kustomized, folders,
         ("policy.placement.schedulerName=own", "know only the name linkwise"),
         ("scheduler.enabled=true", "name the image of kube-scheduler"),
         ("image.digest=sha256:12", "at '/image/digest'"),
+        ("dashboard.hosts={https://gpus.example}", "at '/dashboard/hosts/0'"),
         ("webhook.replicas=0", "at '/webhook/replicas'"),
         ("networkPolicy.apiServerPorts=", "at '/networkPolicy/apiServerPorts'"),
         ("replicas=2", "additional properties 'replicas' not allowed"),

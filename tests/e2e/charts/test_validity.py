@@ -15,6 +15,7 @@ SCHEDULER = "--set=scheduler.enabled=true,scheduler.image.repository=kube-schedu
 EVERYTHING = (
     SCHEDULER,
     "--set=monitoring.podMonitor=true,monitoring.alerts=true,monitoring.dashboard=true",
+    "--set=dashboard.enabled=true,dashboard.hosts={gpus.example}",
     "--set=certs.mode=cert-manager,policy.autoscaling.request=provisioningRequest,policy.profilesAll=true,logLevel=debug",
 )
 DEFINED_ELSEWHERE = ["PodMonitor", "PrometheusRule", "Certificate", "Issuer"]

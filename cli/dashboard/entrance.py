@@ -1,0 +1,57 @@
+"""Lets requests in to a cluster: the interface of the server, and its form on loopback."""
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+from cli.dashboard.feed import Feed
+from cli.dashboard.guard import HEADERS, Address, refusal
+from runtime.http.types import HttpRequest, HttpResponse, error_response
+
+
+class Entrance(Protocol):
+    """Decides who gets the page, and which cluster it shows."""
+
+    path: str
+    """The path of the page; those of its parts begin with it."""
+
+    def refuse(self, request: HttpRequest, *, is_page: bool) -> HttpResponse | None:
+        """Return the refusal of a request, whoever sends it; None: its caller may enter.
+
+        Args:
+            request: The request.
+            is_page: It is for the page itself, to which a link from elsewhere may lead.
+        """
+        ...
+
+    def enter(self, request: HttpRequest) -> AbstractAsyncContextManager[Feed | HttpResponse]:
+        """Yield the cluster that the caller may see, or the refusal, while it is answered."""
+        ...
+
+
+class Loopback:
+    """An entrance for one person: whoever has the secret of the address sees the whole cluster."""
+
+    def __init__(self, feed: Feed, secret: str) -> None:
+        """Start without an address, which is known once the server listens.
+
+        Args:
+            feed: The cluster.
+            secret: The part of the address that nobody can guess.
+        """
+        self._feed = feed
+        self.path = Address(0, secret).path
+        self.address: Address | None = None
+
+    def refuse(self, request: HttpRequest, *, is_page: bool) -> HttpResponse | None:
+        """Return the refusal of a request from another origin."""
+        if self.address is None:
+            return error_response(503, "the server is starting")
+        reason = refusal(self.address, request.headers, is_page=is_page)
+        return error_response(403, reason, HEADERS) if reason else None
+
+    @asynccontextmanager
+    async def enter(self, request: HttpRequest) -> AsyncIterator[Feed | HttpResponse]:
+        """Yield the cluster."""
+        del request
+        yield self._feed

@@ -1,0 +1,94 @@
+"""`python -m dashboard`: the process that serves the page in the cluster."""
+
+import runtime.process.missing_package  # noqa: F401 - before packages that it reports
+
+# isort: split
+
+import asyncio
+import os
+import secrets
+import sys
+from pathlib import Path
+
+from cli.dashboard.feed import WAIT
+from cli.dashboard.server import LOOPBACK, Dashboard, Trials
+from cli.live.watch import ClusterWatch
+from dashboard.access import Access
+from dashboard.entrance import Hosts, TokenEntrance
+from dashboard.feeds import CLIENTS, Feeds
+from dashboard.settings import Settings, read_settings
+from runtime.http.limits import Limits
+from runtime.http.observers import RequestMetrics, log_requests
+from runtime.http.probes import PROBE_LIMITS, probe_routes
+from runtime.http.server import serve
+from runtime.http.tls import ServingCertificate
+from runtime.http.types import Observers
+from runtime.kube.client import Kube
+from runtime.process.clock import monotonic, wall
+from runtime.process.lifecycle import run_until, start, tune_gc
+from runtime.process.metrics import measure_loop_lag, new_registry
+
+LIMITS = Limits(
+    body_bytes=1 << 20,
+    bytes_in_flight=128 << 20,
+    requests=2 * CLIENTS,
+    connections=3 * CLIENTS,
+    peer_connections=3 * CLIENTS,
+    peer_half_sent=CLIENTS // 2,
+    answer_seconds=WAIT + 10,
+)
+"""An Ingress sends the requests of all people from one address."""
+TRIALS = Trials(seconds=5.0, rest=1.0)
+"""Viewers with the same rights have at most half of the time for manifests."""
+_DEFAULT_NAMESPACE = "default"
+
+
+def main() -> int:
+    """Run until a termination signal; return 2 where the environment is invalid."""
+    return start(read_settings, run)
+
+
+async def run(settings: Settings, stop: asyncio.Event) -> None:
+    """Watch the cluster, and serve the page, until `stop` is set."""
+    registry = new_registry()
+    measure_loop_lag(registry)
+    observers: Observers = (log_requests(), RequestMetrics(registry))
+    certificate = ServingCertificate(Path(settings.certificate), Path(settings.key))
+    feeds = Feeds(wall, monotonic, secrets.token_bytes(32))
+    probes = probe_routes(
+        registry, {"watches": feeds.missing, "certificate": lambda: certificate.error}
+    )
+    async with Kube.from_settings(settings, os.environ) as kube:
+        access = Access(kube, monotonic, feeds.namespaces)
+        entrance = TokenEntrance(Hosts(settings.names), access, feeds)
+        routes = Dashboard(entrance, TRIALS).routes()
+        watch = ClusterWatch(kube, _DEFAULT_NAMESPACE, ())
+        async with (
+            serve(probes, host=settings.host, port=settings.probe_port, limits=PROBE_LIMITS),
+            serve(
+                routes,
+                host=settings.host,
+                port=settings.port,
+                context=certificate.context,
+                limits=LIMITS,
+                observers=observers,
+            ),
+            serve(
+                routes,
+                host=LOOPBACK,
+                port=settings.local_port,
+                limits=LIMITS,
+                observers=observers,
+            ),
+        ):
+            tune_gc()
+            reloading = asyncio.create_task(certificate.reload_when_changed())
+            try:
+                await run_until(stop, watch.run(feeds.publish, feeds.report))
+            finally:
+                reloading.cancel()
+                feeds.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""The page in the cluster, with a fake API server that reviews callers."""
+
+from collections import Counter
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from support.dashboard import a_current
+from support.servers.fake_api import FakeAPI
+
+from cli.dashboard.server import Dashboard, Trials
+from cluster.keys import DASHBOARD
+from dashboard.__main__ import LIMITS
+from dashboard.access import Access
+from dashboard.entrance import Hosts, TokenEntrance
+from dashboard.feeds import Feeds
+from runtime.http.server import serve
+from runtime.kube.client import Kube
+from runtime.process.clock import wall
+
+HOST = "gpus.example"
+NODES, PODS, GANGS = "nodes", "pods", "gangs"
+
+
+class Reviews(FakeAPI):
+    """An API server that knows some tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.users = {}
+        """User and audiences, by token."""
+        self.allowed = set()
+        """User, resource, and namespace, which is empty for all."""
+        self.asked = Counter()
+
+    async def _call(self, request):
+        if self.faults["call"]:
+            return await self.faults["call"].popleft()(request)
+        body = await request.json()
+        spec = body["spec"]
+        self.asked[body["kind"]] += 1
+        if body["kind"] == "TokenReview":
+            assert spec["audiences"] == [DASHBOARD]
+            user, audiences = self.users.get(spec["token"], (None, []))
+            status = {"authenticated": user is not None, "audiences": audiences}
+            return web.json_response({"status": {**status, "user": {"username": user or ""}}})
+        attributes = spec["resourceAttributes"]
+        assert attributes["verb"] == "list"
+        key = spec["user"], attributes["resource"], attributes.get("namespace", "")
+        return web.json_response({"status": {"allowed": key in self.allowed}})
+
+    def user(self, name, *namespaces, nodes=True, audience=DASHBOARD):
+        """Return the token of a user who may list nodes, and all of these namespaces."""
+        self.users[f"token-{name}"] = name, [audience]
+        self.allowed |= {(name, kind, place) for kind in (PODS, GANGS) for place in namespaces}
+        if nodes:
+            self.allowed.add((name, NODES, ""))
+        return f"token-{name}"
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Page:
+    """What runs."""
+
+    def __init__(self, api, feeds, access, clock, server):
+        self.api, self.feeds, self.access, self.clock = api, feeds, access, clock
+        self.server = server
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server.port}/"
+
+    async def get(self, session, path, token=None, **headers):
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        async with session.get(self.url + path, headers=headers) as response:
+            return response.status, await response.text(), response.headers
+
+
+@pytest.fixture
+def serving():
+    """Serves a cluster with some pods."""
+
+    @asynccontextmanager
+    async def serving(*pods):
+        clock = Clock()
+        feeds = Feeds(wall, clock, b"key")
+        async with Reviews() as api, Kube(api.url) as kube:
+            access = Access(kube, clock, feeds.namespaces)
+            entrance = TokenEntrance(Hosts(frozenset({HOST})), access, feeds)
+            routes = Dashboard(entrance, Trials(seconds=5.0, rest=1000.0)).routes()
+            await feeds.publish(a_current(*pods))
+            async with serve(routes, host="127.0.0.1", port=0, limits=LIMITS) as server:
+                try:
+                    yield Page(api, feeds, access, clock, server)
+                finally:
+                    feeds.close()
+
+    return serving
