@@ -28,6 +28,8 @@ Call: TypeAlias = Coroutine[Any, Any, object]
 _AGAIN_MAX = 10.0
 """The longest delay before refused evictions, or the record, are tried again [s]."""
 _RECORD = "record"
+_RECORD_PAUSE = 0.2
+"""The least time between two writes of the record [s]. Each may delay a renewal of the Lease."""
 
 
 class Evictions:
@@ -49,10 +51,8 @@ class Evictions:
             handle.timings.commit_retry, _AGAIN_MAX, handle.informers.changed.set
         )
         """Units for which an eviction was refused."""
-        self._record_again = Backoff(
-            handle.timings.commit_retry, _AGAIN_MAX, handle.informers.changed.set
-        )
-        """The record of all nominations, while it was refused."""
+        self._record_again = Backoff(_RECORD_PAUSE, _AGAIN_MAX, handle.informers.changed.set)
+        """The record of all nominations, after each write; longer after one that was refused."""
         self._nominated: dict[GangKey, Nominated] = {}
         self._unannounced: dict[GangKey, Unit] = {}
         """Units whose nominations are not recorded yet."""
@@ -179,7 +179,9 @@ class Evictions:
         with self._faults.isolate(Stage.PREEMPT, "record"):
             why = await write_records(self._kube, text, self._term)
         self._is_recording, self._recorded = False, text if why is None else None
-        (self._record_again.reset if why is None else self._record_again.start)(_RECORD)
+        if why is None:
+            self._record_again.reset(_RECORD)
+        self._record_again.start(_RECORD)
         for record in records:
             nominated = self._nominated.get(record.unit)
             if nominated is None or nominated.record is not record or nominated.is_recorded:
