@@ -42,6 +42,7 @@ ALLOWED = {
     ("cli/render/check_ci.py", "linkwise"): "the command's own name",
     ("cli/commands/replay.py", "linkwise"): "the command's own name",
     ("cli/render/replay_json.py", "linkwise"): "the command's own name",
+    ("cli/analysis/replay_store.py", "linkwise"): "the name of our distribution",
     ("cli/commands/root.py", "linkwise"): "the command's own name",
     ("cli/commands/inspect.py", "linkwise"): "the command's own name",
     ("cli/", "gpushare"): "the name of a table, which is that label's name by chance",
