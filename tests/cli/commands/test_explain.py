@@ -610,7 +610,7 @@ def test_a_gang_whose_claims_hold_slower_links_can_be_placed_again(explain, docu
     )
     assert note in document(objects, "gang", "bert")[0]["notes"]
     text = " ".join(explain(objects, "gang", "bert").out.split())
-    assert "To place all its members again together: kubectl delete pod -n default pod." in text
+    assert "To place all its members again together: `kubectl delete pod -n default pod`." in text
 
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "job", "controller": True}
@@ -674,9 +674,10 @@ def test_a_gang_that_was_moved_says_when_and_why(lacking, capsys, record, note, 
     ((key, gang),) = lacking.gangs.items()
     metadata = structs.replace(gang.metadata, annotations={keys.MOVED: json.dumps(record)})
     moved = {key: structs.replace(gang, metadata=metadata)}
-    pods = lacking.pods if is_present else {}
+    view = replace(lacking, gangs=moved)
+    view = view if is_present else replace(view, pods={}, pod_infos=())
 
-    (unit,) = explain_gang(replace(lacking, pods=pods, gangs=moved), "default", "bert")
+    (unit,) = explain_gang(view, "default", "bert")
 
     show(unit)
     assert unit.evicted == (note or "")

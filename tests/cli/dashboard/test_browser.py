@@ -255,7 +255,7 @@ def test_a_unit_that_waits_names_what_it_would_preempt(served, opened):
     page.wait_for_selector(".unit-row")
     assert named in page.inner_text(".queue")
 
-    page.click(".unit-row h3 a")
+    page.click(".unit-row h2 a")
     page.wait_for_selector(".why")
     assert named in page.inner_text(".why")
 
