@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from cluster.cel.values import DeviceFacts
 from cluster.keys import (
-    CLAIMS_GPUS,
     CLAIMS_NODES,
+    GPU_KINDS,
     POLICY_NAMESPACE,
     REFUSED_MACHINES,
     SCORER,
@@ -53,7 +53,7 @@ class ScorerLease(Struct, frozen=True):
     @property
     def gpu_kinds(self) -> tuple[DeviceFacts, ...]:
         """Kinds of GPUs of claims nodes; none if they are not known."""
-        return decode_kinds((self.metadata.annotations or {}).get(CLAIMS_GPUS, ""))
+        return decode_kinds((self.metadata.annotations or {}).get(GPU_KINDS, ""))
 
     @property
     def refused_machines(self) -> Mapping[str, str]:

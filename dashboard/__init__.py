@@ -1,5 +1,5 @@
 """The dashboard in the cluster: the page of `cli.dashboard` for people who bring a token.
 
-`visible` (pure) has what a caller may know, `access` finds it out at the API server, `feeds` keep a
-cluster for each set of namespaces, and `entrance` lets requests in.
+`visible` (pure) reduces a cluster to what a caller may list, `access` authenticates and authorizes
+callers, `feeds` keep a cluster for each set of namespaces, `entrance` chooses one for a request.
 """

@@ -1,4 +1,4 @@
-"""Finds out at the API server who a caller is, and which namespaces it may list."""
+"""Authenticate callers by TokenReview, authorize them by SubjectAccessReview, and cache both."""
 
 import asyncio
 from collections import OrderedDict
@@ -14,7 +14,7 @@ from cluster.keys import API_VERSION, DASHBOARD
 from dashboard.visible import ALL, Visible
 from runtime.http.authentication import UserInfo, authenticate
 from runtime.http.authorization import is_allowed
-from runtime.http.types import HttpRequest, HttpResponse, error_response
+from runtime.http.types import HttpRequest, HttpResponse, error_response, retry_later
 from runtime.kube.client import Kube, KubeError
 from runtime.process.clock import Clock
 
@@ -74,7 +74,7 @@ class Access:
     async def viewer(self, request: HttpRequest) -> Viewer | HttpResponse:
         """Return the caller of a request, or why it gets nothing.
 
-        An API server that does not answer lets nobody in, since a token may have been revoked.
+        Without an answer of the API server every caller is refused: a token may have been revoked.
         """
         header = request.headers.get("Authorization", "")
         if not header:
@@ -87,7 +87,7 @@ class Access:
         running = self._running.get(digest)
         if running is None:
             if review is None and len(self._running) >= NEW:
-                return _later("too many tokens are being reviewed: send it again")
+                return retry_later("too many tokens are being reviewed: send it again", HEADERS)
             running = asyncio.create_task(self._reviewed(request, digest))
             self._running[digest] = running
         # If one client leaves, others with the same token wait for it.
@@ -99,7 +99,7 @@ class Access:
             viewer = await self._review(request)
         except KubeError as error:
             _log.warning("Could not review token", err=str(error))
-            return _later("the API server did not review your token")
+            return retry_later("the API server did not review your token", HEADERS)
         finally:
             del self._running[digest]
         if isinstance(viewer, HttpResponse):
@@ -142,7 +142,3 @@ class Access:
 def _unauthorized(status: int, message: str) -> HttpResponse:
     """Return a refusal after which the page asks for another token."""
     return error_response(status, message, {**HEADERS, "WWW-Authenticate": "Bearer"})
-
-
-def _later(message: str) -> HttpResponse:
-    return error_response(503, message, {**HEADERS, "Retry-After": "1"})

@@ -1,4 +1,4 @@
-"""Lets people in who bring a token, each to the namespaces that it may list."""
+"""Authenticate requests by token, and choose the feed that each caller may see."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Collection
@@ -9,7 +9,7 @@ from cli.dashboard.feed import Feed
 from cli.dashboard.guard import HEADERS, refusal
 from dashboard.access import Access
 from dashboard.feeds import CLIENTS, Feeds
-from runtime.http.types import HttpRequest, HttpResponse, error_response
+from runtime.http.types import HttpRequest, HttpResponse, error_response, retry_later
 
 VISITS = CLIENTS
 """The number of requests of one user that are answered at once."""
@@ -61,24 +61,20 @@ class TokenEntrance:
     async def enter(self, request: HttpRequest) -> AsyncIterator[Feed | HttpResponse]:
         """Yield the cluster that the caller may see, or the refusal, while it is answered."""
         if self._feeds.missing():
-            yield _later("the cluster is not read yet: try again")
+            yield retry_later("the cluster is not read yet: try again", HEADERS)
             return
         viewer = await self._access.viewer(request)
         if isinstance(viewer, HttpResponse):
             yield viewer
             return
         if self._visits[viewer.username] >= VISITS:
-            yield _later("you have too many requests at once: send it again")
+            yield retry_later("you have too many requests at once: send it again", HEADERS)
             return
         self._visits[viewer.username] += 1
         try:
             full = "too many people with different rights use this page: try again in some minutes"
-            yield await self._feeds.of(viewer.visible) or _later(full)
+            yield await self._feeds.of(viewer.visible) or retry_later(full, HEADERS)
         finally:
             self._visits[viewer.username] -= 1
             if not self._visits[viewer.username]:
                 del self._visits[viewer.username]
-
-
-def _later(message: str) -> HttpResponse:
-    return error_response(503, message, {**HEADERS, "Retry-After": "1"})

@@ -61,7 +61,9 @@ class Feeds:
         self._current = current
         self._forget()
         for visible, reduced in list(self._reduced.items()):
-            await self._publish(reduced.feed, visible)
+            # `of` may have ended it meanwhile.
+            if self._reduced.get(visible) is reduced:
+                await self._publish(reduced.feed, visible)
 
     def report(self, problem: str) -> None:
         """Set why the cluster is not watched now; empty: it is."""

@@ -4,7 +4,6 @@ A job is a gang, or a pod alone. It is a line of `replay.traces.history` when it
 """
 
 from collections.abc import Iterable, Iterator
-from datetime import datetime
 from math import ceil
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from cluster.allocations.gpus import Counted, GPUShare
 from cluster.keys import NVIDIA_GPU_SHARED
 from cluster.nodes.node import Node
 from cluster.objects.pod import Pod
+from cluster.objects.time import seconds_of
 from cluster.requests.amounts import CORE_MAX
 from replay.job import MILLI
 from replay.traces.format import MIB
@@ -131,11 +131,8 @@ def _part(node: Node, share: GPUShare) -> int:
 
 
 def _created(pod: Pod | None, now: float) -> float:
-    created = pod.metadata.creation_timestamp if pod else None
-    try:
-        return datetime.fromisoformat(created).timestamp() if created else now
-    except ValueError:
-        return now
+    created = seconds_of(pod.metadata.creation_timestamp) if pod else None
+    return now if created is None else created
 
 
 def _line(job: _Running, end: float | None) -> str:

@@ -35,7 +35,6 @@ NODES = 12
 """The number of nodes of a gang that are drawn."""
 PREEMPTED = 5
 """The number of units that would be evicted for another one and are named."""
-_MOVED = "a GPU was unhealthy: all members were evicted, to be placed together elsewhere"
 
 
 class Worth(Struct, frozen=True):
@@ -289,7 +288,9 @@ def _events(gang: Gang) -> Iterator[tuple[str, str, str]]:
     for each in gang.status.conditions:
         yield each.last_transition_time, f"{each.type} is {each.status}", each.message
     if moved := moved_of(gang):
-        yield rfc3339(moved.at), "Moved off a fault", _MOVED
+        why = moved.why or "a fault"
+        text = f"{why}: all members were evicted, to be placed together elsewhere"
+        yield rfc3339(moved.at), "Moved off a fault", text
 
 
 def namespace_rows(moment: Moment, history: History) -> list[NamespaceRow]:

@@ -113,6 +113,8 @@ def write_text(name: str | None, text: str) -> None:
 def line_writer(name: str | None) -> Iterator[Callable[[str], None]]:
     """Write lines one by one to a new file, or to standard output if no file is named.
 
+    What was collected for days is never replaced.
+
     The block gets the function that writes a line, after which the line is in the file.
 
     Raises:
@@ -122,7 +124,10 @@ def line_writer(name: str | None) -> Iterator[Callable[[str], None]]:
         yield write
         return
     try:
-        with Path(name).open("w", encoding="utf-8", buffering=1) as file:
+        path = Path(name)
+        # A device or a pipe is there before.
+        mode = "w" if path.exists() and not path.is_file() else "x"
+        with path.open(mode, encoding="utf-8", buffering=1) as file:
 
             def write_line(line: str) -> None:
                 file.write(line)

@@ -16,8 +16,8 @@ from cluster.keys import DRA_GPU_DRIVER
 from cluster.nodes.resource_slice import RawDevice, facts_of
 
 KINDS_MAX = 16
-"""Kinds that are told; with more of them, nothing is known of any."""
-_LONGEST = 64 * 1024
+"""The number of kinds that are published; if there are more, none is."""
+_LONGEST = 16 * 1024
 """Of the text [characters]: it is an annotation of the scorer's Lease."""
 _COMMON = frozenset(
     {
@@ -62,7 +62,8 @@ def encode_kinds(kinds: Iterable[DeviceFacts]) -> str:
         for kind in kinds
     ]
     texts = sorted(msgspec.json.encode(device, order="sorted").decode() for device in devices)
-    return f"[{','.join(texts)}]" if 0 < len(texts) <= KINDS_MAX else ""
+    text = f"[{','.join(texts)}]"
+    return text if 0 < len(texts) <= KINDS_MAX and len(text) <= _LONGEST else ""
 
 
 def decode_kinds(text: str) -> tuple[DeviceFacts, ...]:

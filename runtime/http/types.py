@@ -67,9 +67,9 @@ def error_response(
     return HttpResponse(f"{message}\n".encode(), status, TEXT, headers or {}, {"reason": message})
 
 
-def retry_later(message: str) -> HttpResponse:
+def retry_later(message: str, headers: Mapping[str, str] | None = None) -> HttpResponse:
     """Return a 503 after which an API server repeats its call, within the same deadline.
 
     Source: kubernetes/client-go, rest/with_retry.go: a 5xx with a whole number in `Retry-After`.
     """
-    return error_response(503, message, {"Retry-After": "1"})
+    return error_response(503, message, {**(headers or {}), "Retry-After": "1"})

@@ -42,7 +42,6 @@ from scorer.preemption.nomination import (
 from scorer.preemption.record import Record, read_records
 from scorer.preemption.units import (
     ending_soon,
-    lowest_priority,
     placed_in,
     places_held,
 )
@@ -150,7 +149,7 @@ class Preemptor:
         if any(is_of_kueue(pod.metadata.labels) for pod in pods):
             return False
         if self._lowest is None:
-            self._lowest = lowest_priority(self._state)
+            self._lowest = self._state.lowest_priority
         return self._lowest is not None and self._lowest < unit.priority
 
     def _search(self, unit: Unit, snapshot: Snapshot, options: PlanOptions) -> str | None:

@@ -21,7 +21,7 @@ from scorer.report.lease_annotations import annotate_lease
 
 LONGEST = 192 * 1024
 """The longest text [characters], about 4,000 evicted pods. The API server accepts 256 KiB of
-annotations, and the others of the Lease have up to 33 KB."""
+annotations, and the others of the Lease have up to 49 KiB."""
 
 _log = structlog.get_logger()
 

@@ -15,11 +15,6 @@ _END = 30.0
 """Time after the grace period in which a pod should have ended [s]."""
 
 
-def lowest_priority(state: ClusterState) -> int | None:
-    """Return the lowest priority of a pod that Linkwise has placed; None: there is none."""
-    return state.lowest_priority
-
-
 def placed_in(informers: Informers, now: float, min_run: float) -> list[PlacedUnit]:
     """Return all units that Linkwise has placed.
 

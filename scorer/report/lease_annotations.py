@@ -8,8 +8,8 @@ import structlog
 
 from cluster.cel.values import DeviceFacts
 from cluster.keys import (
-    CLAIMS_GPUS,
     CLAIMS_NODES,
+    GPU_KINDS,
     NVIDIA_NODES,
     REFUSED_MACHINES,
     SCORER_ADDRESS,
@@ -120,7 +120,7 @@ async def report_gpu_kinds(
         every |= now or frozenset()
         return None if now is None else encode_kinds(every)
 
-    await _report(CLAIMS_GPUS, text, kube, term, interval)
+    await _report(GPU_KINDS, text, kube, term, interval)
 
 
 async def report_refused_machines(

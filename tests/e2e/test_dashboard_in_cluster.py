@@ -148,4 +148,4 @@ def test_each_account_sees_the_pods_that_it_may_list(nodes, pods, other, account
     unused = tenant()
     path = f"/api/v1/namespaces/{pods.namespace}/serviceaccounts/tenant"
     plane.api.delete(path)
-    wait_until(lambda: get("events", unused)[0] == 401, "its tokens are revoked", 30)
+    wait_until(lambda: get("events", unused)[0] == 401, "its tokens are revoked", 120)

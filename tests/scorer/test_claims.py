@@ -12,9 +12,10 @@ from support.servers.claims_cluster import (
     publish,
     selected,
 )
-from support.servers.leader_harness import Clock, Cluster, leading
+from support.servers.leader_harness import JOB, Clock, Cluster, leading
 from support.waiting import until
 
+from cluster.scorer_lease import LEASE
 from runtime.process.clock import rfc3339
 
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
@@ -80,6 +81,28 @@ async def test_a_gang_waits_whole_while_a_quota_refuses_one_claim(cluster):
         assert not cluster.patches("bert-0")
         cluster.refuse = lambda *_: None
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+
+async def test_a_pod_of_higher_priority_gets_the_gpus_that_claims_of_a_gang_held(cluster):
+    cluster.policy("gangs: {preemption: {minRunMinutes: 0}}")
+    cluster.put(LEASE, {"metadata": {}, "spec": {"leaseTransitions": 7}})
+    low = ("low-0", "low-1")
+    async with leading(cluster, term=7) as leader:
+        for name in low:
+            pod(cluster, name, 4, gang="low", owner={**JOB, "kind": "ReplicaSet"})
+        await until(lambda: cluster.allocated(*low))
+        for name in low:
+            allocate(cluster, name, *(f"gpu-{i}" for i in held(leader)[name]))
+        cluster.bind(*low)
+        pod(cluster, "high", 8, priority=10)
+        await until(lambda: not any(cluster[name] for name in low))
+        for name in low:
+            # The claims of pods that are gone hold GPUs until kube-controller-manager deletes them.
+            assert not cluster.allocated("high")
+            cluster.remove(claim_path(name))
+        await until(lambda: cluster.allocated("high"))
+
+    assert len(selected(cluster, "high")) == 8
 
 
 async def test_the_claim_of_a_pod_closes_no_gpu_and_that_of_others_does(cluster):

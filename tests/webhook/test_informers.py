@@ -54,7 +54,7 @@ def a_lease(gpus, kinds=""):
     """Return an answer: the Lease of a scorer that knows claims nodes of so many GPUs."""
 
     async def answer(_request):
-        annotations = {keys.CLAIMS_NODES: gpus, keys.CLAIMS_GPUS: kinds}
+        annotations = {keys.CLAIMS_NODES: gpus, keys.GPU_KINDS: kinds}
         return web.json_response({"metadata": {"annotations": annotations}, "spec": {}})
 
     return answer

@@ -210,5 +210,6 @@ def test_gangs_of_kueue_neither_preempt_nor_are_preempted(plane, pods, machines,
     wait_until_placed(pods, "free", 2)
     assert uids(pods, "queued") == queued
     assert not uids(pods, "plain") & plain
+    assert not events(pods, "Preempting", of="Job")
     for path in (plain_set, free_set):
         pods.api.delete(path)

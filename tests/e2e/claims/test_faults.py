@@ -9,7 +9,7 @@ from signal import SIGKILL
 import pytest
 from controlplane.claims_nodes import RULES, are_announced, recorded
 from controlplane.dra import claiming, claims_of, make_claim
-from controlplane.gangs import gang_labels, wait_for_event, wait_for_phase
+from controlplane.gangs import gang_labels, make_stateful_gang, wait_for_event, wait_for_phase
 from controlplane.killer import AFTER, BEFORE, Killer
 from controlplane.manifests import ROOT
 from controlplane.pods import container
@@ -116,20 +116,7 @@ def test_a_gang_with_slower_links_after_a_reboot_is_evicted_and_planned_again(
 ):
     policy(EVICT)
     (node,) = machines(1)
-    labels = {"app": "ring", **gang_labels("ring", 2)}
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {"containers": [container({keys.NVIDIA_GPU: 1})]},
-    }
-    spec = {
-        "replicas": 2,
-        "podManagementPolicy": "Parallel",
-        "serviceName": "ring",
-        "selector": {"matchLabels": {"app": "ring"}},
-        "template": template,
-    }
-    path = f"/apis/apps/v1/namespaces/{pods.namespace}/statefulsets"
-    pods.api.create(path, {"metadata": {"name": "ring"}, "spec": spec})
+    make_stateful_gang(pods, "ring", 2, {"containers": [container({keys.NVIDIA_GPU: 1})]})
     before = wait_until_allocated(pods, claims, 2)
     wait_for_phase(pods, "ring", "Placed")
     uids = uids_of(pods)

@@ -132,9 +132,9 @@ def test_a_gang_on_a_lost_gpu_is_reported_and_moves_as_a_whole_once_the_policy_s
 
     policy(POLICY.format("evict"))
 
-    wait_until(lambda: not uids(chain) & before, "all members are gone", 30)
+    wait_until(lambda: not uids(chain) & before, "all members are gone", 120)
     placed = wait_until_placed(chain.pods, "train", 2)
     assert {node for held in placed.values() for node, _ in held} == {"elsewhere"}
     wait_for_phase(chain.pods, "train", "Placed", members="2/2")
     wait_until(lambda: chain.bindings() == [], "the node gave their GPUs back")
-    assert chain.scorer.metrics["linkwise_faulty_gangs"] == 0
+    wait_until(lambda: not chain.scorer.metrics["linkwise_faulty_gangs"], "no gang has a fault")

@@ -92,14 +92,14 @@ async def test_kinds_of_gpus_are_in_the_lease_and_stay_for_the_term(cluster):
     kinds = [kinds_of([device.facts for device in read_slice(a_slice(a_device(0))).devices])]
     async with Kube(cluster.url) as kube:
         task = asyncio.create_task(report_gpu_kinds(lambda: kinds[-1], kube, 42, 0.01))
-        await until(lambda: PRODUCT in (annotation(cluster, keys.CLAIMS_GPUS) or ""))
+        await until(lambda: PRODUCT in (annotation(cluster, keys.GPU_KINDS) or ""))
         kinds.append(None)
         other = read_slice(a_slice(a_device(0, productName="Tesla T4"))).devices
         kinds.append(kinds_of([device.facts for device in other]))
-        await until(lambda: "Tesla T4" in annotation(cluster, keys.CLAIMS_GPUS))
+        await until(lambda: "Tesla T4" in annotation(cluster, keys.GPU_KINDS))
         task.cancel()
-    text = annotation(cluster, keys.CLAIMS_GPUS)
-    lease = msgspec.convert({"metadata": {"annotations": {keys.CLAIMS_GPUS: text}}}, ScorerLease)
+    text = annotation(cluster, keys.GPU_KINDS)
+    lease = msgspec.convert({"metadata": {"annotations": {keys.GPU_KINDS: text}}}, ScorerLease)
 
     assert frozenset(lease.gpu_kinds) == kinds[0] | kinds[2]
 

@@ -25,7 +25,7 @@ def publish(cluster, order=range(8), path=SLICE, **fields):
     cluster.put(path, a_slice(*devices, node="gpu-0", **fields))
 
 
-def pod(cluster, name, gpus, *, gang=None, size=2, owner=JOB, uid=None):
+def pod(cluster, name, gpus, *, gang=None, size=2, owner=JOB, uid=None, priority=0):
     """Create a gated pod with a claim, of a gang if one is named."""
     labels = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)} if gang else {}
     raw, claimed = (
@@ -35,6 +35,7 @@ def pod(cluster, name, gpus, *, gang=None, size=2, owner=JOB, uid=None):
     claim = f"lw-{name.encode().hex():0>32}"
     raw["spec"] |= {
         **claimed["spec"],
+        "priority": priority,
         "resourceClaims": [{"name": keys.POD_CLAIM, "resourceClaimName": claim}],
     }
     raw["metadata"]["annotations"] = claimed["metadata"]["annotations"]
