@@ -113,6 +113,8 @@ def _has(terms: Sequence[Node], scope: _Scope) -> Value | Failure:
     (member,) = terms
     if not isinstance(member, Member):
         return wrong_types("has")
+    if member.operand in _BY_DOMAIN:
+        return Failure("has() of a domain is not evaluated: Kubernetes says that each is there")
     mapping = _value(member.operand, scope)
     return mapping if isinstance(mapping, Failure) else has_entry(mapping, member.key)
 

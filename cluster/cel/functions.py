@@ -11,6 +11,8 @@ from cluster.objects.quantity import parse_quantity
 
 _REGEX_MAX = 256
 """Longest regular expression [characters]."""
+_ATTRIBUTE_MAX = 64
+"""Longest text of an attribute [characters]; a regular expression costs its length times this."""
 _QUANTITY = re.compile(r"[0-9]{1,15}(\.[0-9]{1,3})?([kMGTPE]|[KMGTPE]i)?")
 """Amounts that Kubernetes neither rounds nor limits."""
 _LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
@@ -68,10 +70,16 @@ def _on_amounts(call: Callable[..., Value]) -> Callable[..., Value | None]:
     return checked
 
 
+def _matches(text: Value, regex: Regex) -> bool | None:
+    if not isinstance(text, str) or len(text) > _ATTRIBUTE_MAX:
+        return None
+    return regex.occurs_in(text)
+
+
 FUNCTIONS: Mapping[str, Function] = {
     "quantity": Function(1, reads=Quantity),
     "semver": Function(1, reads=Version),
-    ".matches": Function(2, _on(str, Regex, call=lambda t, r: r.occurs_in(t)), reads=Regex),
+    ".matches": Function(2, _matches, reads=Regex),
     ".startsWith": Function(2, _on_texts(str.startswith)),
     ".endsWith": Function(2, _on_texts(str.endswith)),
     ".contains": Function(2, _on_texts(lambda text, part: part in text)),

@@ -237,6 +237,8 @@ class _Parser:
                     raise self._refused("is an index that is no text", token)
                 self.expect("]")
                 key = found.value
+            elif node == Name(_DEVICE):
+                raise self._refused("follows device, of which no field is read", token)
             else:
                 return node
             if node == Name(_DEVICE) and key not in _FIELDS:

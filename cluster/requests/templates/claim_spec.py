@@ -11,6 +11,7 @@ from cluster.finding import quoted
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Metadata
 from cluster.requests.templates.device_class import (
+    SELECTORS_MAX,
     Body,
     DeviceClass,
     Selector,
@@ -130,6 +131,9 @@ def _devices_of(
     devices: _Devices, classes: Mapping[str, DeviceClass]
 ) -> ClaimedDevices | LeftToScheduler:
     """Return the GPUs of each request."""
+    # Before any is evaluated: a tenant writes them, and a template of 1.5 MB has many.
+    if len(_expressions(devices)) > SELECTORS_MAX:
+        return LeftToScheduler(f"it has more than {SELECTORS_MAX} selectors")
     amounts: list[tuple[str, int]] = []
     selectors: set[tuple[str, ...]] = set()
     for request in devices.requests or ():
@@ -143,6 +147,11 @@ def _devices_of(
     if len(selectors) > 1:
         return LeftToScheduler("its requests have different selectors")
     return ClaimedDevices(tuple(amounts), selectors.pop())
+
+
+def _expressions(devices: _Devices) -> set[str]:
+    exactly = (request.exactly for request in devices.requests or () if request.exactly)
+    return {one.expression for each in exactly for one in each.selectors or ()}
 
 
 def _selectors_of(request: _Request, classes: Mapping[str, DeviceClass]) -> tuple[str, ...] | str:

@@ -43,6 +43,17 @@ def test_a_value_of_an_unknown_kind_fails_although_it_is_not_read():
     assert isinstance(selects(("true",), a_device(x=None)), Failure)
 
 
+@pytest.mark.parametrize("domain", ["attributes", "capacity"])
+def test_a_domain_that_is_absent_is_not_guessed(domain):
+    # Kubernetes says that it is there.
+    assert isinstance(selects((f"!has(device.{domain}.other)",), a_device(x=1)), Failure)
+
+
+def test_a_regular_expression_is_matched_with_no_text_longer_than_an_attribute():
+    assert selects((f"'{'a' * 64}'.matches('a')",), a_device()) is True
+    assert isinstance(selects((f"'{'a' * 65}'.matches('a')",), a_device()), Failure)
+
+
 def test_all_expressions_have_to_hold_up_to_the_first_that_does_not():
     device = a_device(x=1)
 

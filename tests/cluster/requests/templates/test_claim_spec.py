@@ -113,6 +113,11 @@ def test_claims_without_gpus_are_not_concerned(spec):
         (a_spec(selecting(f"{ATTRIBUTES}.type == 'mig'")), "no whole GPUs"),
         (a_spec(selecting(A100), {**selecting(H100), "name": "b"}), "different selectors"),
         (a_spec(selecting(*(f"{ATTRIBUTES}.minor != {i}" for i in range(9)))), "more than 8"),
+        (a_spec(selecting(*(f"{i} == {i}" for i in range(9)))), "it has more than 8 selectors"),
+        (
+            a_spec(*(selecting(f"{i} == {i}", name=f"r{i}") for i in range(9))),
+            "it has more than 8 selectors",
+        ),
         (
             a_spec(
                 selecting(*(f"{A100} || {H100} == {i} || '{'x' * 1500}' == ''" for i in range(3)))
