@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from cli.dashboard.feed import Feed
 from cli.dashboard.guard import HEADERS, refusal
 from dashboard.access import Access
-from dashboard.feeds import CLIENTS, Feeds
+from dashboard.feeds import Feeds
 from runtime.http.types import HttpRequest, HttpResponse, error_response, retry_later
 
-VISITS = CLIENTS
-"""The number of requests of one user that are answered at once."""
+VISITS = 64
+"""The number of requests of one user that are answered at once: an eighth of all."""
 _LOCAL = frozenset(("localhost", "127.0.0.1", "[::1]"))
 """Hosts of a forwarded port."""
 

@@ -134,13 +134,15 @@ class Dashboard:
         text = request.body.decode(errors="replace")
         trial = Trial(text, lambda: monotonic() >= end)
         self._trying = True
-        try:
-            report = await asyncio.to_thread(trial.on, moment)
-        finally:
-            self._trying = False
-            now = monotonic()
-            self._tried = feed, now + self._trials.rest * (now - start)
+        work = asyncio.get_running_loop().run_in_executor(None, trial.on, moment)
+        work.add_done_callback(lambda _: self._end_trial(feed, start))
+        # The thread works on after its client has left, and is the only one until then.
+        report = await asyncio.shield(work)
         return HttpResponse(msgspec.json.encode(report), headers=HEADERS)
+
+    def _end_trial(self, feed: Feed, start: float) -> None:
+        self._trying, now = False, monotonic()
+        self._tried = feed, now + self._trials.rest * (now - start)
 
 
 async def _events(feed: Feed, request: HttpRequest) -> HttpResponse:

@@ -41,7 +41,8 @@ async def authenticate(kube: Kube, request: HttpRequest, audience: str) -> UserI
         KubeError: The API server does not answer, or refuses the review.
     """
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    if scheme != "Bearer" or not token:
+    # An API server reads the first word alone: one token would have any number of forms.
+    if scheme != "Bearer" or token.split() != [token]:
         return None
     body = {
         "apiVersion": "authentication.k8s.io/v1",

@@ -51,7 +51,7 @@ async def test_without_a_valid_token_nothing_is_shown(serving, part):
 async def test_other_schemes_are_no_tokens(serving):
     async with serving() as page, aiohttp.ClientSession() as session:
         token = page.api.user("ann", "")
-        for header in (f"Basic {token}", f"bearer{token}", token, "Bearer"):
+        for header in (f"Basic {token}", f"bearer{token}", token, "Bearer", f"Bearer {token} 2"):
             code, _, _ = await page.get(session, EVENTS, Authorization=header)
             assert code == 401
 
