@@ -24,6 +24,7 @@ NOT_RUN = {
     "docker ": "it needs Docker and a registry",
     "helm ": "tests/e2e/charts/test_printed.py runs it",
     "linkwise dashboard": "it does not end by itself; tests/e2e/test_dashboard.py runs it",
+    "linkwise snapshot --watch": "it does not end by itself; cli/commands/test_snapshot.py runs it",
     "kubectl -n linkwise-system port-forward": "kwok's kubelets forward no ports",
 }
 """Why commands that begin so are not run; what is behind a forwarded port is asked where it is."""
