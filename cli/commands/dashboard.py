@@ -1,12 +1,10 @@
 """`linkwise dashboard`: serves the live page of a cluster on loopback until it is interrupted."""
 
 import asyncio
-import gc
 import secrets
-import signal
+from functools import partial
 
-import structlog
-
+from cli.commands.long_running import run_until_interrupted
 from cli.dashboard.browser import open_browser
 from cli.dashboard.feed import Feed
 from cli.dashboard.server import serve_dashboard
@@ -32,14 +30,10 @@ def run_dashboard(loaded: CurrentCluster, access: Access | None, *, port: int, o
     Raises:
         InputError: The port is taken, or the kubeconfig cannot be used.
     """
-    # The page shows why a watch was lost, so the log of the libraries is not needed.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    # It is off, since other commands run for less than a second.
-    gc.enable()
     for warning in loaded.warnings:
         warn(warning)
     try:
-        asyncio.run(_run(loaded, access, port=port, open_=open_))
+        run_until_interrupted(partial(_run, loaded, access, port=port, open_=open_))
     except OSError as error:
         # asyncio writes the address before the reason.
         reason = (error.strerror or str(error)).rpartition(": ")[2].lower()
@@ -47,12 +41,15 @@ def run_dashboard(loaded: CurrentCluster, access: Access | None, *, port: int, o
     return 0
 
 
-async def _run(loaded: CurrentCluster, access: Access | None, *, port: int, open_: bool) -> None:
+async def _run(
+    loaded: CurrentCluster,
+    access: Access | None,
+    interrupted: asyncio.Event,
+    *,
+    port: int,
+    open_: bool,
+) -> None:
     feed = Feed(wall, live=access is not None)
-    interrupted = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupted.set)
     redirect = None
     try:
         await feed.publish(loaded)

@@ -1,13 +1,11 @@
 """`linkwise snapshot`: writes the state of a live cluster, or with `--watch` its jobs over time."""
 
 import asyncio
-import gc
-import signal
 from collections.abc import Callable
-
-import structlog
+from functools import partial
 
 from cli.analysis.job_history import HEADER, JobHistory
+from cli.commands.long_running import run_until_interrupted
 from cli.files.current_cluster import CurrentCluster
 from cli.files.source import line_writer, write_text
 from cli.live.fetch import fetch_cluster
@@ -37,21 +35,14 @@ def write_history(access: Access, to: str | None) -> int:
     Raises:
         InputError: The kubeconfig cannot be used, or the file not written.
     """
-    # The command itself reports why a watch was lost.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    # It is off, since other commands run for less than a second.
-    gc.enable()
     with line_writer(to) as write:
         write(HEADER)
-        asyncio.run(_watch(access, write))
+        run_until_interrupted(partial(_watch, access, write))
     return 0
 
 
-async def _watch(access: Access, write: Callable[[str], None]) -> None:
-    interrupted, history, problem = asyncio.Event(), JobHistory(), ""
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, interrupted.set)
+async def _watch(access: Access, write: Callable[[str], None], interrupted: asyncio.Event) -> None:
+    history, problem = JobHistory(), ""
 
     async def publish(current: CurrentCluster) -> None:
         is_first = not history.has_begun

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -35,6 +34,7 @@ from runtime.kube.client import Kube
 from runtime.kube.decode import decode
 from runtime.kube.reflector import Reflector
 from runtime.process.clock import monotonic, wait_at_most
+from runtime.process.lifecycle import run_until
 from scorer.cache.dra_api import CLAIMS, SLICES, find_api
 from scorer.gang.crd import GANGS
 
@@ -222,21 +222,6 @@ class ClusterWatch:
         return make
 
 
-async def watch_cluster(
-    access: Access,
-    warnings: tuple[str, ...],
-    publish: Callable[[CurrentCluster], Awaitable[None]],
-    report: Callable[[str], None],
-) -> None:
-    """Publish the cluster of a kubeconfig after each change, until cancelled.
-
-    Raises:
-        InputError: The kubeconfig cannot be used.
-    """
-    async with await UserKube.of(access) as kube:
-        await ClusterWatch(kube, kube.namespace, warnings).run(publish, report)
-
-
 async def watch_until(
     interrupted: asyncio.Event,
     access: Access,
@@ -249,15 +234,9 @@ async def watch_until(
     Raises:
         InputError: The kubeconfig cannot be used.
     """
-    watching = asyncio.create_task(watch_cluster(access, warnings, publish, report))
-    ending = asyncio.create_task(interrupted.wait())
-    done, _ = await asyncio.wait((watching, ending), return_when=asyncio.FIRST_COMPLETED)
-    if watching in done:
-        ending.cancel()
-        await watching
-    watching.cancel()
-    with suppress(asyncio.CancelledError):
-        await watching
+    async with await UserKube.of(access) as kube:
+        watch = ClusterWatch(kube, kube.namespace, warnings)
+        await run_until(interrupted, watch.run(publish, report))
 
 
 def _reduced(kind: str, raw: Raw) -> Plain | None:

@@ -86,13 +86,12 @@ class Preemptor:
         """The nominations of the last leader, until they are restored."""
         self._due = math.inf
         """When the next unit has waited long enough [s since 1970]."""
-        self._lowest: int | None = None
         self._units: list[PlacedUnit] | None = None
         self._has_searched = False
 
     def start_cycle(self) -> None:
         """Forget what was computed for the last scheduling cycle."""
-        self._lowest, self._units, self._has_searched = None, None, False
+        self._units, self._has_searched = None, False
         self._due = math.inf
 
     def preempts_for(self, key: GangKey) -> bool:
@@ -148,9 +147,8 @@ class Preemptor:
             return False
         if any(is_of_kueue(pod.metadata.labels) for pod in pods):
             return False
-        if self._lowest is None:
-            self._lowest = self._state.lowest_priority
-        return self._lowest is not None and self._lowest < unit.priority
+        lowest = self._state.lowest_priority
+        return lowest is not None and lowest < unit.priority
 
     def _search(self, unit: Unit, snapshot: Snapshot, options: PlanOptions) -> str | None:
         """Nominate a unit for the GPUs of others; return why not, or None."""

@@ -13,7 +13,7 @@ from support.waiting import PATIENCE, until
 
 from cli.live.kubeconfig import Access, load_user_context
 from cli.live.user_kube import UserKube
-from cli.live.watch import watch_cluster
+from cli.live.watch import watch_until
 from cluster import keys
 from cluster.allocations.gpus import GPUShare
 from runtime.kube.client import ApiError, Ignored
@@ -78,7 +78,9 @@ def watching(api, tmp_path):
         access = kubeconfig(tmp_path, api.url)
         with capture_logs():
             task = asyncio.create_task(
-                watch_cluster(access, ("less is known",), shown.publish, shown.report)
+                watch_until(
+                    asyncio.Event(), access, ("less is known",), shown.publish, shown.report
+                )
             )
             try:
                 yield shown
