@@ -31,6 +31,7 @@ from controlplane.plane import ControlPlane, control_plane
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
 from controlplane.scorer import Scorer, run_scorer
+from controlplane.temporary import temporary_namespace
 from controlplane.training import run_training_operator
 from controlplane.webhook import Webhook, register_unreachable, run_webhook
 
@@ -286,14 +287,8 @@ def training_operator(plane: ControlPlane) -> Iterator[None]:
 @pytest.fixture
 def namespace(plane: ControlPlane) -> Iterator[str]:
     """A namespace of the test's own, in which pods can be made."""
-    made = plane.api.create("/api/v1/namespaces", {"metadata": {"generateName": "e2e-"}})
-    name = made["metadata"]["name"]
-    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
-    wait_until(lambda: bool(plane.api.get(accounts)["items"]), f"{name} has a ServiceAccount")
-    yield name
-    plane.api.delete(f"/api/v1/namespaces/{name}")
-    # From here on no operator makes a pod in it; one that waits would go to the next test's nodes.
-    plane.api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds="0")
+    with temporary_namespace(plane.api, "e2e-") as name:
+        yield name
 
 
 @pytest.fixture

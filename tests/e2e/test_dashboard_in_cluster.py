@@ -11,6 +11,7 @@ from controlplane.gangs import make_gang
 from controlplane.manifests import BASE
 from controlplane.pods import Pods
 from controlplane.process import Process, answers, free_ports, wait_until
+from controlplane.temporary import temporary_namespace
 from controlplane.webhook import access
 
 from cluster.keys import DASHBOARD
@@ -97,13 +98,8 @@ def account(plane, namespace):
 @pytest.fixture
 def other(plane):
     """A namespace of another tenant."""
-    made = plane.api.create("/api/v1/namespaces", {"metadata": {"generateName": "hidden-"}})
-    name = made["metadata"]["name"]
-    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
-    wait_until(lambda: bool(plane.api.get(accounts)["items"]), f"{name} has a ServiceAccount")
-    yield name
-    plane.api.delete(f"/api/v1/namespaces/{name}")
-    plane.api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds="0")
+    with temporary_namespace(plane.api, "hidden-") as name:
+        yield name
 
 
 @pytest.mark.usefixtures("placing_on_described_nodes")

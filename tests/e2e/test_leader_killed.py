@@ -12,6 +12,7 @@ from controlplane.killer import BEFORE, Killer
 from controlplane.pods import container
 from controlplane.process import wait_until
 from controlplane.scorer import Scorer, holder, start_scorer
+from controlplane.temporary import priority_class
 
 from cluster import keys
 
@@ -78,17 +79,13 @@ def test_a_gang_is_completed_without_waiting_for_the_lease_of_a_killed_leader(
 
 
 @pytest.fixture
-def urgent(plane, pods, policy):
+def urgent(pods, policy):
     """A priority class for pods that preempt."""
     policy(
         "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {preemption: {minRunMinutes: 0}}"
     )
-    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    plane.api.create(path, {"metadata": {"name": "urgent"}, "value": 1000})
-    spec = {"priorityClassName": "urgent"}
-    wait_until(lambda: not pods.refusal({}, spec=spec, dryRun="All"), "it is known")
-    yield spec
-    plane.api.delete(f"{path}/urgent")
+    with priority_class(pods, "urgent", 1000):
+        yield {"priorityClassName": "urgent"}
 
 
 def test_a_killed_leader_and_the_next_one_evict_one_gang_for_a_single_pod(

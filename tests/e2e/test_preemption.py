@@ -1,6 +1,7 @@
 """Gangs of higher priority take whole gangs of lower priority off full nodes."""
 
 from collections import Counter
+from contextlib import ExitStack
 
 import pytest
 from controlplane.api import refusal
@@ -8,10 +9,10 @@ from controlplane.gangs import events, make_stateful_gang, wait_for_event, wait_
 from controlplane.pods import container
 from controlplane.process import wait_until
 from controlplane.soak import often
+from controlplane.temporary import priority_class
 
 from cluster import keys
 
-CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 VALUES = {"nightly": 100, "research": 500, "production": 1000}
 PATIENCE = 120
 GRACE = 2
@@ -24,18 +25,14 @@ GANGS, NODES = often(9, 30), often(4, 16)
 
 
 @pytest.fixture(autouse=True)
-def preempting(plane, placing, policy, pods):
+def preempting(placing, policy, pods):
     """Three priority classes, and pods that may be evicted at once."""
     del placing
-    for name, value in VALUES.items():
-        plane.api.create(CLASSES, {"metadata": {"name": name}, "value": value})
-    for name in VALUES:
-        spec = {"priorityClassName": name}
-        wait_until(lambda spec=spec: not pods.refusal({}, spec=spec, dryRun="All"), "it is known")
-    policy(POLICY)
-    yield
-    for name in VALUES:
-        plane.api.delete(f"{CLASSES}/{name}")
+    with ExitStack() as classes:
+        for name, value in VALUES.items():
+            classes.enter_context(priority_class(pods, name, value))
+        policy(POLICY)
+        yield
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from controlplane.gangs import events, wait_for_event
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
 from controlplane.scorer import LEASE
+from controlplane.temporary import temporary_namespace
 
 from cluster import keys
 
@@ -33,13 +34,8 @@ def tenant(plane, placing, namespace):
 def honest(plane, tenant):
     """Pods of another namespace."""
     del tenant
-    made = plane.api.create("/api/v1/namespaces", {"metadata": {"generateName": "honest-"}})
-    name = made["metadata"]["name"]
-    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
-    wait_until(lambda: bool(plane.api.get(accounts)["items"]), f"{name} has a ServiceAccount")
-    yield Pods(plane.api, name)
-    plane.api.delete(f"/api/v1/namespaces/{name}/pods", gracePeriodSeconds="0")
-    plane.api.delete(f"/api/v1/namespaces/{name}")
+    with temporary_namespace(plane.api, "honest-") as name:
+        yield Pods(plane.api, name)
 
 
 def term(plane):

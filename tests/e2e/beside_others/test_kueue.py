@@ -13,6 +13,7 @@ from controlplane.gangs import (
 from controlplane.kueue import ADMISSION_GATE, QUEUE_LABEL, make_queue, run_kueue, set_stop_policy
 from controlplane.pods import container, gates
 from controlplane.process import wait_until
+from controlplane.temporary import priority_class
 
 from cluster import keys
 
@@ -174,17 +175,13 @@ def test_a_job_that_kueue_admits_with_fewer_workers_is_a_smaller_gang(pods, queu
 
 
 @pytest.fixture
-def urgent(plane, pods, policy):
+def urgent(pods, policy):
     """The name of a priority class whose pods may preempt others at once."""
     policy(
         "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {preemption: {minRunMinutes: 0}}"
     )
-    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
-    plane.api.create(classes, {"metadata": {"name": "urgent"}, "value": 1000})
-    spec = {"priorityClassName": "urgent"}
-    wait_until(lambda: not pods.refusal({}, spec=spec, dryRun="All"), "it is known")
-    yield "urgent"
-    plane.api.delete(f"{classes}/urgent")
+    with priority_class(pods, "urgent", 1000):
+        yield "urgent"
 
 
 def uids(pods, prefix):
