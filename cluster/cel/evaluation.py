@@ -10,7 +10,8 @@ from typing import TypeAlias
 from cluster.cel.functions import FUNCTIONS
 from cluster.cel.operators import OPERATORS, Aborted, has_entry, not_boolean, wrong_types
 from cluster.cel.regex import Regex
-from cluster.cel.syntax import Bind, Call, Constant, Member, Name, Node, SyntaxRefused, parse
+from cluster.cel.syntax import SyntaxRefused, parse
+from cluster.cel.tree import Bind, Call, Constant, Member, Name, Node
 from cluster.cel.values import Failure, Partial, Value
 
 _Scope: TypeAlias = Mapping[str, Value | Failure]

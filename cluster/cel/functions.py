@@ -26,19 +26,25 @@ class Function:
     arguments: int
     """Their number, with the receiver."""
     call: Callable[..., Value | None] | None = None
-    """Returns its value; None: not for arguments of these types. None: it is read, not called."""
-    reads: type[Quantity | Version | Regex] | None = None
-    """The last argument is a constant text, which is read as such a value."""
+    """Returns its value, or None for arguments of other types. There is no call of a function whose
+    only argument is read with the expression."""
+    reads: Callable[[str], Quantity | Version | Regex | str] | None = None
+    """Returns the last argument, a constant text, as the value that it stands for, or what is wrong
+    with it."""
 
 
-def read_argument(function: Function, text: str) -> Quantity | Version | Regex | str:
-    """Return the last argument of a function as the value that it stands for, or what is wrong."""
-    if function.reads is Quantity:
-        found = Quantity(parse_quantity(text)) if _QUANTITY.fullmatch(text) else None
-        return found or f"{text[:40]!r} is no amount such as 40Gi"
-    if function.reads is Version:
-        version = read_version(text)
-        return version or f"{text[:40]!r} is no version such as 1.2.3"
+def _read_quantity(text: str) -> Quantity | str:
+    is_amount = _QUANTITY.fullmatch(text)
+    return (
+        Quantity(parse_quantity(text)) if is_amount else f"{text[:40]!r} is no amount such as 40Gi"
+    )
+
+
+def _read_version(text: str) -> Version | str:
+    return read_version(text) or f"{text[:40]!r} is no version such as 1.2.3"
+
+
+def _read_regex(text: str) -> Regex | str:
     if len(text) > _REGEX_MAX:
         return f"the regular expression has more than {_REGEX_MAX} characters"
     try:
@@ -77,9 +83,9 @@ def _matches(text: Value, regex: Regex) -> bool | None:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    "quantity": Function(1, reads=Quantity),
-    "semver": Function(1, reads=Version),
-    ".matches": Function(2, _matches, reads=Regex),
+    "quantity": Function(1, reads=_read_quantity),
+    "semver": Function(1, reads=_read_version),
+    ".matches": Function(2, _matches, reads=_read_regex),
     ".startsWith": Function(2, _on_texts(str.startswith)),
     ".endsWith": Function(2, _on_texts(str.endswith)),
     ".contains": Function(2, _on_texts(lambda text, part: part in text)),

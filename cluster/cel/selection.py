@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from cluster.cel.evaluation import evaluate
-from cluster.cel.syntax import Bind, Call, Member, Node, SyntaxRefused, parse
+from cluster.cel.syntax import SyntaxRefused, parse
+from cluster.cel.tree import Bind, Call, Member, Node
 from cluster.cel.values import DeviceFacts, Failure, variables
 
 

@@ -5,13 +5,11 @@ Source: the CEL specification, https://github.com/google/cel-spec/blob/master/do
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from cluster.cel.functions import FUNCTIONS, read_argument
-from cluster.cel.regex import Regex
-from cluster.cel.values import Quantity, Version
+from cluster.cel.functions import FUNCTIONS
+from cluster.cel.tree import Bind, Call, Constant, Member, Name, Node
 from cluster.finding import quoted
 
 TEXT_MAX = 2048
@@ -38,48 +36,6 @@ _ESCAPED = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"', "`": "`", "?":
 
 class SyntaxRefused(ValueError):  # noqa: N818 - it may be valid CEL.
     """An expression is not evaluated; the message says why and where, for users."""
-
-
-@dataclass(frozen=True, slots=True)
-class Constant:
-    """A literal, or the argument of a function in the form in which that uses it."""
-
-    value: str | int | bool | Quantity | Version | Regex
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A variable: `device`, or one of `cel.bind`."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """An entry of a mapping: `operand.key`, or `operand["key"]`."""
-
-    operand: "Node"
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """An operator, a function or a macro, with its arguments; the receiver is the first."""
-
-    function: str
-    arguments: tuple["Node", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Bind:
-    """`cel.bind`: a name for a value."""
-
-    name: str
-    value: "Node"
-    body: "Node"
-
-
-Node: TypeAlias = Constant | Name | Member | Call | Bind
 
 
 class _Token(NamedTuple):
@@ -267,7 +223,7 @@ class _Parser:
         last = arguments[-1]
         if not (isinstance(last, Constant) and isinstance(last.value, str)):
             raise self._refused("has an argument that is no constant text", token)
-        read = read_argument(function, last.value)
+        read = function.reads(last.value)
         if isinstance(read, str):
             raise self._refused(f"has an argument that is not evaluated: {read}", token)
         if len(arguments) == 1:
