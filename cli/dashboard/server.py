@@ -5,7 +5,7 @@ has. So the limits of `runtime.http` hold for all clients, and nothing is kept f
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from typing import NamedTuple, TypeAlias
@@ -13,16 +13,13 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from cli.dashboard.earlier import earlier_ledgers, earlier_unit
 from cli.dashboard.entrance import Entrance, Loopback
 from cli.dashboard.feed import CLIENTS, WAIT, Feed
-from cli.dashboard.gang_changes import Past
 from cli.dashboard.guard import HEADERS, Address
+from cli.dashboard.queries import Query, Views
 from cli.dashboard.trial import Trial
-from cli.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
 from cli.render.page.drawing import DEFINITIONS
 from cli.render.page.style import STYLE
-from cluster.account.slots import free_slots
 from runtime.http.limits import Limits
 from runtime.http.server import Server, serve
 from runtime.http.types import HttpRequest, HttpResponse, Route, error_response
@@ -37,8 +34,6 @@ LIMITS = Limits(
     peer_half_sent=CLIENTS,
     answer_seconds=WAIT + 10,
 )
-UNITS = 200
-"""The number of units that waited at an earlier time which the page gets."""
 YAML = "application/yaml"
 LOOPBACK = "127.0.0.1"
 _TYPES = {
@@ -51,7 +46,6 @@ _EVENTS = "text/event-stream"
 _RETRY = 50
 """Time after which the browser asks for the next event [ms]."""
 
-Query = Mapping[str, str]
 Answer: TypeAlias = HttpResponse | Awaitable[HttpResponse]
 
 
@@ -150,72 +144,6 @@ async def _events(feed: Feed, request: HttpRequest) -> HttpResponse:
     message_id, update = await feed.next_update(last)
     body = b"retry: %d\nid: %b\ndata: %b\n\n" % (_RETRY, message_id.encode(), update)
     return HttpResponse(body, content_type=_EVENTS, headers=HEADERS)
-
-
-class Views:
-    """The views of one feed; each takes the state now, and returns what computes its document."""
-
-    def __init__(self, feed: Feed) -> None:
-        """Show a feed."""
-        self._feed = feed
-
-    def node(self, query: Query) -> Callable[[], object]:
-        """One node."""
-        moment = self._feed.moment
-        return lambda: node_view(moment, query.get("name", ""))
-
-    def waiting(self, _: Query) -> Callable[[], object]:
-        """The pending units."""
-        moment = self._feed.moment
-        return lambda: waiting_view(moment)
-
-    def unit(self, query: Query) -> Callable[[], object]:
-        """A gang or a pod."""
-        moment, history = self._feed.moment, self._feed.history
-        kind, namespace = query.get("kind", "gang"), query.get("namespace", "")
-        name = query.get("name", "")
-        if "at" not in query:
-            past = Past(history.rows, history.changes)
-            return lambda: unit_views(moment, past, kind, namespace, name) or None
-        at, key, now = _time(query), (kind, namespace, name), moment.current.cluster.ledger.nodes
-        then = Past(history.at(at), tuple(each for each in history.changes if each.at <= at))
-        waited = history.waiting_at(at)
-        unit = next((u for u in waited if (u.kind, u.namespace, u.name) == key), None)
-        return lambda: earlier_unit(then, unit, now, key)
-
-    def namespaces(self, _: Query) -> Callable[[], object]:
-        """The GPUs of namespaces."""
-        moment, history = self._feed.moment, self._feed.history
-        rows = namespace_rows(moment, history)
-        return lambda: {"since": history.began, "rows": rows}
-
-    def past(self, query: Query) -> Callable[[], object]:
-        """The map and the pending units of an earlier moment."""
-        history, at = self._feed.history, _time(query)
-        rows, waiting = list(history.at(at).values()), history.waiting_at(at)
-        units = {"count": len(waiting), "first": waiting[:UNITS]}
-        return lambda: {"at": at, "nodes": rows, "waiting": units}
-
-    def samples(self, _: Query) -> Callable[[], object]:
-        """The totals of the last hour."""
-        samples = list(self._feed.history.samples)
-        return lambda: samples
-
-    def sets(self, query: Query) -> Callable[[], object]:
-        """The free sets of GPUs."""
-        moment, history = self._feed.moment, self._feed.history
-        samples = list(history.samples)
-        if "at" not in query:
-            return lambda: {"groups": moment.slots, "samples": samples}
-        at, now = _time(query), moment.current.cluster.ledger.nodes
-        rows, until = history.at(at), [each for each in samples if each.at <= at]
-        return lambda: {"groups": free_slots(earlier_ledgers(rows, now)), "samples": until}
-
-
-def _time(query: Query) -> float:
-    """Return the moment that a request names [s since 1970]; 0, before all, if it is no number."""
-    text = query.get("at", "")
-    return float(text) if text.replace(".", "", 1).isdecimal() and len(text) < 30 else 0.0
 
 
 def _static_answers() -> dict[str, Callable[[HttpRequest], HttpResponse]]:

@@ -11,7 +11,7 @@ from support.dashboard import CLUSTER, JOB
 
 from cli.dashboard.feed import Feed
 from cli.dashboard.moment import Moment
-from cli.dashboard.server import Views
+from cli.dashboard.queries import Views
 from cli.dashboard.trial import Trial
 from cli.files.cluster_file import collect_objects
 from cli.files.current_cluster import current_cluster

@@ -38,16 +38,16 @@ Value: TypeAlias = tuple[float, ...]
 Number = TypeVar("Number", np.int64, np.float64)
 
 
-_UNKNOWN = -1
-"""The moment of a column whose nodes were not the latest ones of a moment."""
+_NO_GENERATION = -1
+"""The generation of a column whose nodes were not the latest ones of any."""
 
 
 class _Column(NamedTuple):
     """Values of nodes."""
 
     nodes: Nodes
-    moment: int
-    """The change after which they were computed."""
+    generation: int
+    """The change of nodes after which they were computed."""
     values: NDArray[Any]
 
 
@@ -86,31 +86,31 @@ class SelectedNodes:
     """The values of `after`."""
 
 
-class _Changes:
+class _Generations:
     """When each row changed, so that a column needs no comparison of all nodes."""
 
     def __init__(self) -> None:
         self._nodes: Nodes = ()
         """The latest ones."""
-        self._moments = np.zeros(0, dtype=np.int64)
+        self._changed = np.zeros(0, dtype=np.int64)
         """By row: the number of its last change."""
-        self._moment = 0
+        self._generation = 0
 
-    def moment(self, nodes: Nodes) -> int:
+    def generation(self, nodes: Nodes) -> int:
         """Return the number of the latest change; these nodes are the latest ones."""
         if nodes is not self._nodes:
-            self._moment += 1
+            self._generation += 1
             places, shorter = changed_nodes(self._nodes, nodes), min(len(self._nodes), len(nodes))
-            moments = np.full(len(nodes), self._moment)
-            moments[:shorter] = self._moments[:shorter]
-            moments[places] = self._moment
-            self._nodes, self._moments = nodes, moments
-        return self._moment
+            changed = np.full(len(nodes), self._generation)
+            changed[:shorter] = self._changed[:shorter]
+            changed[places] = self._generation
+            self._nodes, self._changed = nodes, changed
+        return self._generation
 
-    def since(self, moment: int, before: Nodes) -> list[int]:
-        """Return the same as `changed_nodes` for nodes of an earlier moment and the latest ones."""
+    def since(self, generation: int, before: Nodes) -> list[int]:
+        """Return the same as `changed_nodes`, for an earlier generation and the latest one."""
         now = self._nodes
-        rows = np.flatnonzero(self._moments[: len(before)] > moment).tolist()
+        rows = np.flatnonzero(self._changed[: len(before)] > generation).tolist()
         # Nodes change back, too: where many have changed, one comparison of all is faster.
         if len(rows) > _BLOCK:
             return changed_nodes(before, now)
@@ -127,7 +127,7 @@ class NodeCache:
             is_over: Whether the time for planning is over; None: it has no end.
         """
         self._deadline = _Deadline(is_over)
-        self._changes = _Changes()
+        self._generations = _Generations()
         self._columns: dict[Hashable, _Column] = {}
         """The least recently used first."""
         self._numbers: dict[Hashable, int] = {}
@@ -186,7 +186,7 @@ class NodeCache:
         """
         cache = NodeCache(is_over)
         cache._columns, cache._numbers = dict(self._columns), dict(self._numbers)
-        cache._changes = copy(self._changes)
+        cache._generations = copy(self._generations)
         cache._state_numbers, cache.states = dict(self._state_numbers), list(self.states)
         if (empty := self.nodes_without_pods) is not None:
             cache.nodes_without_pods = replace(empty, cache=empty.cache.fork(is_over))
@@ -220,16 +220,16 @@ class NodeCache:
         if column and column.nodes is nodes:
             self._columns[key] = column
             return column.values
-        moment = self._changes.moment(nodes)
-        column = column or _Column((), _UNKNOWN, np.empty((0, 0), dtype))
-        differ = self._changes.since(column.moment, column.nodes)
+        generation = self._generations.generation(nodes)
+        column = column or _Column((), _NO_GENERATION, np.empty((0, 0), dtype))
+        differ = self._generations.since(column.generation, column.nodes)
         values, left = _updated(column, nodes, differ, compute, is_over)
         if left:
             done = np.delete(np.arange(len(nodes)), left)
             nodes, values = tuple(nodes[i] for i in done.tolist()), values[:, done]
             # Their places are not those of the rows.
-            moment = _UNKNOWN
-        self._columns[key] = _Column(nodes, moment, values)
+            generation = _NO_GENERATION
+        self._columns[key] = _Column(nodes, generation, values)
         if len(self._columns) > MAX_COLUMNS:
             del self._columns[next(iter(self._columns))]
         if left:
@@ -242,7 +242,7 @@ class NodeCache:
 
     def put(self, key: Hashable, nodes: Nodes, values: NDArray[Any]) -> None:
         """Keep values that were computed elsewhere, in the shape of `get_or_compute`."""
-        self._columns[key] = _Column(nodes, self._changes.moment(nodes), values)
+        self._columns[key] = _Column(nodes, self._generations.generation(nodes), values)
 
     def number(self, thing: Hashable) -> int:
         """Return a number for a thing, from 1; equal things have the same number."""

@@ -9,7 +9,8 @@ import pytest
 from support.dashboard import placed_pod, waiting_pod
 
 from cli.dashboard.feed import CLIENTS, Feed
-from cli.dashboard.server import LIMITS, UNITS, serve_dashboard
+from cli.dashboard.queries import UNITS
+from cli.dashboard.server import LIMITS, serve_dashboard
 from runtime.process.clock import wall
 
 SECRET = "a-secret-for-a-test"  # noqa: S105

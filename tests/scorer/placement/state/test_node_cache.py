@@ -208,9 +208,9 @@ def test_columns_of_any_sequence_of_nodes_are_those_of_a_new_cache(questions):
 
 
 @given(st.lists(ROWS, min_size=2, max_size=8), st.data())
-def test_changes_since_a_moment_are_those_between_its_nodes_and_the_latest(states, data):
-    changes = node_cache._Changes()
-    moments = [changes.moment(nodes) for nodes in states]
+def test_changes_since_a_generation_are_those_between_its_nodes_and_the_latest(states, data):
+    generations = node_cache._Generations()
+    numbers = [generations.generation(nodes) for nodes in states]
     past = data.draw(st.integers(0, len(states) - 1))
 
-    assert changes.since(moments[past], states[past]) == changed_nodes(states[past], states[-1])
+    assert generations.since(numbers[past], states[past]) == changed_nodes(states[past], states[-1])

@@ -1,0 +1,80 @@
+"""The views of one feed by the parameters of a request, now or at an earlier moment."""
+
+from collections.abc import Callable, Mapping
+
+from cli.dashboard.earlier import earlier_ledgers, earlier_unit
+from cli.dashboard.feed import Feed
+from cli.dashboard.gang_changes import Past
+from cli.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
+from cluster.account.slots import free_slots
+
+UNITS = 200
+"""The number of units that waited at an earlier time which the page gets."""
+
+Query = Mapping[str, str]
+
+
+class Views:
+    """The views of one feed; each takes the state now, and returns what computes its document."""
+
+    def __init__(self, feed: Feed) -> None:
+        """Show a feed."""
+        self._feed = feed
+
+    def node(self, query: Query) -> Callable[[], object]:
+        """One node."""
+        moment = self._feed.moment
+        return lambda: node_view(moment, query.get("name", ""))
+
+    def waiting(self, _: Query) -> Callable[[], object]:
+        """The pending units."""
+        moment = self._feed.moment
+        return lambda: waiting_view(moment)
+
+    def unit(self, query: Query) -> Callable[[], object]:
+        """A gang or a pod."""
+        moment, history = self._feed.moment, self._feed.history
+        kind, namespace = query.get("kind", "gang"), query.get("namespace", "")
+        name = query.get("name", "")
+        if "at" not in query:
+            past = Past(history.rows, history.changes)
+            return lambda: unit_views(moment, past, kind, namespace, name) or None
+        at, key, now = _time(query), (kind, namespace, name), moment.current.cluster.ledger.nodes
+        then = Past(history.at(at), tuple(each for each in history.changes if each.at <= at))
+        waited = history.waiting_at(at)
+        unit = next((u for u in waited if (u.kind, u.namespace, u.name) == key), None)
+        return lambda: earlier_unit(then, unit, now, key)
+
+    def namespaces(self, _: Query) -> Callable[[], object]:
+        """The GPUs of namespaces."""
+        moment, history = self._feed.moment, self._feed.history
+        rows = namespace_rows(moment, history)
+        return lambda: {"since": history.began, "rows": rows}
+
+    def past(self, query: Query) -> Callable[[], object]:
+        """The map and the pending units of an earlier moment."""
+        history, at = self._feed.history, _time(query)
+        rows, waiting = list(history.at(at).values()), history.waiting_at(at)
+        units = {"count": len(waiting), "first": waiting[:UNITS]}
+        return lambda: {"at": at, "nodes": rows, "waiting": units}
+
+    def samples(self, _: Query) -> Callable[[], object]:
+        """The totals of the last hour."""
+        samples = list(self._feed.history.samples)
+        return lambda: samples
+
+    def sets(self, query: Query) -> Callable[[], object]:
+        """The free sets of GPUs."""
+        moment, history = self._feed.moment, self._feed.history
+        samples = list(history.samples)
+        if "at" not in query:
+            return lambda: {"groups": moment.slots, "samples": samples}
+        at, now = _time(query), moment.current.cluster.ledger.nodes
+        rows, until = history.at(at), [each for each in samples if each.at <= at]
+        return lambda: {"groups": free_slots(earlier_ledgers(rows, now)), "samples": until}
+
+
+def _time(query: Query) -> float:
+    """Return the moment that a request names [s since 1970]; 0, before all, if it is no number."""
+    text = query.get("at", "")
+    return float(text) if text.replace(".", "", 1).isdecimal() and len(text) < 30 else 0.0
