@@ -4,6 +4,7 @@ Dynamic programming over sub-masks: the lowest GPU of a mask is either left out 
 sets T taken from the mask, and what remains is a smaller mask whose best sum is known already.
 """
 
+from collections.abc import Iterator
 from math import comb
 from typing import Any
 
@@ -12,26 +13,32 @@ from numpy.typing import NDArray
 
 from topology.subsets import Floats, Ints, popcounts, sets_of
 
+_BLOCK = 1 << 16
+"""Pairs of a set and a subset of its complement that are tried at once: 0.5 MB for each array."""
 
-def _splits(m: int, k: int, step: int) -> tuple[Ints, Ints]:
-    """Return the k-sets T of m GPUs, and subsets of each one's complement.
+
+def _splits(m: int, k: int, step: int) -> Iterator[tuple[Ints, Ints]]:
+    """Yield the k-sets T of m GPUs, and subsets of each one's complement, in blocks of sets.
+
+    At once, they and what is computed from them would take over 100 MB for m = 15.
 
     Args:
         m: Number of GPUs.
         k: Size of the sets T.
         step: Only subsets whose size is a multiple of this.
 
-    Returns:
-        Masks T, shape (c, 1), and sub-masks of ~T, shape (c, at most 2^(m−k)), where c = m over k.
-
-    Memory: the largest, for m = 15, is 15 MB.
+    Yields:
+        Masks T, shape (c, 1), and sub-masks of ~T, shape (c, at most 2^(m−k)).
     """
-    taken = sets_of(m, k)[:, np.newaxis]
-    absent = np.nonzero(~taken >> np.arange(m) & 1)[1].reshape(len(taken), m - k)
-    subs = np.zeros((len(taken), 1 << (m - k)), dtype=np.int64)
-    for i, gpu in enumerate(absent.T):
-        subs[:, 1 << i : 2 << i] = subs[:, : 1 << i] | 1 << gpu[:, np.newaxis]
-    return taken, subs if step == 1 else subs[:, popcounts(m - k) % step == 0]
+    sets, rows = sets_of(m, k), max(1, _BLOCK >> (m - k))
+    of_step = popcounts(m - k) % step == 0
+    for at in range(0, len(sets), rows):
+        taken = sets[at : at + rows, np.newaxis]
+        absent = np.nonzero(~taken >> np.arange(m) & 1)[1].reshape(len(taken), m - k)
+        subs = np.zeros((len(taken), 1 << (m - k)), dtype=np.int64)
+        for i, gpu in enumerate(absent.T):
+            subs[:, 1 << i : 2 << i] = subs[:, : 1 << i] | 1 << gpu[:, np.newaxis]
+        yield taken, subs if step == 1 else subs[:, of_step]
 
 
 def _raise(best: NDArray[Any], masks: Ints, values: NDArray[Any]) -> None:
@@ -62,9 +69,9 @@ def best_disjoint(a: Floats, n: int, j: int) -> Floats:
         above = n - 1 - low
         here = best[:: 2 << low].copy()
         if above >= j - 1:
-            taken, subs = _splits(above, j - 1, 1)
-            first = a[(taken << (low + 1)) | (1 << low)]
-            _raise(here, taken | subs, first + best[subs << (low + 1)])
+            for taken, subs in _splits(above, j - 1, 1):
+                first = a[(taken << (low + 1)) | (1 << low)]
+                _raise(here, taken | subs, first + best[subs << (low + 1)])
         best[1 << low :: 2 << low] = here
     return best
 
@@ -94,8 +101,8 @@ def best_partition(weight: Ints, n: int, k: int) -> Ints:
         here = np.where(small, best[1 << low :: 2 << low], -1)
         for group in range(1, min(k, above + 1) + 1):
             # A group smaller than k is all that is left over beside whole sets.
-            taken, subs = _splits(above, group - 1, 1 if group == k else k)
-            first = weight[(taken << (low + 1)) | (1 << low)]
-            _raise(here, taken | subs, first + best[subs << (low + 1)])
+            for taken, subs in _splits(above, group - 1, 1 if group == k else k):
+                first = weight[(taken << (low + 1)) | (1 << low)]
+                _raise(here, taken | subs, first + best[subs << (low + 1)])
         best[1 << low :: 2 << low] = np.where(small, best[1 << low :: 2 << low], here)
     return best

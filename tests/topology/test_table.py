@@ -201,6 +201,19 @@ def test_all_tables_of_a_machine_take_no_more_memory_than_is_counted(n):
     assert used <= table_bytes(table.n)
 
 
+def test_building_all_tables_of_sixteen_gpus_takes_little_more_memory_than_they_have():
+    rng = np.random.default_rng(16)
+    links = np.triu(rng.choice(3, (16, 16)), 1)
+    pairs = tuple(map(tuple, (links + links.T).tolist()))
+    machine = replace(a_pcie_machine(16, socket=8, switch=2), links=pairs)
+    tracemalloc.start()
+    Table(machine).prepare()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak <= table_bytes(16) + (12 << 20)
+
+
 def test_tables_and_choices_of_many_machines_stay_within_their_limit():
     most = CACHE_MAX // table_bytes(16)
     seen = []
