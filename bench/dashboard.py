@@ -1,6 +1,6 @@
 """The live page in Chromium: its first picture, changes, scrolling and memory.
 
-`python -m bench.dashboard` prints the figures alone. The cluster is a fake API server.
+`PYTHONPATH=tests python -m bench.dashboard` prints these figures. The cluster is a fake API server.
 """
 
 import json
