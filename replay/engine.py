@@ -17,6 +17,7 @@ from itertools import count
 from typing import NamedTuple
 
 from cluster.account.node_ledger import Holding
+from replay.density import Density
 from replay.fleet import gpus_of_fleet
 from replay.job import FOREVER, Job, Shape, members_of
 from replay.policies.policy import Policy, Preempting
@@ -151,6 +152,7 @@ class Run:
         """Number of times that the policy was asked."""
         self._policy, self._rules = policy, rules
         self._gpus = gpus_of_fleet(fleet)
+        self._density = Density(fleet)
         self._queue = _Queue()
         self._ends: list[_Running] = []
         """A heap; of the jobs that were evicted, too."""
@@ -198,6 +200,7 @@ class Run:
     def _remove(self, gone: _Running, event: Event) -> Event:
         """Take a job off its nodes, and return the event with these."""
         self.snapshot = self.snapshot.without_holdings(gone.holdings)
+        self._density.remove(gone.waiting.job.shape, (node for node, _ in gone.holdings))
         return event._replace(nodes=frozenset(node for node, _ in gone.holdings))
 
     def _start(self, waiting: _Waiting, time: float) -> Iterator[Event]:
@@ -212,7 +215,8 @@ class Run:
             return
         self.decisions += 1
         members = members_of(waiting.job, self.decisions, shared=self._rules.shared)
-        placements = self._policy.place(self.snapshot, shape, members)
+        fleet = self._density.open_nodes(self.snapshot, shape)
+        placements = self._policy.place(fleet, shape, members) if fleet.nodes else None
         if placements is None:
             eviction = self._eviction(shape, members, time)
             if eviction is None:
@@ -224,6 +228,7 @@ class Run:
         before = self.snapshot
         # The ledger is the proof that no GPU is held twice: it raises.
         self.snapshot = before.hold_all(holdings)
+        self._density.add(shape, (node for node, _ in holdings))
         pods = tuple(VictimPod(node, holding, time) for node, holding in holdings)
         unit = Victim(f"{self.decisions}", shape.priority, pods)
         running = _Running(time + waiting.job.duration, self.decisions, waiting, time, unit)

@@ -43,6 +43,12 @@ class Shape:
     """Number of pods, which start together."""
     priority: int = 0
     """A policy that preempts may evict jobs of a lower one."""
+    rdma: int = 0
+    """The bandwidth of RDMA [percent of one NIC]; only for jobs of one pod and of no priority."""
+    application: str = ""
+    """The name of the application, where it has a limit."""
+    most_per_node: int = 0
+    """The most pods of the application on one node, as for `rdma`; 0: no limit."""
 
     @property
     def is_share(self) -> bool:

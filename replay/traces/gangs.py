@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import ceil
 
+from replay.density import NIC_PERCENT
 from replay.fleet import TraceNode
 from replay.job import FOREVER, Job, Shape
 from replay.traces.format import (
@@ -21,6 +22,9 @@ _ON_NODE = 8
 """GPUs of a pod where a trace does not say on how many nodes a job was."""
 _CPU_MAX, _GIB_MAX = 1 << 30, 1 << 20
 """No pod has more CPUs, or memory [GiB]."""
+
+_NO_LIMIT = ("-1", "-1.0")
+_NODE_PODS_MAX = 1 << 20
 
 _GFS_PRIORITIES = {"HP": 1, "Spot": 0}
 """High-priority jobs, and those that run on what is left."""
@@ -102,10 +106,15 @@ def _dlrm(row: Row) -> Job | LeftOut:
         return WITHOUT_GPUS
     # An instance without a creation time was there before the trace begins.
     submit, end = row.number("creation_time") or 0.0, row.number("deletion_time")
+    column = "max_instance_per_node"
+    most = 0 if row.text(column) in _NO_LIMIT else row.whole(column, _NODE_PODS_MAX)
     shape = Shape(
         gpus,
         cpu=round(1000 * (row.number("cpu_request", _CPU_MAX) or 0.0)),
         memory=round(GIB * (row.number("memory_request", _GIB_MAX) or 0.0)),
+        rdma=row.whole("rdma_request", NIC_PERCENT),
+        application=row.text("app_name") if most else "",
+        most_per_node=most,
     )
     duration = FOREVER if end is None else max(0.0, end - submit)
     return Job(row.text("instance_sn") or f"line-{row.line}", submit, duration, shape)
@@ -166,9 +175,12 @@ DLRM = TraceFormat(
     (
         "instance_sn",
         "role",
+        "app_name",
         "cpu_request",
         "gpu_request",
+        "rdma_request",
         "memory_request",
+        "max_instance_per_node",
         "creation_time",
         "deletion_time",
     ),
