@@ -7,9 +7,10 @@ from support.traces import a_job, a_policy, whole_fleet
 
 from replay.engine import Kind, Rules, Run
 from replay.policies.registry import POLICIES
+from topology.catalogue import entry
 
-NICS = 8
-"""Of each node: a DGX H100."""
+NICS = len(entry("dgx-h100").machine.nics)
+"""Of each node."""
 
 
 def a_run(nodes, policy="linkwise", shapes=()):
