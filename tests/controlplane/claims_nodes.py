@@ -146,16 +146,19 @@ class ClaimsNodes:
     gpus: dict[str, tuple[GPU, ...]]
     """The GPUs of each node, by index."""
 
-    def add(self, count: int, machine: str = "dgx1-v100", mode: str = "topology") -> list[str]:
+    def add(
+        self, count: int, machine: str = "dgx1-v100", mode: str = "topology", name: str = "claims"
+    ) -> list[str]:
         """Add nodes, and wait until pods can run on them; return their names.
 
         Args:
             count: The number of nodes.
             machine: Its name in the catalogue.
             mode: The label of the mode; empty: without, so that they are not Linkwise's.
+            name: With which their names begin.
         """
         labels = {keys.NODE_MODE: mode} if mode else {}
-        line = {"name": "claims", "count": count, "labels": labels, "cpu": 96, "memory": "768Gi"}
+        line = {"name": name, "count": count, "labels": labels, "cpu": 96, "memory": "768Gi"}
         nodes = read_nodes([line])
         add_nodes(self.api, nodes)
         for node in nodes:

@@ -190,12 +190,13 @@ def test_two_containers_share_the_gpus_of_one_claim_and_all_is_free_after_the_po
 
 
 @pytest.fixture
-def channels(plane, templates_placed):
-    """The channels of ComputeDomains: one device of each node, and its class."""
+def channels(plane, templates_placed, claims):
+    """The channels of ComputeDomains: one device of each of four nodes, and its class."""
+    nodes = [*templates_placed, *claims.add(2, name="others")]
     expression = f"device.driver == '{CHANNELS}'"
     spec = {"selectors": [{"cel": {"expression": expression}}]}
     plane.api.create(CLASSES, {"metadata": {"name": CHANNEL_CLASS}, "spec": spec})
-    for node in templates_placed:
+    for node in nodes:
         plane.api.create(
             SLICES,
             {
@@ -208,14 +209,17 @@ def channels(plane, templates_placed):
                 },
             },
         )
-    yield
-    for node in templates_placed:
+    yield nodes
+    for node in nodes:
         plane.api.delete(f"{SLICES}/{node}-channels")
     plane.api.delete(f"{CLASSES}/{CHANNEL_CLASS}")
 
 
-@pytest.mark.usefixtures("channels")
-def test_the_channel_of_a_compute_domain_is_left_to_the_scheduler(claims, pods):
+def test_a_gang_with_channels_of_a_compute_domain_is_in_one_clique(claims, pods, channels):
+    """The claims of the channels are left to kube-scheduler."""
+    cliques = {node: f"fabric.{i % 2}" for i, node in enumerate(channels)}
+    for node, clique in cliques.items():
+        pods.api.patch(f"/api/v1/nodes/{node}", {"metadata": {"labels": {keys.GFD_CLIQUE: clique}}})
     make_template(pods, "eight", 8)
     make_template(pods, "channel", 1, CHANNEL_CLASS)
     for i in range(2):
@@ -224,6 +228,7 @@ def test_the_channel_of_a_compute_domain_is_left_to_the_scheduler(claims, pods):
     members = placed(claims, pods, "imex-", 2)
 
     assert all(gpus == set(range(8)) for _, gpus in members.values())
+    assert len({cliques[node] for node, _ in members.values()}) == 1
     drivers = [
         {one["driver"] for one in claim["status"]["allocation"]["devices"]["results"]}
         for claim in pods.api.get(claims_of(pods.namespace))["items"]
