@@ -99,7 +99,8 @@ def candidates(table: Table, ask: ChoiceRequest) -> Ints:
     """Return the masks of the sets to choose from, by ascending tuple of indices."""
     if ask.problem() is not None:
         return np.zeros(0, dtype=np.int64)
-    sets = sets_within(ask.free, table.n, ask.k, ask.required)
+    within = sets_within(ask.free, table.n, ask.k, ask.required)
+    sets: Ints = within[table.allowed[within & ~ask.required]]
     return sets[table.linked[sets]] if ask.linked else sets
 
 
@@ -111,9 +112,9 @@ def _choose(table: Table, fields: tuple[int, int, int, ChoiceMode, bool, bool]) 
         return None
     if ask.mode is ChoiceMode.COMPAT:
         # NVIDIA's policy takes the first of its equal optima, in an order of its own. Only if this
-        # set must be linked, and is not, do the keys choose among the linked ones.
+        # is no candidate, since it is not linked or not allowed, do the keys choose.
         intended = first_optimal_set(table, ask.free, ask.k, ask.required)
-        if table.linked[intended] or not ask.linked:
+        if intended in sets:
             return intended
     # One key after the other, and not one sort by all: mostly the first keys decide, and the tables
     # that later keys read (V_k, partitions) are built when they are first used.

@@ -4,6 +4,8 @@ A is solved once per class, in the class's own numbering, and renumbered for eac
 The other tables are built when first asked for: off the request path, by `Table.prepare`.
 """
 
+from collections.abc import Iterable
+from copy import copy
 from dataclasses import replace
 from functools import lru_cache
 
@@ -40,6 +42,8 @@ class Table:
         self.a: Floats = class_a[subset_sums(place)]
         self.rounded: list[float] = np.round(self.a, 6).tolist()
         self.linked = nvlink_connected(machine)
+        self.allowed = np.ones(1 << self.n, dtype=np.bool_)
+        """By mask: whether it may be chosen."""
         self.w: Ints = pair_sums(_pair_scores(machine))
         self.numa: Ints = _numa_counts(machine)
         self.near: Ints = subset_sums(_nic_scores(machine))
@@ -83,6 +87,20 @@ class Table:
             self._remainder = np.round(0.25 * (self.v(2) + self.v(4)), 6).tolist()
         return self._remainder[mask]
 
+    def restricted(self, sets: Iterable[int], k: int) -> "Table":
+        """Return the same tables for workers of k GPUs each that may have only some sets.
+
+        Several workers may have the unions of disjoint ones. These very tables, if every set of k
+        GPUs may be chosen.
+        """
+        is_allowed, size = np.zeros(1 << self.n), popcounts(self.n)
+        is_allowed[list(sets)] = 1
+        if np.all(is_allowed[size == k]):
+            return self
+        restricted = copy(self)
+        restricted.allowed = best_disjoint(is_allowed, self.n, k) * k == size
+        return restricted
+
     def prepare(self) -> None:
         """Build every table that a first choice could need; about 2 s for 16 GPUs on PCIe."""
         self.remainder(0)
@@ -118,8 +136,9 @@ def machine_class(machine: Machine) -> Machine:
 
 def table_bytes(n: int) -> int:
     """Return the memory of the tables of n GPUs, once all are built [bytes]: 24 MB for 16."""
-    # For each set: A twice, three sums, NVLink, two lists of floats; by size V, W* and `fastest`.
-    return (1 << n) * (5 * 8 + 1 + 2 * 40 + (2 * 8 + 1) * n) + (32 << 10)
+    # For each set: A twice, three sums, two truth values, two lists of floats; by size V, W* and
+    # `fastest`.
+    return (1 << n) * (5 * 8 + 2 + 2 * 40 + (2 * 8 + 1) * n) + (32 << 10)
 
 
 def table_of(machine: Machine) -> Table:

@@ -9,14 +9,16 @@ Source: kubernetes v1.36, `staging/src/k8s.io/dynamic-resource-allocation/struct
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from typing import NamedTuple
 
 from cluster.allocations.device_claim import Body, ClaimError, ClaimOwner, StoredClaim
 from cluster.allocations.record import Allocation
+from cluster.cel.values import DeviceFacts
 from cluster.keys import CLAIM_PROTECTION, DRA_GPU_DRIVER, NODE_NAME_FIELD, TERM
 from cluster.objects.pod import Metadata
 from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler, asked_of
 from cluster.requests.templates.device_class import DeviceClass
+from cluster.requests.templates.template_claim import TemplateClaims
 
 _VERSION = "resource.k8s.io/v1"
 
@@ -70,8 +72,8 @@ class ClaimAllocation:
     """What the pod was planned for."""
     node: str
     pool: str
-    devices: tuple[str, ...]
-    """Their names, in the order of the requests."""
+    devices: Mapping[str, tuple[str, ...]]
+    """Their names, by request."""
 
     def problem(
         self, stored: TemplatedClaim, classes: Mapping[str, DeviceClass], term: int
@@ -147,11 +149,10 @@ class ClaimAllocation:
         return {"metadata": _only(stored), "status": status}
 
     def _devices(self, spec: Body) -> list[tuple[object, object, object]]:
-        names = iter(self.devices)
         return [
             (request["name"], self.pool, name)
             for request in _requests(spec)
-            for name in islice(names, dict(self.planned.amounts)[str(request["name"])])
+            for name in self.devices[str(request["name"])]
         ]
 
     def _results(self, spec: Body) -> Iterator[Body]:
@@ -178,33 +179,53 @@ def release_patch(stored: TemplatedClaim) -> Body:
     return {"metadata": _only(stored), "status": status}
 
 
+class PoolDevice(NamedTuple):
+    """A device of a pool."""
+
+    name: str
+    facts: DeviceFacts
+
+
 def allocations_to(
-    claims: Sequence[tuple[PodClaim, ClaimedDevices]],
+    claims: Sequence[PodClaim],
+    template: TemplateClaims,
     allocation: Allocation,
     pool: str,
-    devices: Mapping[str, str],
+    devices: Mapping[str, PoolDevice],
 ) -> list[ClaimAllocation]:
-    """Return the allocation of planned GPUs to the claims of a pod, in order.
+    """Return the allocation of planned GPUs to the claims of a pod.
 
     Args:
-        claims: The claims, each with what it asks for.
+        claims: The claims.
+        template: What each of them asks for, in the same order.
         allocation: The planned GPUs.
         pool: The pool of their node.
         devices: By UUID of a GPU: its device in the pool.
 
     Raises:
-        ClaimError: The pool does not have these GPUs.
+        ClaimError: The pool does not have these GPUs, or the constraints do not hold for them.
     """
-    shares = allocation.gpus.shares
-    names = [devices[share.uuid] for share in shares if share.uuid and share.uuid in devices]
-    if len(names) != len(shares):
-        raise ClaimError(f"the slices of node {allocation.node} do not have its planned GPUs")
-    if len(names) != sum(planned.gpus for _, planned in claims):
-        raise ClaimError(f"it asks for other than the {len(names)} planned GPUs")
-    rest = iter(names)
+    shares, node = allocation.gpus.shares, allocation.node
+    found = [devices[share.uuid] for share in shares if share.uuid and share.uuid in devices]
+    if len(found) != len(shares):
+        raise ClaimError(f"the slices of node {node} do not have its planned GPUs")
+    if len(found) != template.gpus:
+        raise ClaimError(f"it asks for other than the {len(found)} planned GPUs")
+    divided = template.divided([device.facts for device in found])
+    if divided is None:
+        raise ClaimError("its constraints do not hold for its planned GPUs any more")
     return [
-        ClaimAllocation(claim, planned, allocation.node, pool, tuple(islice(rest, planned.gpus)))
-        for claim, planned in claims
+        ClaimAllocation(
+            claim,
+            planned,
+            node,
+            pool,
+            {
+                name: tuple(found[i].name for i in divided[f"{reference}/{name}"])
+                for name, _ in planned.amounts
+            },
+        )
+        for claim, (reference, planned) in zip(claims, template.claims, strict=True)
     ]
 
 

@@ -70,7 +70,9 @@ def _on_amounts(call: Callable[..., Value]) -> Callable[..., Value | None]:
     """Return a function for two amounts, or two versions."""
 
     def checked(left: Value, right: Value) -> Value | None:
-        is_defined = type(left) is type(right) and isinstance(left, Quantity | Version)
+        if isinstance(left, Version) and isinstance(right, Version):
+            return call(left.precedence, right.precedence)
+        is_defined = isinstance(left, Quantity) and isinstance(right, Quantity)
         return call(left, right) if is_defined else None
 
     return checked

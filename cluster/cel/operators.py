@@ -46,7 +46,9 @@ def _contains(item: Value, container: Value) -> bool | Failure:
 
 def _equal(left: Value, right: Value) -> bool | Failure:
     """Return whether two values are equal; texts and numbers are equal to none of another type."""
-    if type(left) is type(right) and isinstance(left, (*_PRIMITIVE, Quantity, Version)):
+    if isinstance(left, Version) and isinstance(right, Version):
+        return left.precedence == right.precedence
+    if type(left) is type(right) and isinstance(left, (*_PRIMITIVE, Quantity)):
         return left == right
     is_other = type(left) in _PRIMITIVE and not isinstance(right, Mapping)
     return False if is_other else wrong_types("==")

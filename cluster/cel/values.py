@@ -9,16 +9,27 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 
 _NUMBER = "(0|[1-9][0-9]{0,8})"
-_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:\+[0-9A-Za-z.-]{{1,64}})?")
+_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:\+([0-9A-Za-z.-]{{1,64}}))?")
 """A semantic version without a pre-release, whose order has rules of its own."""
 
 
 class Version(NamedTuple):
-    """A semantic version. Versions that differ in their build alone are equal, as in Kubernetes."""
+    """A semantic version."""
 
     major: int
     minor: int
     patch: int
+    build: str = ""
+
+    @property
+    def precedence(self) -> tuple[int, int, int]:
+        """What expressions compare: versions that differ in their build alone are equal."""
+        return self.major, self.minor, self.patch
+
+    def __str__(self) -> str:
+        """Return the version as it was read."""
+        text = ".".join(map(str, self.precedence))
+        return f"{text}+{self.build}" if self.build else text
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -62,7 +73,10 @@ class DeviceFacts(Struct, frozen=True, gc=False):
 def read_version(text: str) -> Version | None:
     """Return a version; None if it is none, or has a pre-release."""
     match = _VERSION.fullmatch(text)
-    return Version(*map(int, match.groups())) if match else None
+    if match is None:
+        return None
+    major, minor, patch, build = match.groups()
+    return Version(int(major), int(minor), int(patch), build or "")
 
 
 def variables(device: DeviceFacts) -> Mapping[str, Value] | Failure:

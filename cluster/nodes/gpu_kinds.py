@@ -80,7 +80,7 @@ def decode_kinds(text: str) -> tuple[DeviceFacts, ...]:
 def _attribute(value: Scalar | None) -> dict[str, str | int | bool]:
     match value:
         case Version():
-            return {"version": ".".join(map(str, value))}
+            return {"version": str(value)}
         case bool():
             return {"bool": value}
         case int():

@@ -14,6 +14,7 @@ from cluster.allocations.record import Allocation
 from cluster.allocations.template_allocation import (
     ClaimAllocation,
     PodClaim,
+    PoolDevice,
     TemplatedClaim,
     allocations_to,
     release_patch,
@@ -66,13 +67,12 @@ def planned_allocations(
     pool = node.pool
     if pool is None or pool.missing:
         raise ClaimError(f"the slices of node {node.name} are missing")
-    names = {
-        card.uuid: name for card, name in zip(node.cards, pool.devices, strict=True) if card.uuid
+    devices = {
+        card.uuid: PoolDevice(name, facts)
+        for card, name, facts in zip(node.cards, pool.devices, pool.facts, strict=True)
+        if card.uuid
     }
-    planned = [
-        (claim, devices) for claim, (_, devices) in zip(claims, template.claims, strict=True)
-    ]
-    return allocations_to(planned, allocation, pool.name, names)
+    return allocations_to(claims, template, allocation, pool.name, devices)
 
 
 class ClaimAllocator:

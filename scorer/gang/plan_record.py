@@ -151,7 +151,7 @@ def reserved_plan(plan: GangPlan | None, unit: Unit, snapshot: Snapshot) -> Plan
         here.hold_all([(placement.node, placement.holding)])
     except (IndexError, ValueError):
         return None
-    seen = selected_by(here, member.selectors)
+    seen = selected_by(here, member.needs)
     fits = feasibility_of(seen, new_group((member,))).feasible.size
     return new_plan(snapshot, (placement,), exact=True) if fits else None
 

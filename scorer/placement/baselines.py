@@ -82,13 +82,14 @@ def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> boo
 def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | None:
     """Fill nodes by name with the lowest free indices.
 
-    Returns None where the members do not all ask for the same whole GPUs, or do not fit that way.
+    Returns None where the members do not all ask for the same whole GPUs, do not fit that way, or
+    have constraints, which such sets may not satisfy.
     """
     group = new_group(members)
     each, left = group.gpus_each, list(members)
-    if each is None or len(group.selectors) > 1:
+    if each is None or len(group.needs) > 1 or group.is_matched:
         return None
-    snapshot = selected_by(snapshot, group.representatives[0].selectors)
+    snapshot = selected_by(snapshot, group.representatives[0].needs)
     placements: list[Placement] = []
     capacity = feasibility_of(snapshot, group).capacity
     # Each node fits at least one, so no more nodes than members are needed.

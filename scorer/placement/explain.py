@@ -66,8 +66,8 @@ def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
     found: dict[str, Explanation] = {}
     if plan.placements[0].member.request.family is not Family.WHOLE:
         return found
-    selectors = {placement.member.selectors for placement in plan.placements}
-    snapshot = selected_by(snapshot, selectors.pop()) if len(selectors) == 1 else snapshot
+    needs = {placement.member.needs for placement in plan.placements}
+    snapshot = selected_by(snapshot, needs.pop()) if len(needs) == 1 else snapshot
     for node, gpus in list(plan.gpus.items())[:MAX_EXPLAINED]:
         held = snapshot.ledger.nodes[node]
         if not gpus or not held.node.machine_known:

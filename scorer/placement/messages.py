@@ -10,7 +10,7 @@ from cluster.requests.request import Family
 from policy.catalogue import GPU
 from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.filtering.feasibility import Feasibility, excluded
-from scorer.placement.filtering.reasons import Reason, count_reasons
+from scorer.placement.filtering.reasons import Reason, count_reasons, set_reason
 from scorer.placement.pods.group import Group
 from scorer.placement.pods.member import Member
 from scorer.placement.state.node_columns import node_columns
@@ -26,8 +26,8 @@ def not_comparable(planned: Bandwidth, other: Bandwidth) -> str:
 def one_node_refusal(feasibility: Feasibility, group: Group) -> str:
     """Return why no single node fits all members, each with whole GPUs."""
     snapshot = feasibility.snapshot
-    # A feasible node is refused only where no set of its GPUs is connected.
-    blocked = feasibility.blocked + Counter({Reason.LINK: len(feasibility.feasible)})
+    # A feasible node is refused only where no set of its GPUs is suitable.
+    blocked = feasibility.blocked + Counter({set_reason(group): len(feasibility.feasible)})
     gpus = _gpus(group.gpus)
     if not blocked:
         return f"needs {gpus} on one node; there are no nodes"

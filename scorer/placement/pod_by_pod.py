@@ -17,7 +17,7 @@ from scorer.placement.filtering.feasibility import (
     feasibility_of_all,
     preferred_node,
 )
-from scorer.placement.filtering.reasons import Reason
+from scorer.placement.filtering.reasons import set_reason
 from scorer.placement.filtering.shares import cards_for, has_enough, preference, whole_gpus
 from scorer.placement.messages import label_hint, member_refusal, together_refusal
 from scorer.placement.placements import assignments_of, new_plan
@@ -51,14 +51,14 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     # placed on a later snapshot, so nothing must be undone where one does not fit.
     later = snapshot
     for place, member in sorted(enumerate(group.members), key=lambda pair: _most_first(pair[1])):
-        seen = selected_by(later, member.selectors)
+        seen = selected_by(later, member.needs)
         alone = group if group.size == 1 else new_group([member], group.options)
         feasibility = feasibility_of(seen, alone)
         feasible = feasibility.feasible
         near = [row for row in used if feasibility.capacity[row]]
         found = _place(seen, member, feasible, near, linked=linked)
         if found is None:
-            blocked = feasibility.blocked + Counter({Reason.LINK: len(feasible)})
+            blocked = feasibility.blocked + Counter({set_reason(alone): len(feasible)})
             reason = member_refusal(member, len(placed), group.size, blocked)
             return Refusal(reason + label_hint(member, snapshot.nodes, blocked))
         placed[place] = found
@@ -88,7 +88,7 @@ def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     Cost: a plan on each node that has the total of all requests, until one fits.
     """
     first = min(group.members, key=_most_first)
-    seen = selected_by(snapshot, first.selectors)
+    seen = selected_by(snapshot, first.needs)
     feasibility = feasibility_of(seen, new_group([first], group.options))
     if not len(feasibility.feasible):
         return Refusal(member_refusal(first, 0, group.size, feasibility.blocked))

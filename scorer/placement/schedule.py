@@ -4,7 +4,8 @@ A plan is made on one snapshot and changes nothing. Members that ask for the sam
 planned together: on one node (`single_node`), else over several (`multi_node`); where NVIDIA's
 plugin may choose the GPUs, also by their number (`by_count`). Others are planned one after another
 (`pod_by_pod`), each on what the ones before it left. GPUs that do not satisfy the selectors of a
-claim are closed first (`selected_nodes`).
+claim are closed first, and sets that do not satisfy its constraints are not chosen
+(`selected_nodes`).
 """
 
 from collections.abc import Sequence
@@ -22,13 +23,13 @@ from scorer.placement.assignment.multi_node import (
     most_even,
 )
 from scorer.placement.assignment.node_assignment import SelectionOptions
-from scorer.placement.assignment.partition import linked_capacity
+from scorer.placement.assignment.partition import set_capacity
 from scorer.placement.assignment.single_node import TOLERANCE, best_node, best_node_of_pod
 from scorer.placement.filtering.feasibility import (
     feasibility_of,
     feasibility_of_all,
 )
-from scorer.placement.filtering.reasons import Reason
+from scorer.placement.filtering.reasons import set_reason
 from scorer.placement.messages import gang_refusal, one_node_refusal
 from scorer.placement.options import DEFAULT, PlanOptions
 from scorer.placement.placements import plan_of_assignment
@@ -55,9 +56,9 @@ def plan(
     nodes, 15 ms for 256 workers on 1 000.
     """
     group = new_group(members, options)
-    if len(group.selectors) == 1:
-        snapshot = selected_by(snapshot, *group.selectors)
-    if not group.gpus or len(group.selectors) > 1:
+    if len(group.needs) == 1:
+        snapshot = selected_by(snapshot, *group.needs)
+    if not group.gpus or len(group.needs) > 1:
         place = place_together if options.link is Link.ONE_NODE else place_each
         return place(snapshot, group)
     planned = _by_sets(snapshot, group)
@@ -89,7 +90,7 @@ def feasible_nodes(
     group = new_group(members, options)
     capacities = np.stack(
         [
-            _capacity(selected_by(snapshot, member.selectors), new_group([member], options))
+            _capacity(selected_by(snapshot, member.needs), new_group([member], options))
             for member in group.representatives
         ]
     )
@@ -143,6 +144,8 @@ def _by_sets(snapshot: Snapshot, group: Group) -> Plan | None:
 def _on_one_node(snapshot: Snapshot, group: Group) -> Plan | None:
     """Plan all members on one node, or return None where none fits them all."""
     capacity = _where_exact(snapshot, feasibility_of_all(snapshot, group).capacity)
+    if group.is_matched:
+        capacity = capacity * (_set_capacity(snapshot, group) >= group.size)
     rows, siblings = np.flatnonzero(capacity), group.options.siblings
     linked, preferences = group.options.is_linked, snapshot.preferences
     options = SelectionOptions(preferences.mode, linked, siblings.multi_node, siblings.mask)
@@ -194,7 +197,7 @@ def _refusal(snapshot: Snapshot, group: Group) -> Refusal:
     feasibility = feasibility_of(snapshot, group)
     capacity = np.minimum(_capacity(snapshot, group), group.size - 1)
     blocked = feasibility.blocked
-    blocked[Reason.LINK] += len(feasibility.feasible) - len(np.flatnonzero(capacity))
+    blocked[set_reason(group)] += len(feasibility.feasible) - len(np.flatnonzero(capacity))
     capacities = capacity[np.flatnonzero(capacity)].tolist()
     return Refusal(gang_refusal(group, capacities, +blocked))
 
@@ -213,10 +216,9 @@ def _capacity_by_count(snapshot: Snapshot, group: Group) -> Ints:
 def _capacity(snapshot: Snapshot, group: Group) -> Ints:
     """Return how many members each node fits."""
     capacity = feasibility_of(snapshot, group).capacity
-    if not group.options.is_linked or not group.gpus:
+    if not (group.options.is_linked or group.is_matched) or not group.gpus:
         return capacity
-    each = group.representatives[0].gpus
-    sets = np.minimum(capacity, _linked_capacity(snapshot, each))
+    sets = np.minimum(capacity, _set_capacity(snapshot, group))
     return _where_exact(snapshot, sets) + linked_by_count(snapshot, capacity)
 
 
@@ -226,9 +228,13 @@ def _where_exact(snapshot: Snapshot, capacity: Ints) -> Ints:
     return exact
 
 
-def _linked_capacity(snapshot: Snapshot, each: int) -> Ints:
-    """Return how many workers find a set on each node that NVLink alone connects."""
-    capacity = [linked_capacity(table, free, each) for table, free in snapshot.cache.states]
+def _set_capacity(snapshot: Snapshot, group: Group) -> Ints:
+    """Return how many workers find a set on each node that is linked and matched as they need."""
+    each, linked = group.representatives[0].gpus, group.options.is_linked
+    states = node_columns(snapshot).state
+    capacity = [
+        set_capacity(table, free, each, linked=linked) for table, free in snapshot.cache.states
+    ]
     # The last one is for nodes without GPUs.
-    linked: Ints = np.array([*capacity, 0])[node_columns(snapshot).state]
-    return linked
+    sets: Ints = np.array([*capacity, 0])[states]
+    return sets

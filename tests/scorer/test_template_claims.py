@@ -5,7 +5,8 @@ from datetime import datetime
 
 import pytest
 import pytest_asyncio
-from support.servers.claims_cluster import claims_node
+from support.dra import a_device, a_slice
+from support.servers.claims_cluster import SLICE, claims_node
 from support.servers.leader_harness import Clock, Cluster, leading
 from support.servers.templates_cluster import (
     CLASS,
@@ -182,6 +183,49 @@ async def test_a_gang_gets_the_gpus_that_satisfy_the_selectors_of_its_template(c
 
     both = [*devices(cluster, "bert-0"), *devices(cluster, "bert-1")]
     assert sorted(both) == ["gpu-1", "gpu-4", "gpu-5", "gpu-6"]
+
+
+async def test_the_gpus_of_each_request_satisfy_its_constraint(cluster):
+    """Those of the second request are equal; they are the first and the last one of the node."""
+    roots = {f"gpu-{i}": f"pci{i}" for i in range(8)} | {"gpu-7": "pci0"}
+    root = "resource.kubernetes.io/pcieRoot"
+    cluster.put(
+        SLICE, a_slice(*(a_device(i, **{root: roots[f"gpu-{i}"]}) for i in range(8)), node="gpu-0")
+    )
+    constraint = {"matchAttribute": root, "requests": ["b"]}
+    devices_ = a_claim_spec(1)["devices"]
+    (request,) = devices_["requests"]
+    requests = [{**request, "name": "b"}, {**request, "name": "a"}]
+    requests[0]["exactly"] = {**request["exactly"], "count": 2}
+    spec = {"devices": {"requests": requests, "constraints": [constraint]}}
+    entries = {"gpus/a": 1, "gpus/b": 2, "constraints": {"gpus": [constraint]}}
+    async with fenced(cluster):
+        for name in ("bert-0", "bert-1"):
+            pod(cluster, name, 1, gang="bert", entries=entries)
+        make_claim(cluster, "bert-0", spec)
+        make_claim(cluster, "bert-1", spec)
+        await waits(cluster, "1 of 2 workers fit now")
+
+        cluster.delete("bert-1")
+        pod(cluster, "bert-1", 1, gang="bert")
+        make_claim(cluster, "bert-1")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+    allocation = cluster.get(claim_path("bert-0"))["status"]["allocation"]
+    held = [(one["request"], one["device"]) for one in allocation["devices"]["results"]]
+    assert sorted(held[:2]) == [("b", "gpu-0"), ("b", "gpu-7")]
+    assert held[2][0] == "a"
+
+
+async def test_a_claim_whose_constraints_are_others_than_those_of_the_template_waits(cluster):
+    spec = a_claim_spec(2)
+    spec["devices"]["constraints"] = [{"matchAttribute": f"{GPU}/productName"}]
+    async with fenced(cluster, claim_check_interval=PATIENCE, commit_retry=PATIENCE):
+        pod(cluster, "solo", 2)
+        make_claim(cluster, "solo", spec)
+        await waits(cluster, "asks for other devices than its template did")
+
+    assert devices(cluster, "solo") is None
 
 
 BOTH = ("data", "model")

@@ -4,7 +4,7 @@ from functools import cache
 from itertools import combinations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.builders import (
     a_machine,
@@ -274,6 +274,27 @@ def test_compat_takes_a_linked_set_even_where_its_own_choice_is_not_linked():
 
     assert chosen(machine, range(4), 2, mode=ChoiceMode.COMPAT) == (0, 3)
     assert chosen(machine, range(4), 2, mode=ChoiceMode.COMPAT, linked=True) == (0, 1)
+
+
+@pytest.mark.parametrize("mode", ChoiceMode)
+@given(data=st.data())
+def test_a_choice_consists_of_sets_that_are_allowed(mode, data):
+    machine, k = bridged_pairs(), data.draw(st.integers(1, 2))
+    every = [mask_of(gpus) for gpus in combinations(range(machine.n), k)]
+    allowed = data.draw(st.lists(st.sampled_from(every), unique=True))
+    ask = replace(data.draw(asks(machine, mode)), linked=False)
+    assume((ask.k - ask.required.bit_count()) % k == 0)
+
+    found = choose(table_of(machine).restricted(allowed, k), ask)
+
+    sets = map(mask_of, combinations(gpus_of(ask.free), ask.k))
+    possible = {s for s in sets if not ask.required & ~s and is_union(s & ~ask.required, allowed)}
+    assert found in possible or (found is None and not possible)
+
+
+def is_union(mask: int, sets: list[int]) -> bool:
+    """Return whether a set is the union of some disjoint ones."""
+    return not mask or any(is_union(mask & ~one, sets) for one in sets if one & mask == one)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Read the specification of a claim: the GPUs of its requests, or what of it is not evaluated."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import msgspec
@@ -18,11 +18,10 @@ from cluster.requests.templates.device_class import (
     class_names,
     selectors_of,
 )
+from cluster.requests.templates.matching import Amounts, Constraint, read_constraints
 
 RESULTS_MAX = 32
 """Devices of a claim; the API server accepts no more."""
-Amounts: TypeAlias = tuple[tuple[str, int], ...]
-"""GPUs of each request of a claim, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +32,7 @@ class ClaimedDevices:
     selectors: tuple[str, ...] = ()
     """Expressions (CEL) that each of its GPUs has to satisfy; those that all satisfy are left out.
     """
+    constraints: tuple[Constraint, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -41,7 +41,9 @@ class ClaimedDevices:
 
     def is_same(self, other: "ClaimedDevices") -> bool:
         """Return whether it asks for the same, in any order of the requests."""
-        return sorted(self.amounts) == sorted(other.amounts) and self.selectors == other.selectors
+        chosen_by = other.selectors, other.constraints
+        is_as_many = sorted(self.amounts) == sorted(other.amounts)
+        return is_as_many and (self.selectors, self.constraints) == chosen_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,15 @@ def asked_of(spec: Mapping[str, object], classes: Mapping[str, DeviceClass]) -> 
         devices = msgspec.convert(spec, _ClaimSpec).devices
     except msgspec.ValidationError as error:
         return LeftToScheduler(f"a field of it is not evaluated: {quoted(str(error))}")
-    if devices.constraints:
-        return LeftToScheduler("its constraints are not evaluated")
-    return _devices_of(devices, classes)
+    found = _devices_of(devices, classes)
+    return _constrained(found, devices) if isinstance(found, ClaimedDevices) else found
+
+
+def _constrained(found: ClaimedDevices, devices: _Devices) -> ClaimedDevices | LeftToScheduler:
+    constraints = read_constraints(devices.constraints or [], frozenset(dict(found.amounts)))
+    if isinstance(constraints, str):
+        return LeftToScheduler(f"its constraints are not evaluated: {constraints}")
+    return replace(found, constraints=constraints)
 
 
 def _devices_of(

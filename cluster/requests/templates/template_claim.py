@@ -1,17 +1,19 @@
 """Read the GPUs that a pod gets by ResourceClaimTemplates of its own.
 
 Admission writes them into an annotation, since the pod does not have them: the number of GPUs of
-each request, and the selectors that each GPU has to satisfy.
+each request, the selectors that each GPU has to satisfy, and the constraints of each claim.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from itertools import islice
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from cluster.cel.syntax import SyntaxRefused, parse
+from cluster.cel.values import DeviceFacts
 from cluster.finding import Code, Finding, Severity, quoted
 from cluster.keys import CLAIMED_GPUS, RESOURCES
 from cluster.objects.pod import NewPod, NewPodSpec
@@ -23,20 +25,43 @@ from cluster.requests.templates.claim_spec import (
     LeftToScheduler,
 )
 from cluster.requests.templates.device_class import SELECTORS_MAX
+from cluster.requests.templates.matching import (
+    Amounts,
+    MatchedGPUs,
+    groups_of,
+    matched_gpus,
+    matching_sets,
+    read_constraints,
+)
 
 _ANNOTATION = f"metadata.annotations[{CLAIMED_GPUS}]"
-_LONGEST = 32768
-"""The annotation of a claim with as many requests and selectors as it may have is shorter
-[characters]."""
-_SELECTORS = "selectors"
-"""The entry of the annotation that has no reference to a claim, and so no slash."""
+_LONGEST = 65536
+"""The annotation of a claim with as many requests, selectors and constraints as it may have is
+shorter [characters]."""
+_SELECTORS, _CONSTRAINTS = "selectors", "constraints"
+"""Entries of the annotation that have no reference to a claim, and so no slash."""
+_Constraints: TypeAlias = dict[str, list[object]]
+"""By reference to a claim."""
 _entries = msgspec.json.Decoder(
     dict[
         str,
         Annotated[int, Meta(ge=1, le=RESULTS_MAX)]
-        | Annotated[list[str], Meta(max_length=SELECTORS_MAX)],
+        | Annotated[list[str], Meta(max_length=SELECTORS_MAX)]
+        | _Constraints,
     ]
 )
+
+
+class DeviceNeeds(NamedTuple):
+    """What the GPUs of a pod have to satisfy besides their number."""
+
+    selectors: tuple[str, ...] = ()
+    """Expressions (CEL) for each of them."""
+    matching: MatchedGPUs | None = None
+    """The constraints for all of them together; None: there is none."""
+
+
+NO_NEEDS = DeviceNeeds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +88,59 @@ class TemplateClaims:
         return self.claims[0][1].selectors
 
     @property
-    def annotation(self) -> str:
-        """The annotation of the pod, from which `read_template_claims` reads it."""
-        entries: dict[str, int | tuple[str, ...]] = {
-            f"{reference}/{name}": count
+    def amounts(self) -> Amounts:
+        """The GPUs of each request, by `reference/request`."""
+        return tuple(
+            (f"{reference}/{name}", count)
             for reference, devices in self.claims
             for name, count in devices.amounts
+        )
+
+    @property
+    def needs(self) -> DeviceNeeds:
+        """What all its GPUs have to satisfy."""
+        matched: dict[frozenset[str], frozenset[str]] = {}
+        for reference, devices in self.claims:
+            for one in devices.constraints:
+                requests = one.requests or tuple(dict(devices.amounts))
+                names = frozenset(f"{reference}/{name}" for name in requests)
+                matched[names] = matched.get(names, frozenset()) | {one.match_attribute}
+        matching = matched_gpus(self.amounts, matched) if matched else None
+        return DeviceNeeds(self.selectors, matching)
+
+    def divided(self, gpus: Sequence[DeviceFacts]) -> Mapping[str, list[int]] | None:
+        """Divide GPUs among the requests so that the constraints hold.
+
+        Args:
+            gpus: As many as the claims ask for.
+
+        Returns:
+            By `reference/request`: indices in `gpus`. None: the constraints do not hold.
+        """
+        matching, amounts = self.needs.matching, self.amounts
+        order: Sequence[int] | None = range(len(gpus))
+        if matching is not None:
+            groups, every = groups_of(matching.all_attributes, gpus), (1 << len(gpus)) - 1
+            order = matching_sets(matching, groups, every).get(every)
+            amounts = matching.all_requests
+        if order is None:
+            return None
+        rest = iter(order)
+        return {name: list(islice(rest, count)) for name, count in amounts}
+
+    @property
+    def annotation(self) -> str:
+        """The annotation of the pod, from which `read_template_claims` reads it."""
+        entries: dict[str, object] = dict(self.amounts)
+        constraints = {
+            reference: devices.constraints
+            for reference, devices in self.claims
+            if devices.constraints
         }
         if self.selectors:
             entries[_SELECTORS] = self.selectors
+        if constraints:
+            entries[_CONSTRAINTS] = constraints
         return msgspec.json.encode(entries).decode()
 
 
@@ -157,8 +226,8 @@ def _decode(text: str) -> TemplateClaims | None:
         entries = _entries.decode(text) if len(text) <= _LONGEST else {}
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    selectors = entries.pop(_SELECTORS, [])
-    if not entries or not isinstance(selectors, list):
+    selectors, constraints = entries.pop(_SELECTORS, []), entries.pop(_CONSTRAINTS, {})
+    if not entries or not isinstance(selectors, list) or not isinstance(constraints, dict):
         return None
     if any(isinstance(parse(one), SyntaxRefused) for one in selectors):
         return None
@@ -168,7 +237,17 @@ def _decode(text: str) -> TemplateClaims | None:
         if not isinstance(count, int):
             return None
         amounts.setdefault(reference, []).append((request, count))
+    matched = {
+        reference: read_constraints(some, frozenset(dict(amounts.get(reference, ()))))
+        for reference, some in constraints.items()
+    }
+    known = {name: found for name, found in matched.items() if not isinstance(found, str)}
+    if len(known) < len(matched) or not amounts.keys() >= known.keys():
+        return None
     chosen = tuple(selectors)
     return TemplateClaims(
-        tuple((name, ClaimedDevices(tuple(of), chosen)) for name, of in amounts.items())
+        tuple(
+            (name, ClaimedDevices(tuple(of), chosen, known.get(name, ())))
+            for name, of in amounts.items()
+        )
     )

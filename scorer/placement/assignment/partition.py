@@ -4,6 +4,9 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import combinations, permutations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topology.choice import ChoiceMode, ChoiceRequest, candidates, choose, ranked
 from topology.disjoint import best_disjoint
 from topology.machine import gpus_of, mask_of
@@ -34,7 +37,7 @@ def split(
         linked: Every worker set must be connected by NVLink alone.
 
     Returns:
-        One mask for each worker, or None where no split is linked.
+        One mask for each worker, or None where no split has suitable sets alone.
 
     Cost: milliseconds for 8 GPUs; 0.05 s for 16 GPUs in pairs; remembered.
     """
@@ -65,22 +68,35 @@ def choose_linked(table: Table, request: ChoiceRequest, sizes: tuple[int, ...]) 
     return next(fitting, None)
 
 
-def linked_capacity(table: Table, free: int, each: int) -> int:
-    """Return the most disjoint sets of free GPUs that NVLink alone connects, one for a worker."""
-    return _most_linked(table, each)[free]
+def set_capacity(table: Table, free: int, each: int, *, linked: bool) -> int:
+    """Return the most disjoint sets of free GPUs that are suitable, one for a worker.
+
+    Args:
+        table: The machine.
+        free: Mask of the free GPUs.
+        each: GPUs of a worker.
+        linked: A suitable set is one that NVLink alone connects.
+    """
+    return _most_suitable(table, each, linked=linked)[free]
 
 
 @per_table(64)
-def _most_linked(table: Table, each: int) -> list[int]:
-    most: list[int] = best_disjoint(table.linked.astype(float), table.n, each).astype(int).tolist()
+def _most_suitable(table: Table, each: int, *, linked: bool) -> list[int]:
+    sets = _suitable(table, linked=linked).astype(float)
+    most: list[int] = best_disjoint(sets, table.n, each).astype(int).tolist()
     return most
+
+
+def _suitable(table: Table, *, linked: bool) -> NDArray[np.bool_]:
+    """Return by mask whether a worker may have a set."""
+    return table.allowed & table.linked if linked else table.allowed
 
 
 def _lowest_parts(
     table: Table, mask: int, sizes: tuple[int, ...], *, linked: bool
 ) -> tuple[int, ...] | None:
     """Return the parts of lowest indices if no part can be faster, as behind an NVSwitch."""
-    gpus = list(gpus_of(mask))
+    gpus, suitable = list(gpus_of(mask)), _suitable(table, linked=linked)
     parts: list[int] = []
     for size in sizes:
         part = mask_of(gpus[:size])
@@ -88,7 +104,8 @@ def _lowest_parts(
         # No part is faster than the fastest set of its size in `mask`, so a split whose parts are
         # all as fast is a best one.
         best = table.a[candidates(table, ChoiceRequest(mask, size))].max()
-        if table.bandwidth(part) < round(float(best), 6) or (linked and not table.linked[part]):
+        is_best = table.bandwidth(part) >= round(float(best), 6)
+        if not is_best or not suitable[part]:
             return None
         parts.append(part)
     return tuple(parts)
@@ -112,13 +129,14 @@ def _best_parts(
     table: Table, mask: int, sizes: tuple[int, ...], *, linked: bool
 ) -> tuple[int, ...] | None:
     """Return the parts, ascending by lowest GPU."""
+    suitable = _suitable(table, linked=linked)
 
     # Two passes: the best worst A of all splits, then the best sum among those that keep it. One
     # pass for both would be wrong: beside a slow part the rest may have a larger sum with a worse
     # worst A of its own, so the best rest depends on the part before it.
     def firsts(left: int, sizes: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...]]]:
         found = _parts_with_lowest(left, sizes)
-        return ((p, rest) for p, rest in found if table.linked[p]) if linked else found
+        return ((p, rest) for p, rest in found if suitable[p])
 
     def speed(part: int) -> float:
         return table.bandwidth(part) if part.bit_count() > 1 else float("inf")

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from enum import StrEnum
 
+from scorer.placement.pods.group import Group
+
 
 class Reason(StrEnum):
     """A reason why a node does not fit a pod: a text for users, without names and numbers."""
@@ -21,6 +23,7 @@ class Reason(StrEnum):
     GPUS = "too few free GPUs"
     UNUSABLE = "not enough without the GPUs that are cordoned or unhealthy"
     LINK = "no free set connected by NVLink alone"
+    MATCH = "no free set for which the constraints of the claim hold"
     MEMORY_SHARE = "no card with enough free memory and compute"
     MEMORY_ONLY = "in use by pods that share memory only"
     COMPUTE_TOO = "in use by pods that share compute, too"
@@ -34,6 +37,11 @@ class Reason(StrEnum):
     LOST = "the GPUs that the pod was given are not its own any more"
     GATE = "a gang's member that does not wait for its gang: create it again"
     REQUEST = "a request for GPUs that breaks a rule: create the pod again to see the finding"
+
+
+def set_reason(group: Group) -> Reason:
+    """Return why a node with enough free GPUs has no set of them for a member."""
+    return Reason.MATCH if group.is_matched else Reason.LINK
 
 
 def count_reasons(counts: Mapping[Reason, int]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster.requests.demand import Demand, PortsTaken
+from cluster.requests.templates.template_claim import DeviceNeeds
 from scorer.placement.options import DEFAULT, PlanOptions
 from scorer.placement.pods.member import Member
 
@@ -29,9 +30,14 @@ class Group:
     options: PlanOptions = DEFAULT
 
     @property
-    def selectors(self) -> frozenset[tuple[str, ...]]:
-        """The different sets of selectors of its members with whole GPUs."""
-        return frozenset(member.selectors for member in self.representatives if member.gpus)
+    def needs(self) -> frozenset[DeviceNeeds]:
+        """The different needs of its members with whole GPUs."""
+        return frozenset(member.needs for member in self.representatives if member.gpus)
+
+    @property
+    def is_matched(self) -> bool:
+        """GPUs of a member have to be equal in some attributes."""
+        return any(needs.matching for needs in self.needs)
 
     @property
     def size(self) -> int:

@@ -12,6 +12,7 @@ from cluster.finding import Finding, Severity
 from cluster.objects.pod import Pod
 from cluster.requests.demand import Demand, demand_of
 from cluster.requests.request import Family, Request, read_request
+from cluster.requests.templates.template_claim import NO_NEEDS, DeviceNeeds
 
 
 @dataclass(frozen=True)
@@ -40,18 +41,18 @@ class Member:
         request = self.request
         return Counted(request.resource, request.gpus) if request.gpus else NO_GPUS
 
-    @property
-    def selectors(self) -> tuple[str, ...]:
-        """Expressions (CEL) that each of its GPUs has to satisfy."""
+    @cached_property
+    def needs(self) -> DeviceNeeds:
+        """What its GPUs have to satisfy by its claims."""
         template = self.request.template
-        return template.selectors if template else ()
+        return template.needs if template else NO_NEEDS
 
     @cached_property
     def signature(self) -> Hashable:
         """Equal for members that fit the same nodes and take the same amounts there."""
         request = self.request
         amounts = request.family, request.resource, request.gpus, request.memory, request.core
-        claimed = request.by_claim, self.selectors
+        claimed = request.by_claim, self.needs
         return amounts, claimed, self.demand, self.node_constraints
 
     @cached_property

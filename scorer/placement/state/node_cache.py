@@ -4,7 +4,7 @@ A node's ledger is immutable, so a value that was computed from it holds for the
 ever. Successive snapshots share one cache.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cluster.account.ledger import Ledger
 from cluster.account.node_ledger import NodeLedger
+from cluster.requests.templates.template_claim import DeviceNeeds
 from topology.table import Table
 
 MAX_COLUMNS = 256
@@ -27,7 +28,7 @@ MAX_NUMBERS = 1 << 17
 """Numbers of things, such as values of labels, before a cache is replaced: about 40 MB."""
 
 _SELECTIONS_MAX = 8
-"""Sets of selectors whose nodes are kept."""
+"""Needs for which nodes are kept."""
 
 _BLOCK = 128
 """Nodes that are compared in one step."""
@@ -76,12 +77,15 @@ class NodesWithoutPods:
 
 @dataclass(frozen=True, slots=True)
 class SelectedNodes:
-    """Nodes with the GPUs closed that some selectors exclude."""
+    """Nodes as some needs of GPUs see them."""
 
     before: Nodes
-    """The nodes without regard to selectors."""
+    """The nodes without regard to needs."""
     after: Nodes
-    """The same nodes with these GPUs closed."""
+    """The same nodes with the GPUs closed that the selectors exclude."""
+    tables: Mapping[str, Table]
+    """By node name: its tables with the sets that the constraints allow; none for nodes without
+    constraints."""
     cache: "NodeCache"
     """The values of `after`."""
 
@@ -136,8 +140,8 @@ class NodeCache:
         """By number: a machine's tables, and the mask of its free GPUs."""
         self.nodes_without_pods: NodesWithoutPods | None = None
         """The nodes of the last `Snapshot.without_pods`."""
-        self._selected: dict[tuple[str, ...], SelectedNodes] = {}
-        """By selectors, the least recently used first."""
+        self._selected: dict[DeviceNeeds, SelectedNodes] = {}
+        """The least recently used first."""
 
     @property
     def is_full(self) -> bool:
@@ -153,14 +157,14 @@ class NodeCache:
         cache._deadline = self._deadline
         return cache
 
-    def selected_nodes(self, selectors: tuple[str, ...]) -> SelectedNodes:
-        """Return the nodes that were kept for some selectors; without any, an empty cache."""
-        return self._selected.get(selectors) or SelectedNodes((), (), self.fresh())
+    def selected_nodes(self, needs: DeviceNeeds) -> SelectedNodes:
+        """Return the nodes that were kept for some needs; without any, an empty cache."""
+        return self._selected.get(needs) or SelectedNodes((), (), {}, self.fresh())
 
-    def keep_selected(self, selectors: tuple[str, ...], nodes: SelectedNodes) -> None:
-        """Keep the nodes for some selectors, and those that were kept last for others."""
-        self._selected.pop(selectors, None)
-        self._selected[selectors] = nodes
+    def keep_selected(self, needs: DeviceNeeds, nodes: SelectedNodes) -> None:
+        """Keep the nodes for some needs, and those that were kept last for others."""
+        self._selected.pop(needs, None)
+        self._selected[needs] = nodes
         if len(self._selected) > _SELECTIONS_MAX:
             del self._selected[next(iter(self._selected))]
 
@@ -192,6 +196,11 @@ class NodeCache:
             cache.nodes_without_pods = replace(empty, cache=empty.cache.fork(is_over))
         return cache
 
+    def check_deadline(self) -> None:
+        """Raise `DeadlineExceeded` if the time for planning is over."""
+        if self._deadline.is_over():
+            raise DeadlineExceeded
+
     def get_or_compute(
         self,
         key: Hashable,
@@ -213,9 +222,8 @@ class NodeCache:
 
         Cost: 0.1 ms for 5,000 nodes, and `compute` for each new one.
         """
+        self.check_deadline()
         is_over = self._deadline.is_over
-        if is_over():
-            raise DeadlineExceeded
         column = self._columns.pop(key, None)
         if column and column.nodes is nodes:
             self._columns[key] = column

@@ -1,4 +1,8 @@
-"""The cluster as the selectors of a claim see it: GPUs that do not satisfy them are closed."""
+"""The cluster as the needs of a claim see it.
+
+GPUs that do not satisfy its selectors are closed. Tables of nodes allow only the sets for which its
+constraints hold.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -9,40 +13,46 @@ from cluster.account.ledger import Ledger
 from cluster.account.node_ledger import NodeLedger
 from cluster.cel.selection import selects
 from cluster.cel.values import Failure
+from cluster.requests.templates.matching import Groups, MatchedGPUs, groups_of, matching_sets
+from cluster.requests.templates.template_claim import NO_NEEDS, DeviceNeeds
 from scorer.placement.state.node_cache import Nodes, SelectedNodes, Value, changed_nodes
 from scorer.placement.state.snapshot import Snapshot
+from topology.per_table import per_table
+from topology.table import Table
 
 _EVERY = -1
 """The mask of a node on which nothing is closed."""
 
 
-def selected_by(snapshot: Snapshot, selectors: tuple[str, ...]) -> Snapshot:
-    """Return the same moment with the GPUs closed that do not satisfy some expressions (CEL).
+def selected_by(snapshot: Snapshot, needs: DeviceNeeds) -> Snapshot:
+    """Return the same moment for pods whose GPUs have to satisfy some needs.
 
-    A node has no such GPU if the expressions fail for one of its GPUs: kube-scheduler does not
+    A node has no such GPU if a selector fails for one of its GPUs: kube-scheduler does not
     allocate there, either.
 
     Args:
         snapshot: The cluster.
-        selectors: The expressions; without any, it stays as it is.
+        needs: The needs; without any, it stays as it is.
 
     Cost: an evaluation for each GPU of the nodes that changed since the last call.
 
     Raises:
         DeadlineExceeded: The time for planning is over.
     """
-    if not selectors or snapshot.selectors == selectors or not snapshot.nodes:
+    if needs in (NO_NEEDS, snapshot.needs) or not snapshot.nodes:
         return snapshot
     cache, nodes = snapshot.cache, snapshot.nodes
-    compute = partial(_mask, selectors)
-    masks = cache.get_or_compute(("selected", selectors), nodes, compute, np.int64)[0]
-    if (masks == _EVERY).all():
+    compute = partial(_mask, needs.selectors)
+    masks = cache.get_or_compute(("selected", needs.selectors), nodes, compute, np.int64)[0]
+    if needs.matching is None and (masks == _EVERY).all():
         return snapshot
-    known = cache.selected_nodes(selectors)
+    known = cache.selected_nodes(needs)
     after = _closed(known, nodes, masks.tolist())
-    cache.keep_selected(selectors, SelectedNodes(nodes, after, known.cache))
+    tables = _restricted_tables(known, snapshot, needs.matching) if needs.matching else {}
+    cache.keep_selected(needs, SelectedNodes(nodes, after, tables, known.cache))
     ledger = Ledger({node.node.name: node for node in after}, is_sorted=True)
-    return replace(snapshot, ledger=ledger, cache=known.cache, selectors=selectors)
+    tables = {**snapshot.tables, **tables}
+    return replace(snapshot, ledger=ledger, tables=tables, cache=known.cache, needs=needs)
 
 
 def _closed(known: SelectedNodes, nodes: Nodes, masks: list[int]) -> Nodes:
@@ -71,3 +81,29 @@ def _mask(selectors: tuple[str, ...], ledger: NodeLedger) -> Value:
             return (0,)
         mask |= selected << i
     return (_EVERY if mask == (1 << len(pool.devices)) - 1 else mask,)
+
+
+def _restricted_tables(
+    known: SelectedNodes, snapshot: Snapshot, matching: MatchedGPUs
+) -> dict[str, Table]:
+    """Return the tables of claims nodes; those that were kept for nodes that are the same."""
+    nodes, attributes = snapshot.nodes, matching.all_attributes
+    same = min(len(known.before), len(nodes))
+    changed = {*changed_nodes(known.before, nodes), *range(same, len(nodes))}
+    tables: dict[str, Table] = {}
+    for row, ledger in enumerate(nodes):
+        name, pool = ledger.node.name, ledger.node.pool
+        if row not in changed:
+            if name in known.tables:
+                tables[name] = known.tables[name]
+        elif pool is not None and (table := snapshot.tables.get(name)):
+            snapshot.cache.check_deadline()
+            tables[name] = _restricted(table, matching, groups_of(attributes, pool.facts))
+    return tables
+
+
+@per_table(256)
+def _restricted(table: Table, matching: MatchedGPUs, groups: Groups) -> Table:
+    """Return the tables of a machine with the sets for which constraints hold."""
+    sets = matching_sets(matching, groups, (1 << table.n) - 1)
+    return table.restricted(sets, sum(count for _, count in matching.all_requests))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from cluster.account.ledger import Ledger
 from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.requests.templates.template_claim import NO_NEEDS, DeviceNeeds
 from scorer.placement.options import Preferences
 from scorer.placement.state.node_cache import NodeCache, NodesWithoutPods, changed_nodes
 from topology.table import Table, table_of
@@ -22,8 +23,8 @@ class Snapshot:
     """By node name; nodes without GPUs have none."""
     cache: NodeCache = field(default_factory=NodeCache, repr=False, compare=False)
     """Values of these nodes, shared with the snapshots before and after this one."""
-    selectors: tuple[str, ...] = ()
-    """The expressions by which GPUs are closed, see `selected_nodes`."""
+    needs: DeviceNeeds = NO_NEEDS
+    """The needs by which GPUs are closed and sets are not allowed, see `selected_nodes`."""
 
     @property
     def nodes(self) -> tuple[NodeLedger, ...]:

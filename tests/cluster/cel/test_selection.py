@@ -4,7 +4,7 @@ import pytest
 
 from cluster.cel import selection
 from cluster.cel.selection import selects
-from cluster.cel.values import DeviceFacts, Failure
+from cluster.cel.values import DeviceFacts, Failure, read_version
 
 DRIVER = "gpu.nvidia.com"
 ATTRIBUTES = f"device.attributes['{DRIVER}']"
@@ -60,3 +60,13 @@ def test_all_expressions_have_to_hold_up_to_the_first_that_does_not():
     assert selects((), device) is True
     assert selects(("true", f"{ATTRIBUTES}.x == 2", f"{ATTRIBUTES}.y == 2"), device) is False
     assert isinstance(selects((f"{ATTRIBUTES}.y == 2", "false"), device), Failure)
+
+
+def test_versions_that_differ_in_their_build_alone_are_equal():
+    version = read_version("1.2.3+a")
+    device = a_device(release=version)
+
+    assert str(version) == "1.2.3+a"
+    assert selects((f"{ATTRIBUTES}.release == semver('1.2.3+b')",), device) is True
+    assert selects((f"{ATTRIBUTES}.release.isLessThan(semver('1.2.3'))",), device) is False
+    assert selects((f"{ATTRIBUTES}.release.compareTo(semver('1.2.3+b')) == 0",), device) is True

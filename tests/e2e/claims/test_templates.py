@@ -26,6 +26,7 @@ kind: Policy
 placement: {templates: auto}
 gangs: {kinds: [MPIJob, PyTorchJob]}
 """
+PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 CHANNELS = "compute-domain.nvidia.com"
 CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
 
@@ -61,10 +62,12 @@ def templates_of(pods):
     return f"/apis/resource.k8s.io/v1/namespaces/{pods.namespace}/resourceclaimtemplates"
 
 
-def make_template(pods, name, count=1, device_class=keys.DRA_GPU_DRIVER, **exactly):
+def make_template(
+    pods, name, count=1, device_class=keys.DRA_GPU_DRIVER, *, constraints=(), **exactly
+):
     request = {"name": "gpu", "exactly": {"deviceClassName": device_class, **exactly}}
     request["exactly"]["count"] = count
-    spec = {"spec": {"devices": {"requests": [request]}}}
+    spec = {"spec": {"devices": {"requests": [request], "constraints": list(constraints)}}}
     pods.api.create(templates_of(pods), {"metadata": {"name": name}, "spec": spec})
 
 
@@ -259,7 +262,8 @@ def test_a_gang_gets_the_gpus_that_its_selectors_choose(claims, pods):
 
 
 def test_pods_with_two_claims_have_the_gpus_of_both(claims, pods):
-    make_template(pods, "pair", 2)
+    """The two GPUs of one of the claims have a common PCIe root."""
+    make_template(pods, "pair", 2, constraints=[{"matchAttribute": PCIE_ROOT}])
     make_template(pods, "single", 1)
     for i in range(2):
         pods.create(name=f"twice-{i}", labels=gang_labels("twice", 2), spec=using("pair", "single"))
@@ -272,11 +276,12 @@ def test_pods_with_two_claims_have_the_gpus_of_both(claims, pods):
         "both are bound",
         PATIENCE,
     )
-    held = {}
+    held, roots = {}, {gpu.uuid: gpu.pcie_root for some in claims.gpus.values() for gpu in some}
     for claim in pods.api.get(claims_of(pods.namespace))["items"]:
         (user,) = claim["status"]["reservedFor"]
-        results = claim["status"]["allocation"]["devices"]["results"]
-        held.setdefault(user["name"], []).extend(map(claims._uuid, results))
+        uuids = list(map(claims._uuid, claim["status"]["allocation"]["devices"]["results"]))
+        assert len({roots[uuid] for uuid in uuids}) == 1
+        held.setdefault(user["name"], []).extend(uuids)
 
     assert {name: frozenset(uuids) for name, uuids in held.items()} == members
     assert [len(uuids) for uuids in held.values()] == [3, 3]

@@ -22,11 +22,16 @@ def a_claim_spec(count=1, **exactly):
     return {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
 
 
-def a_templated_pod(name, gpus, *, gang=None, size=2, selectors=(), references=("gpus",)):
-    """Return a gated pod as admission leaves it, of a gang if one is named."""
+def a_templated_pod(
+    name, gpus, *, gang=None, size=2, selectors=(), references=("gpus",), entries=None
+):
+    """Return a gated pod as admission leaves it, of a gang if one is named.
+
+    `entries` replace those that the annotation has for GPUs and references.
+    """
     labels = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)} if gang else {}
     raw = a_held_pod(0, name, labels=labels, owner=JOB if gang else None)
-    entries = {f"{reference}/gpu": gpus for reference in references}
+    entries = entries or {f"{reference}/gpu": gpus for reference in references}
     entries |= {"selectors": selectors} if selectors else {}
     raw["metadata"]["annotations"] = {keys.CLAIMED_GPUS: json.dumps(entries)}
     raw["spec"]["resourceClaims"] = [

@@ -12,6 +12,7 @@ from cluster.requests.templates.device_class import (
     DeviceClass,
     classes_to_read,
 )
+from cluster.requests.templates.matching import Constraint
 
 GPU, MIG, NIC = "gpu.nvidia.com", "mig.nvidia.com", "nic.example.com"
 ATTRIBUTES = "device.attributes['gpu.nvidia.com']"
@@ -131,7 +132,33 @@ def test_claims_without_gpus_are_not_concerned(spec):
             a_spec({"name": "gpu", "firstAvailable": [{"name": "a", "deviceClassName": GPU}]}),
             "firstAvailable",
         ),
-        (a_spec(a_request(), constraints=[{"matchAttribute": "x/y"}]), "constraints"),
+        (
+            a_spec(a_request(), constraints=[{"distinctAttribute": "x/y"}]),
+            "its constraints are not evaluated",
+        ),
+        (a_spec(a_request(), constraints=[{"matchAttribute": "x/y", "new": 1}]), "`new`"),
+        (a_spec(a_request(), constraints=[{"matchAttribute": ["x/y"]}]), "its constraints"),
+        (a_spec(a_request(), constraints=[{"requests": ["gpu"]}]), "its constraints"),
+        (a_spec(a_request(), constraints=[{"matchAttribute": "y"}]), "'y' has no domain"),
+        (
+            a_spec(a_request(), constraints=[{"matchAttribute": "x/y", "requests": ["other"]}]),
+            "there is no request 'other'",
+        ),
+        (
+            a_spec(
+                *map(a_request, "abc"),
+                constraints=[{"matchAttribute": "x/y", "requests": [*two]} for two in ("ab", "bc")],
+            ),
+            "share some of their requests",
+        ),
+        (
+            a_spec(a_request(), constraints=[{"matchAttribute": f"x/y{i}"} for i in range(9)]),
+            "more than 8",
+        ),
+        (
+            a_spec(a_request("r" * 5000), constraints=[{"matchAttribute": "x" * 5000 + "/y"}]),
+            "4096 characters",
+        ),
         (a_spec(a_request(derivedAttribute="new")), "derivedAttribute"),
         ({**a_spec(a_request()), "later": 1}, "later"),
         (a_spec(a_request(count="two")), "not evaluated"),
@@ -215,6 +242,33 @@ def test_nothing_is_assumed_of_attributes_that_a_gpu_may_have(expression):
     assert found == ClaimedDevices((("gpu", 1),), (expression,))
 
 
+ROOT = "resource.kubernetes.io/pcieRoot"
+
+
+@pytest.mark.parametrize(
+    ("constraints", "found"),
+    [
+        pytest.param([{"matchAttribute": ROOT}], [(ROOT, None)], id="of all requests"),
+        pytest.param(
+            [{"matchAttribute": ROOT, "requests": []}], [(ROOT, None)], id="an empty list"
+        ),
+        pytest.param(
+            [{"matchAttribute": ROOT, "requests": ["c", "a", "b"]}], [(ROOT, None)], id="all named"
+        ),
+        pytest.param(
+            [{"matchAttribute": ROOT, "requests": ["b", "a"]}, {"matchAttribute": "x/y"}],
+            [(ROOT, ("a", "b")), ("x/y", None)],
+            id="of some requests, and of all",
+        ),
+        pytest.param([{"matchAttribute": ROOT}] * 2, [(ROOT, None)], id="each once"),
+    ],
+)
+def test_constraints_are_read_in_one_form(constraints, found):
+    asked = asked_of(a_spec(*map(a_request, "abc"), constraints=constraints), CLASSES)
+
+    assert [(one.match_attribute, one.requests) for one in asked.constraints] == found
+
+
 def test_the_class_of_nvidias_driver_selects_every_gpu():
     assert asked_of(a_spec(a_request()), {GPU: WHOLE_GPUS}) == ClaimedDevices((("gpu", 1),))
 
@@ -225,6 +279,7 @@ def test_the_order_of_requests_makes_no_difference():
     assert first.is_same(ClaimedDevices((("b", 2), ("a", 1))))
     assert not first.is_same(ClaimedDevices((("a", 2), ("b", 1))))
     assert not first.is_same(ClaimedDevices(first.amounts, (A100,)))
+    assert not first.is_same(ClaimedDevices(first.amounts, constraints=(Constraint(ROOT),)))
 
 
 @given(

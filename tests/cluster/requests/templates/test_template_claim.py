@@ -10,6 +10,7 @@ from cluster import keys
 from cluster.objects.pod import Pod
 from cluster.requests.request import Family, read_request
 from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler
+from cluster.requests.templates.matching import Constraint
 from cluster.requests.templates.template_claim import (
     TemplateClaims,
     claims_from_templates,
@@ -31,6 +32,10 @@ def a_templated_pod(*templates, gates=(keys.GANG,), annotations=None, **spec):
 
 
 ONE, TWO = ClaimedDevices((("gpu", 1),)), ClaimedDevices((("a", 1), ("b", 1)))
+MATCHED = ClaimedDevices(
+    (("a", 1), ("b", 2), ("c", 1)),
+    constraints=(Constraint("x/y", ("a", "b")), Constraint("x/z")),
+)
 CHOSEN = ClaimedDevices((("gpu", 2),), (A100, "device.attributes['gpu.nvidia.com'].minor < 4"))
 LEFT = LeftToScheduler("request 'x' has adminAccess")
 
@@ -90,8 +95,9 @@ def annotated(claim, **fields):
         TemplateClaims((("c1", TWO),)),
         TemplateClaims((("c0", CHOSEN),)),
         TemplateClaims((("c1", CHOSEN), ("c0", CHOSEN))),
+        TemplateClaims((("c1", ONE), ("c0", MATCHED))),
     ],
-    ids=["one request", "two requests", "selectors", "two claims"],
+    ids=["one request", "two requests", "selectors", "two claims", "constraints"],
 )
 def test_what_admission_writes_is_read_again(claim):
     pod = annotated(claim)
@@ -133,7 +139,11 @@ def test_without_gate_and_record_the_annotation_means_nothing():
         json.dumps({"c0/gpu": 1, "selectors": ["true"] * 9}),
         '{"selectors": ["true"]}',
         '{"c0/gpu": ["true"]}',
-        json.dumps({f"c0/{'x' * 40000}": 1}),
+        '{"c0/gpu": 1, "constraints": ["true"]}',
+        '{"c0/gpu": 1, "constraints": {"c0": [{"matchAttribute": "y"}]}}',
+        '{"c0/gpu": 1, "constraints": {"c1": [{"matchAttribute": "x/y"}]}}',
+        '{"c0/gpu": 1, "selectors": {"c0": [{"matchAttribute": "x/y"}]}}',
+        json.dumps({f"c0/{'x' * 70000}": 1}),
         "[" * 5000,
     ],
 )

@@ -13,7 +13,7 @@ from support.builders import (
 )
 from support.strategies import machines
 
-from scorer.placement.assignment.partition import choose_linked, linked_capacity, split
+from scorer.placement.assignment.partition import choose_linked, set_capacity, split
 from topology.choice import ChoiceRequest
 from topology.machine import Machine, gpus_of, mask_of
 from topology.table import Table, table_of
@@ -132,7 +132,7 @@ def test_the_largest_worker_does_not_take_the_only_link_of_another():
     ],
 )
 def test_so_many_workers_find_a_linked_set_on_bridged_pairs(mask, each, most):
-    assert linked_capacity(table_of(bridged_pairs()), mask, each) == most
+    assert set_capacity(table_of(bridged_pairs()), mask, each, linked=True) == most
 
 
 def test_the_best_set_that_splits_into_linked_sets_is_chosen():

@@ -1,25 +1,33 @@
-"""GPUs that do not satisfy the selectors of a claim are not planned for it."""
+"""GPUs that do not satisfy the selectors and constraints of a claim are not planned for it."""
 
 from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import a_gated_member, a_machine, a_node, a_snapshot
 
+from cluster.allocations.gpus import Exact, GPUShare
+from cluster.allocations.record import Allocation
 from cluster.cel.values import DeviceFacts
 from cluster.gang import Link
 from cluster.keys import DRA_GPU_DRIVER
 from cluster.nodes.node import DevicePool
 from cluster.requests.request import template_request
 from cluster.requests.templates.claim_spec import ClaimedDevices
-from cluster.requests.templates.template_claim import TemplateClaims
+from cluster.requests.templates.matching import Constraint
+from cluster.requests.templates.template_claim import DeviceNeeds, TemplateClaims
+from scorer.placement.baselines import index_order, never_fits
 from scorer.placement.explain import explain_plan
 from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.schedule import feasible_nodes, plan
+from scorer.placement.siblings import plan_with_siblings
 from scorer.placement.state.selected_nodes import selected_by
+from topology.choice import ChoiceMode
+from topology.machine import gpus_of
 
 ATTRIBUTES = f"device.attributes['{DRA_GPU_DRIVER}']"
 SIZE = 4
@@ -34,19 +42,28 @@ def facts(name, index):
     return DeviceFacts(DRA_GPU_DRIVER, attributes)
 
 
-def claims_node(name, products, **fields):
+def claims_node(name, products, *, machine=None, **fields):
     """Return a claims node with one GPU of each of some products."""
     devices = tuple(f"gpu-{i}" for i in range(len(products)))
     known = tuple(facts(one, i) for i, one in enumerate(products))
-    node = a_node(name, a_machine(len(products)), uuids=True, **fields)
+    node = a_node(name, machine or a_machine(len(products)), uuids=True, **fields)
     return replace(node, pool=DevicePool(name, devices, facts=known))
 
 
-def a_claiming(gpus, *selectors):
-    """Return a pod that gets so many GPUs by a template with these selectors."""
-    member = a_gated_member(gpus)
-    claims = TemplateClaims((("gpus", ClaimedDevices((("gpu", gpus),), selectors)),))
-    return replace(member, request=template_request(claims))
+def a_claiming(gpus, *selectors, equal=()):
+    """Return a pod that gets so many GPUs by a template.
+
+    Args:
+        gpus: Their number, or that of each request.
+        selectors: The expressions of the template.
+        equal: Attributes of the driver in which all of them are equal, or with names of requests.
+    """
+    amounts = gpus if isinstance(gpus, dict) else {"gpu": gpus}
+    pairs = [(one, None) if isinstance(one, str) else one for one in equal]
+    constraints = tuple(Constraint(f"{DRA_GPU_DRIVER}/{name}", some) for name, some in pairs)
+    devices = ClaimedDevices(tuple(amounts.items()), selectors, constraints)
+    request = template_request(TemplateClaims((("gpus", devices),)))
+    return replace(a_gated_member(devices.gpus), request=request)
 
 
 def gang(*members):
@@ -130,26 +147,28 @@ def test_a_plan_is_explained_among_the_gpus_that_satisfy_the_selectors():
 
 def test_a_later_snapshot_keeps_what_was_computed_of_nodes_that_did_not_change():
     snapshot = a_snapshot(MIXED, SMALL)
-    first = selected_by(snapshot, (product("A100"),))
+    needs = DeviceNeeds((product("A100"),))
+    first = selected_by(snapshot, needs)
     member = a_claiming(1, product("A100"))
     held = member.holding(plan(snapshot, [member]).placements[0].gpus)
-    later = selected_by(snapshot.hold_all([("mixed", held)]), (product("A100"),))
+    later = selected_by(snapshot.hold_all([("mixed", held)]), needs)
 
     assert later.nodes[1] is first.nodes[1]
     assert (first.nodes[0].free_mask, later.nodes[0].free_mask) == (0b11, 0b10)
-    assert selected_by(later, (product("A100"),)) is later
+    assert selected_by(later, needs) is later
 
 
 def test_where_every_gpu_is_selected_the_snapshot_stays_as_it_is():
     snapshot = a_snapshot(SMALL, a_node("other"))
 
-    assert selected_by(snapshot, (product("T4"),)) is snapshot
+    assert selected_by(snapshot, DeviceNeeds((product("T4"),))) is snapshot
 
 
 def test_few_sets_of_selectors_are_kept():
     snapshot = a_snapshot(MIXED)
     for index in range(50):
-        selected_by(snapshot, (f"{ATTRIBUTES}.index != {index % 4} && {index} == {index}",))
+        text = f"{ATTRIBUTES}.index != {index % 4} && {index} == {index}"
+        selected_by(snapshot, DeviceNeeds((text,)))
 
     assert len(snapshot.cache._selected) == 8
     assert len(snapshot.cache.fork()._selected) == 0
@@ -196,3 +215,155 @@ def test_the_plan_is_the_same_as_of_nodes_without_the_other_gpus(size):
     whole = plan(a_snapshot(SMALL), [a_claiming(size)])
 
     assert gpus(plan(a_snapshot(SMALL, MIXED), [a_claiming(size, product("T4"))])) == gpus(whole)
+
+
+def test_a_pod_gets_gpus_that_are_equal_in_an_attribute():
+    mixed = claims_node("mixed", ["A100", "H100", "H100", "A100"])
+    snapshot = a_snapshot(mixed, taken={"mixed": [3]})
+
+    assert gpus(plan(snapshot, [a_claiming(2)])) == [("mixed", [0, 1])]
+    found = plan(snapshot, [a_claiming(2, equal=["productName"])])
+    assert gpus(found) == [("mixed", [1, 2])]
+    assert explain_plan(snapshot, found).gpus["mixed"].chosen.gpus == (1, 2)
+    assert index_order(snapshot, [a_claiming(2, equal=["productName"])]) is None
+
+
+def test_of_the_sets_of_equal_gpus_the_best_is_chosen():
+    """The fastest pair of all has different products; of the equal ones, one has an NVLink."""
+    machine = a_machine(6, {(0, 1): 4, (2, 3): 2})
+    node = claims_node("mixed", ["A100", "H100", "H100", "H100", "A100", "A100"], machine=machine)
+
+    assert gpus(plan(a_snapshot(node), [a_claiming(2)])) == [("mixed", [0, 1])]
+    matched = a_claiming(2, equal=["productName"])
+    assert gpus(plan(a_snapshot(node), [matched])) == [("mixed", [2, 3])]
+    both = plan(a_snapshot(node), gang(matched, matched))
+    assert gpus(both) == [("mixed", [2, 3]), ("mixed", [4, 5])]
+
+
+def test_a_gang_with_constraints_is_planned_as_a_whole():
+    """On one node, although the first one has equal GPUs for one of its members."""
+    first = claims_node("first", ["A100", "A100", "H100", "T4"])
+    whole = claims_node("whole", ["A100", "H100", "A100", "H100"])
+    members = gang(*(a_claiming(2, equal=["productName"]) for _ in range(2)))
+
+    found = plan(a_snapshot(first, whole), members)
+
+    assert sorted(gpus(found)) == [("whole", [0, 2]), ("whole", [1, 3])]
+    assert found.nodes_considered == 1
+    assert feasible_nodes(a_snapshot(first, SMALL), [a_claiming(3, equal=["productName"])]) == {
+        "small"
+    }
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_refusal_says_that_the_constraints_hold_for_no_set(count):
+    members = gang(*(a_claiming(3, equal=["productName"]) for _ in range(count)))
+    found = plan(a_snapshot(MIXED), members)
+
+    assert isinstance(found, Refusal)
+    assert "no free set for which the constraints of the claim hold (1)" in found.reason
+    assert never_fits(a_snapshot(MIXED), members, Link.BEST)
+
+
+def test_members_with_different_constraints_get_their_own_gpus():
+    members = gang(a_claiming(2, equal=["productName"]), a_claiming(2, equal=["index"]))
+
+    refused = plan(a_snapshot(MIXED), members)
+    placed = plan(a_snapshot(MIXED), gang(members[0], a_claiming(1, equal=["index"])))
+
+    assert "no free set for which the constraints" in refused.reason
+    assert [len(chosen) for _, chosen in gpus(placed)] == [2, 1]
+
+
+def test_constraints_and_nvlink_hold_together():
+    machine = a_machine(4, {(0, 2): 1, (1, 2): 1})
+    snapshot = a_snapshot(claims_node("mixed", ["A100", "A100", "A100", "H100"], machine=machine))
+    matched = a_claiming(2, equal=["productName"])
+
+    assert gpus(plan(snapshot, [matched], PlanOptions(Link.NVLINK)))[0][1] in ([0, 2], [1, 2])
+    four = gang(*[a_claiming(2, equal=["productName"])] * 2)
+    assert isinstance(plan(snapshot, four, PlanOptions(Link.NVLINK)), Refusal)
+
+
+def test_later_members_of_a_gang_get_equal_gpus_beside_the_others():
+    """Theirs are not compared with those of the others: each pod has a claim of its own."""
+    node = claims_node("mixed", ["T4", "H100", "A100", "A100"])
+    snapshot = a_snapshot(node, taken={"mixed": [0]})
+    sibling = Allocation("mixed", Exact((GPUShare(0),)))
+
+    found = plan_with_siblings(snapshot, [a_claiming(2, equal=["productName"])], [sibling])
+
+    assert gpus(found) == [("mixed", [2, 3])]
+
+
+def test_tables_of_nodes_that_did_not_change_are_kept():
+    node = claims_node("other", ["A100", "A100", "H100", "H100"])
+    snapshot, needs = a_snapshot(MIXED, node), a_claiming(2, equal=["productName"]).needs
+    first = selected_by(snapshot, needs)
+    held = a_claiming(1).holding(Exact((GPUShare(0),)))
+    changed = replace(node, pool=replace(node.pool, facts=node.pool.facts[::2] * 2))
+    later = selected_by(snapshot.hold_all([("mixed", held)]), needs)
+    after = selected_by(replace(snapshot, ledger=a_snapshot(MIXED, changed).ledger), needs)
+
+    assert first.tables["mixed"] is first.tables["other"] is later.tables["mixed"]
+    assert first.tables["mixed"] is not snapshot.tables["mixed"]
+    assert after.tables["other"] is not first.tables["other"]
+    # Where every set is allowed, the tables are those of the machine.
+    assert selected_by(snapshot, a_claiming(2, equal=["type"]).needs).tables == snapshot.tables
+
+
+VALUES = st.lists(st.sampled_from("xy-"), min_size=SIZE, max_size=SIZE)
+SHAPES = st.sampled_from(
+    [
+        ({"r": 1}, ["a"]),
+        ({"r": 2}, ["a"]),
+        ({"r": 2}, ["a", "b"]),
+        ({"r": 1, "s": 1}, ["b"]),
+        ({"r": 2, "s": 1}, [("a", ("r",))]),
+        ({"r": 1, "s": 1, "t": 1}, ["a", ("b", ("r", "s"))]),
+    ]
+)
+
+
+@given(
+    nodes=st.lists(st.tuples(VALUES, VALUES, st.integers(0, 2**SIZE - 1)), min_size=1, max_size=3),
+    shape=SHAPES,
+    count=st.integers(1, 4),
+    mode=st.sampled_from(ChoiceMode),
+)
+def test_a_gang_has_a_plan_exactly_where_trial_finds_sets_for_its_constraints(
+    nodes, shape, count, mode
+):
+    amounts, equal = shape
+    member = a_claiming(amounts, equal=equal)
+    made, taken, facts_of = [], {}, {}
+    for i, (a, b, mask) in enumerate(nodes):
+        known = tuple(
+            DeviceFacts(DRA_GPU_DRIVER, tuple(p for p in (("a", x), ("b", y)) if p[1] != "-"))
+            for x, y in zip(a, b, strict=True)
+        )
+        node = claims_node(f"n{i}", ["T4"] * SIZE)
+        made.append(replace(node, pool=replace(node.pool, facts=known)))
+        taken[f"n{i}"], facts_of[f"n{i}"] = list(gpus_of(mask)), known
+    template = member.request.template
+
+    def most(node, free):
+        """Return the most members that some free GPUs of a node can hold."""
+        fits = (
+            some
+            for some in combinations(free, template.gpus)
+            if template.divided([facts_of[node][i] for i in some]) is not None
+        )
+        return max((1 + most(node, [*{*free} - {*some}]) for some in fits), default=0)
+
+    possible = sum(most(name, sorted({*range(SIZE)} - {*taken[name]})) for name in taken)
+
+    found = plan(a_snapshot(*made, taken=taken, mode=mode), gang(*[member] * count))
+
+    assert isinstance(found, Plan) is (possible >= count)
+    if isinstance(found, Plan):
+        used = [(node, i) for node, chosen in gpus(found) for i in chosen]
+        assert len({*used}) == len(used) == count * template.gpus
+        for node, chosen in gpus(found):
+            assert not {*chosen} & {*taken[node]}
+            assert template.divided([facts_of[node][i] for i in chosen]) is not None
