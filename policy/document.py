@@ -110,7 +110,7 @@ class Preemption(Wire):
     mode: Literal["lowerPriority", "never"] = "lowerPriority"
     """`lowerPriority`: units of a lower priority may be evicted; `never`: no unit is."""
     min_run_minutes: Annotated[int, Field(ge=0)] = 5
-    """Time since its start for which a pod, and with it its whole gang, is not evicted."""
+    """Time since its start for which a pod, or a gang since its first pod, is not evicted."""
     after_seconds: Annotated[int, Field(ge=0)] = 0
     """Time for which a unit waits before others are evicted for it."""
 

@@ -22,7 +22,7 @@ class EvictionRules:
     now: float
     """[s since the epoch]"""
     min_run: float
-    """Time since its start for which a pod is not evicted [s]."""
+    """Time since the start of its first pod for which a unit is not evicted [s]."""
     fragile: Set[str]
     """Uids of the Jobs that count an evicted pod as a failure."""
     started: Callable[[PodInfo], str]
@@ -30,6 +30,14 @@ class EvictionRules:
     budgets: Callable[[str, Labels], frozenset[str] | None]
     """Return the PodDisruptionBudgets that select a pod of a namespace by its labels, as
     `namespace/name`; None: there are too many."""
+
+    def start_of(self, pod: PodInfo) -> float | None:
+        """Return when a pod started [s since the epoch]; None: it is not known."""
+        return seconds_of(self.started(pod))
+
+    def is_young(self, started: float | None) -> bool:
+        """Return whether something that started then has not run for long enough."""
+        return started is not None and self.now - started < self.min_run
 
 
 class PlacedUnit(NamedTuple):
@@ -71,7 +79,7 @@ def placed_units(
     units = []
     for key, found in members.items():
         running = [pod for pod in found if _has_gpus(pod)]
-        spare = _spare(running, owners.expected.get(key.owner))
+        spare = _spare(running, owners.expected.get(key.owner), rules)
         held = [_held(pod, nodes) for pod in (*_without(running, spare), *spare)]
         if held:
             units.append(_placed_unit(key, found, held, len(spare), rules))
@@ -117,14 +125,23 @@ def _held(pod: PodInfo, nodes: Mapping[str, NodeLedger]) -> _Held:
     return _Held(pod, node, holding if holding and holding.gpus else None)
 
 
-def _spare(pods: Sequence[PodInfo], expected: ExpectedPods | None) -> list[PodInfo]:
-    """Return the pods without which an elastic gang goes on running, of each set the last ones."""
+def _spare(
+    pods: Sequence[PodInfo], expected: ExpectedPods | None, rules: EvictionRules
+) -> list[PodInfo]:
+    """Return the pods without which an elastic gang goes on running: of each set the last ones.
+
+    A young pod stays, and counts in the minimum. The first pod of a minimum stays, too: the others
+    may find each other by it. One pod stays in any case.
+    """
     spare: list[PodInfo] = []
     for each in expected.elastic if expected else ():
         own = [pod for pod in _without(pods, spare) if each.labels <= {*labels_of(pod).items()}]
         own.sort(key=lambda pod: (len(pod.name), pod.name))
-        spare += own[each.least :]
-    return spare[: len(pods) - 1] if spare else []
+        others = own[1:] if each.least else own
+        old = [pod for pod in others if not rules.is_young(rules.start_of(pod))]
+        surplus = max(0, len(own) - each.least)
+        spare += old[max(0, len(old) - surplus) :]
+    return spare[1:] if len(spare) == len(pods) else spare
 
 
 def _without(pods: Sequence[PodInfo], others: Sequence[PodInfo]) -> list[PodInfo]:
@@ -140,7 +157,7 @@ def _placed_unit(
     rules: EvictionRules,
 ) -> PlacedUnit:
     budgets = [rules.budgets(each.pod.namespace, labels_of(each.pod)) for each in held]
-    starts = [seconds_of(rules.started(each.pod)) for each in held]
+    starts = [rules.start_of(each.pod) for each in held]
     victim = Victim(
         name=f"{key.namespace}/{key.name}",
         priority=max(pod.usage.priority for pod in members if pod.usage),
@@ -151,7 +168,7 @@ def _placed_unit(
         ),
         protected=_blocker(held, rules)
         or ("its namespace has too many PodDisruptionBudgets" if None in budgets else None)
-        or _youth(held, starts, rules),
+        or _youth(starts, rules),
         spare=spare,
     )
     return PlacedUnit(key, victim, tuple(each.pod for each in held))
@@ -169,14 +186,14 @@ def _blocker(held: Sequence[_Held], rules: EvictionRules) -> str | None:
     return eviction_blocker((each.pod for each in held), rules.fragile)
 
 
-def _youth(
-    held: Sequence[_Held], starts: Sequence[float | None], rules: EvictionRules
-) -> str | None:
-    """Name a pod that has not run for long enough; None: all have."""
-    for each, started in zip(held, starts, strict=True):
-        if started is not None and rules.now - started < rules.min_run:
-            return f"pod {each.pod.name} started less than {rules.min_run / 60:g} min ago"
-    return None
+def _youth(starts: Iterable[float | None], rules: EvictionRules) -> str | None:
+    """Return that a unit has not run for long enough since its first pod started; None: it has.
+
+    A single pod that is new must not protect a gang: it would be protected for ever by a member
+    that is created again and again.
+    """
+    first = min((started for started in starts if started is not None), default=None)
+    return f"it started less than {rules.min_run / 60:g} min ago" if rules.is_young(first) else None
 
 
 def _at_most(started: float | None, now: float) -> float:

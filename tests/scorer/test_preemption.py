@@ -565,6 +565,19 @@ ELASTIC = {
 }
 
 
+async def run_elastic(cluster):
+    """Fill the node with a gang of four that needs two."""
+    cluster.put("/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/low", ELASTIC)
+    labels = {
+        keys.OPERATOR_NAME: "pytorchjob-controller",
+        keys.JOB_NAME: "low",
+        keys.REPLICA_TYPE: "worker",
+    }
+    job = {key: ELASTIC[key] for key in ("apiVersion", "kind")}
+    cluster.gang("low", 4, 2, owner=job | {"name": "low", "uid": "job-low"}, labels=labels)
+    await cluster.run(*(f"low-{i}" for i in range(4)))
+
+
 @pytest.mark.parametrize(
     ("gpus", "evicted", "text"),
     [
@@ -574,17 +587,8 @@ ELASTIC = {
     ],
 )
 async def test_an_elastic_gang_keeps_its_minimum_where_that_does(cluster, gpus, evicted, text):
-    cluster.put("/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/low", ELASTIC)
-    labels = {
-        keys.OPERATOR_NAME: "pytorchjob-controller",
-        keys.JOB_NAME: "low",
-        keys.REPLICA_TYPE: "worker",
-    }
     async with leading(cluster):
-        job = {key: ELASTIC[key] for key in ("apiVersion", "kind")}
-        job |= {"name": "low", "uid": "job-low"}
-        cluster.gang("low", 4, 2, owner=job, labels=labels)
-        await cluster.run(*(f"low-{i}" for i in range(4)))
+        await run_elastic(cluster)
         cluster.named_gang("high", 1, gpus, priority=10)
         await until(lambda: cluster.ending(*evicted))
         for name in evicted:
@@ -595,14 +599,31 @@ async def test_an_elastic_gang_keeps_its_minimum_where_that_does(cluster, gpus, 
     assert event["message"].startswith(text)
 
 
+def start(cluster, *names):
+    """Let pods have started more than five minutes ago."""
+    for name in names:
+        path = f"/api/v1/namespaces/team/pods/{name}"
+        state = {"phase": "Running", "startTime": rfc3339(NOW - 301)}
+        cluster.put(path, {**cluster[name], "status": state})
+
+
+async def test_an_elastic_gang_loses_members_that_have_run_for_long_enough(cluster):
+    cluster.policy("gangs: {preemption: {minRunMinutes: 5}}")
+    async with leading(cluster):
+        await run_elastic(cluster)
+        start(cluster, "low-0", "low-1", "low-2")
+        cluster.named_gang("high", 1, 2, priority=10)
+        await until(lambda: cluster.ending("low-2"))
+        cluster.delete("low-2")
+        await until(lambda: cluster.allocated("high-0"))
+    assert cluster.evicted() == ["low-2"]
+
+
 async def test_pods_that_have_run_long_enough_are_evicted(cluster):
     cluster.policy("gangs: {preemption: {minRunMinutes: 5}}")
     async with leading(cluster):
         await full(cluster)
-        for name in ("low-0", "low-1"):
-            path = f"/api/v1/namespaces/team/pods/{name}"
-            state = {"phase": "Running", "startTime": rfc3339(NOW - 301)}
-            cluster.put(path, {**cluster[name], "status": state})
+        start(cluster, "low-0", "low-1")
         cluster.named_gang("high", 1, 8, priority=10)
         await until(lambda: cluster.ending("low-0", "low-1"))
 

@@ -1,5 +1,7 @@
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.builders import a_held_pod, a_node, placed_pod
 
 from cluster import keys
@@ -56,12 +58,24 @@ def test_pods_that_end_or_hold_no_gpus_are_in_no_unit():
     assert units(ending, finished, daemon) == []
 
 
-def test_a_unit_is_protected_while_one_of_its_pods_is_young():
-    (gang,) = units(of_gang("a", 0), of_gang("b", 1, started="2026-01-01T00:55:01Z"))
+OLD, YOUNG = "2026-01-01T00:55:00Z", "2026-01-01T00:55:01Z"
 
-    assert gang.protected == "pod b started less than 5 min ago"
-    (older,) = units(of_gang("a", 0), of_gang("b", 1, started="2026-01-01T00:55:00Z"))
-    assert older.protected is None
+
+@pytest.mark.parametrize(
+    ("starts", "is_protected"),
+    [
+        pytest.param([OLD], False, id="an old pod"),
+        pytest.param([YOUNG], True, id="a young pod"),
+        pytest.param([YOUNG, YOUNG], True, id="a young gang"),
+        pytest.param([OLD, YOUNG], False, id="a gang with a new member"),
+        pytest.param([YOUNG, OLD], False, id="a gang whose first member is new"),
+        pytest.param([None, YOUNG], True, id="one start is unknown"),
+    ],
+)
+def test_a_unit_is_protected_until_its_first_pod_has_run_for_long_enough(starts, is_protected):
+    (unit,) = units(*(of_gang(f"w-{i}", i, started=at) for i, at in enumerate(starts)))
+
+    assert unit.protected == ("it started less than 5 min ago" if is_protected else None)
 
 
 @pytest.mark.parametrize("started", [None, "", "yesterday"])
@@ -140,8 +154,7 @@ def test_an_elastic_gang_can_do_without_its_last_pods_above_the_minimum(least, s
 
     (gang,) = units(*pods, elastic=(ElasticSet(WORKERS, least),))
 
-    assert gang.spare == len(spare)
-    assert [pod.holding.uid for pod in gang.pods][len(pods) - len(spare) :] == spare
+    assert spare_of(gang) == spare
     assert len(gang.pods) == 4
 
 
@@ -153,3 +166,49 @@ def test_one_pod_of_an_elastic_gang_stays_in_any_case():
     )
 
     assert gang.spare == 1
+
+
+ELASTIC = {
+    "the last ones are young": (4, 2, {2, 3}, ["w-1"]),
+    "one before the last is young": (4, 1, {2}, ["w-1", "w-3"]),
+    "a young one counts in the minimum": (4, 2, {0}, ["w-2", "w-3"]),
+    "no more than the surplus of many old ones": (5, 4, {4}, ["w-3"]),
+    "the first one stays": (2, 1, {1}, []),
+    "the first one goes where none is needed": (2, 0, {1}, ["w-0"]),
+    "all are young": (3, 1, {0, 1, 2}, []),
+    "none is above the minimum": (3, 3, {2}, []),
+}
+
+
+@pytest.mark.parametrize(("size", "least", "young", "spare"), ELASTIC.values(), ids=ELASTIC)
+def test_members_above_the_minimum_go_if_they_have_run_for_long_enough(size, least, young, spare):
+    (gang,) = elastic_gang(size, least, young)
+
+    assert spare_of(gang) == spare
+    assert (gang.protected is None) == (len(young) < size)
+
+
+def elastic_gang(size, least, young):
+    """Return the units of a gang of workers, of which those with some numbers are young."""
+    starts = (YOUNG if i in young else OLD for i in range(size))
+    pods = (of_set(f"w-{i}", i, "worker", started=at) for i, at in enumerate(starts))
+    return units(*pods, elastic=(ElasticSet(WORKERS, least),))
+
+
+def spare_of(unit):
+    return [pod.holding.uid for pod in unit.pods][len(unit.pods) - unit.spare :]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 6), st.integers(0, 7), st.sets(st.integers(0, 5)))
+def test_the_minimum_and_all_young_members_stay_and_no_other_member_could_go(size, least, young):
+    (gang,) = elastic_gang(size, least, young)
+
+    gone = {int(uid.removeprefix("w-")) for uid in spare_of(gang)}
+    stay = {*range(size)} - gone
+    assert stay
+    assert not gone & young
+    assert not gone or len(stay) >= least
+    able = stay - young - {0}
+    assert not able or len(stay) <= max(least, 1)
+    assert not gone or max(able, default=-1) < min(gone)
