@@ -46,7 +46,7 @@ class BindingTracker:
 
     def __init__(self, handle: Handle) -> None:
         """Start without plans."""
-        self._kube, self._informers, self._clock = handle.kube, handle.informers, handle.clock
+        self._handle, self._informers, self._clock = handle, handle.informers, handle.clock
         self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
         self._faults, self._claim_repair = handle.faults, ClaimRepair(handle)
         self._bindings: dict[GangKey, dict[str, PendingBinding]] = {}
@@ -291,4 +291,4 @@ class BindingTracker:
         self.exclude(key, binding.nodes_of(pod for pod in progress.unbound if pod.was_tried))
         _log.warning("Evicting gang", gang=f"{key.namespace}/{key.name}", err=failure)
         self._metrics.evicted(len(pods), EvictionReason.UNBOUND)
-        return [evict(self._kube, pods, self._faults)]
+        return [evict(self._handle, pods)]

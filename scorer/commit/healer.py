@@ -148,7 +148,7 @@ class Healer:
                 continue
             if pods := left_behind(gang, self._moved(gang), self._pods(key), now):
                 self._tried_at[key] = now
-                calls.append(evict(self._handle.kube, pods, self._handle.faults))
+                calls.append(evict(self._handle, pods))
         return calls
 
     def _start_moves(self, now: float) -> list[Call]:
@@ -235,7 +235,7 @@ class Healer:
             self._status_reporter.enqueue(
                 StatusUpdate(unit, Phase.COMMITTING, members, plan, reason, eviction_reason=reason)
             )
-            await evict(self._handle.kube, pods, self._handle.faults)
+            await evict(self._handle, pods)
 
     async def _begin(self, key: GangKey, pods: tuple[PodInfo, ...], moved: Moved) -> bool:
         """Record a move, if all pods may be evicted; return whether it is recorded."""

@@ -42,7 +42,7 @@ class Evictions:
             handle: The dependencies.
             on_failure: Called with a unit for which units were evicted in vain, and the reason.
         """
-        self._kube, self._term, self._clock = handle.kube, handle.term, handle.clock
+        self._handle, self._clock = handle, handle.clock
         self._informers, self._metrics = handle.informers, handle.metrics
         self._state = handle.informers.state
         self._status_reporter, self._faults = handle.status_reporter, handle.faults
@@ -177,7 +177,7 @@ class Evictions:
         text, records = self._text(), [each.record for each in self._nominated.values()]
         why: str | None = FAULT
         with self._faults.isolate(Stage.PREEMPT, "record"):
-            why = await write_records(self._kube, text, self._term)
+            why = await write_records(self._handle.kube, text, self._handle.term)
         self._is_recording, self._recorded = False, text if why is None else None
         if why is None:
             self._record_again.reset(_RECORD)
@@ -204,7 +204,7 @@ class Evictions:
 
     async def _evict_remaining(self, key: GangKey) -> None:
         pods = self._nominated[key].remaining(self._state)
-        refused = await evict(self._kube, pods, self._faults, only_unchanged=False)
+        refused = await evict(self._handle, pods, only_unchanged=False)
         self._metrics.evicted(len(pods) - len(refused), EvictionReason.PREEMPTED)
         nominated = self._nominated.get(key)
         if nominated is not None:

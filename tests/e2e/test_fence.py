@@ -134,6 +134,7 @@ def test_an_old_term_is_refused_by_whichever_way_it_is_written(plane, leader, po
         "pods, gate": lambda: leader.patch(f"{pods}/held", {"spec": {"schedulingGates": None}}),
         "pods/binding": lambda: leader.create(f"{pods}/free/binding", binding),
         "bindings": lambda: leader.create(bindings, binding),
+        "pods/eviction": lambda: leader.create(f"{pods}/held/eviction", eviction(1)),
     }
 
     refusals = {way: refusal(call) for way, call in ways.items()}
@@ -145,6 +146,13 @@ def test_an_old_term_is_refused_by_whichever_way_it_is_written(plane, leader, po
     binding["metadata"]["annotations"] = record(2)
     leader.create(f"{pods}/free/binding", binding)
     assert plane.api.get(f"{pods}/free")["metadata"]["annotations"] == record(2)
+    assert refusal(lambda: leader.create(f"{pods}/held/eviction", eviction(2))) == ""
+
+
+def eviction(term):
+    """Return the eviction of pod `held`."""
+    metadata = {"name": "held", "annotations": {keys.TERM: str(term)}}
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
 
 
 def test_a_record_is_taken_away_or_changed_in_the_current_term_alone(plane, leader, pods, lease):

@@ -28,12 +28,34 @@ NONE_YET = "gangs: {preemption: {minRunMinutes: 0}}"
 
 
 class Running(Cluster):
-    """Evicted pods take until `finish` to end."""
+    """Evicted pods take until `delete` to end."""
 
     def __init__(self):
         super().__init__()
+        self.accepted = []
+        """The term and the pod of each eviction that was accepted."""
+        self.stops_after = None
+        """After so many nominations and evictions the leader of term 7 is stopped, until `goes_on`:
+        its writes arrive then. None: it never is."""
+        self.goes_on = asyncio.Event()
+        self.late = []
+        """The paths of its nominations and evictions that have not arrived yet."""
         self.node()
         self.policy(NONE_YET)
+
+    async def _answer(self, request):
+        is_first = request.headers.get("Authorization") == "Bearer leader-7"
+        if self.stops_after is None or not is_first or request.method == "GET":
+            return await super()._answer(request)
+        steps = [request.path] if request.path.endswith(("/eviction", LEASE)) else []
+        if self.stops_after:
+            self.stops_after -= len(steps)
+            return await super()._answer(request)
+        self.late += steps
+        await self.goes_on.wait()
+        answer = await super()._answer(request)
+        self.late = self.late[len(steps) :]
+        return answer
 
     def _post(self, request, place, body):
         if place["sub"] != "eviction":
@@ -43,6 +65,7 @@ class Running(Cluster):
             return status(404, "it is not there")
         if body["deleteOptions"]["preconditions"]["uid"] != pod["metadata"]["uid"]:
             return status(409, "it is another pod")
+        self.accepted.append((body["metadata"]["annotations"][keys.TERM], place["name"]))
         metadata = {**pod["metadata"], "deletionTimestamp": rfc3339(NOW + 30)}
         self.put(f"/api/v1/namespaces/team/pods/{place['name']}", {**pod, "metadata": metadata})
         return status(201, "")
@@ -443,6 +466,60 @@ async def test_a_past_leader_nominates_and_evicts_nobody(cluster):
         assert leader.context
     assert cluster.evicted() == []
     assert cluster.nominations() == []
+
+
+def has_started(cluster, gang, seconds):
+    """Let the pods of a gang have started so many seconds ago."""
+    for i in (0, 1):
+        status = {"phase": "Running", "startTime": rfc3339(NOW - seconds)}
+        path = f"/api/v1/namespaces/team/pods/{gang}-{i}"
+        cluster.put(path, {**cluster[f"{gang}-{i}"], "status": status})
+
+
+STEPS = {
+    "nothing": (0, False, "same"),
+    "the nomination": (1, False, "low"),
+    "one eviction": (2, False, "low"),
+    "all evictions": (3, False, "low"),
+    "the nomination, of a unit that is deleted then": (1, True, None),
+    "one eviction, for a unit that is deleted then": (2, True, "low"),
+}
+"""What the first leader does before it is stopped; the only gang of which pods are evicted."""
+
+
+@pytest.mark.parametrize(("steps", "is_gone", "gang"), STEPS.values(), ids=STEPS)
+async def test_a_leader_that_is_stopped_and_goes_on_and_the_next_one_evict_one_set(
+    cluster, steps, is_gone, gang
+):
+    """The next one would choose the other gang, which has lost less time by then."""
+    cluster.node("gpu-1")
+    cluster.refuse = lambda _, __, body: cluster.fence(body) if keys.TERM in str(body) else None
+    async with leading(cluster):
+        for name in ("low", "same"):
+            cluster.named_gang(name, 2, 4)
+            await cluster.run(f"{name}-0", f"{name}-1")
+        has_started(cluster, "low", 100)
+        has_started(cluster, "same", 500)
+        cluster.stops_after = steps
+        cluster.named_gang("high", 1, 8, priority=10)
+        begun = 2 if steps else 1
+        await until(lambda: len(cluster.accepted) + len(cluster.late) == begun)
+        has_started(cluster, "same", 0)
+        if is_gone:
+            cluster.delete("high-0")
+        async with leading(cluster, term=8):
+            cluster.goes_on.set()
+            expected = [f"{gang}-0", f"{gang}-1"] if gang else []
+            await until(lambda: cluster.ending(*expected))
+            for name in expected:
+                cluster.delete(name)
+            await until(lambda: is_gone or cluster.allocated("high-0"))
+            await until(lambda: not cluster.nominations() and not cluster.late)
+    assert sorted(name for _, name in cluster.accepted) == expected
+    by_first = ["7"] * max(0, steps - 1)
+    by_next = ["8"] * (len(expected) - len(by_first))
+    assert [term for term, _ in cluster.accepted] == by_first + by_next
+    assert is_gone or cluster["high-0"]["metadata"]["annotations"][keys.TERM] == "8"
 
 
 async def test_a_record_that_cannot_be_read_is_replaced(cluster):

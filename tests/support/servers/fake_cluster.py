@@ -121,7 +121,7 @@ class FakeCluster:
                 queue.put_nowait(event)
 
     def fence(self, body):
-        """Return the refusal of a patch that allocates GPUs under another term than the Lease's."""
+        """Return the refusal of a write under another term than the Lease's."""
         leases = self.all("/apis/coordination.k8s.io/v1/leases")
         term = leases[0]["spec"]["leaseTransitions"] if leases else self.term
         return None if f'"{term}"' in json.dumps(_terms(body)) else FENCED
@@ -319,7 +319,9 @@ def _chosen(place, selector):
 
 
 def _terms(body):
-    """Return the terms that a patch writes: with all annotations, or alone."""
+    """Return the term of an object, or those of a patch: with all annotations, or alone."""
+    if isinstance(body, dict):
+        return [body["metadata"]["annotations"]["linkwise.dev/term"]]
     whole = [step["value"] for step in body if step["path"] == "/metadata/annotations"]
     alone = [step["value"] for step in body if step["path"].endswith("/linkwise.dev~1term")]
     return [value["linkwise.dev/term"] for value in whole] + alone

@@ -231,7 +231,7 @@ async def leading(cluster, term=7, clock=None, registry=None, **timings):
 async def beginning(cluster, term=7, clock=None, registry=None, **timings):
     """Lead while the block runs; yield the leader before it has synced."""
     cluster.term = term
-    async with Kube(cluster.url) as kube:
+    async with Kube(cluster.url, token=f"leader-{term}") as kube:
         leader = Leader(
             kube,
             kube,
