@@ -30,6 +30,7 @@ from cluster.keys import (
     LWS_SIZE,
     LWS_WORKER_INDEX,
     MPI_ROLE_TYPE,
+    OTHER_GROUPS,
     POD_GROUP,
     POD_GROUP_MIN_AVAILABLE,
     POD_GROUP_NAME,
@@ -136,6 +137,19 @@ def is_member(pod: NewPod, request: Request, mark: Mark | None) -> bool:
 def may_be_member(pod: NewPod, mark: Mark | None) -> bool:
     """Return whether a pod is planned with the gang of its mark if Linkwise places it."""
     return mark is not None and not _is_of_daemon_set(pod)
+
+
+def foreign_mark(pod: NewPod) -> str | None:
+    """Return the path of the gang mark of a pod that Linkwise does not place; None: it has none.
+
+    Marks of schedulers beside which Linkwise places no gangs count, too.
+    """
+    mark, _ = gang_mark(pod)
+    if mark is not None:
+        return mark.source
+    annotations = pod.metadata.annotations or {}
+    key = next((key for key in OTHER_GROUPS if annotations.get(key)), None)
+    return f"metadata.annotations[{key}]" if key else None
 
 
 def is_of_group(pod: NewPod) -> bool:

@@ -69,6 +69,13 @@ POD_GROUP_MIN_AVAILABLE = "pod-group.scheduling.sigs.k8s.io/min-available"
 KOORDINATOR_GANG_NAME = "gang.scheduling.koordinator.sh/name"
 KOORDINATOR_GANG_MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
 GPU_TOPOLOGY_REPLICA = "gpu-topology-replica"
+OTHER_GROUPS = (
+    "scheduling.k8s.io/group-name",
+    "scheduling.volcano.sh/group-name",
+    "pod-group-name",
+    "yunikorn.apache.org/task-group-name",
+)
+"""Annotations by which Volcano (the first two), KAI and YuniKorn name the gang of a pod."""
 KUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/podset", "kueue.x-k8s.io/managed")
 """Kueue writes one of them on each pod that it admits."""
 GANG = "linkwise.dev/gang"

@@ -116,9 +116,9 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
     @cache
     def running() -> RunningUnits | None:
         highest = highest_priority(pod for pod in pods.values() if not pod.spec.node_name)
-        preemption = current.policy.policy.gangs.preemption
+        gangs_policy = current.policy.policy.gangs
         return units_that_run(
-            current.cluster, current.objects, owners, preemption, highest=highest, now=clock
+            current.cluster, current.objects, owners, gangs_policy, highest=highest, now=clock
         )
 
     return PlannerView(snapshot, pods, infos, owners, gangs, is_starving, reserved, running)

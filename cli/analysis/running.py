@@ -12,7 +12,7 @@ from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
 from policy.condition import conditions_of, first_unmet
-from policy.document import Preemption
+from policy.document import Gangs
 from scorer.gang.placed_units import EvictionRules, placed_units
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners
@@ -24,7 +24,7 @@ def units_that_run(
     cluster: Cluster,
     objects: Sequence[Value],
     owners: Owners,
-    preemption: Preemption,
+    policy: Gangs,
     *,
     highest: int,
     now: float,
@@ -35,12 +35,12 @@ def units_that_run(
         cluster: Its nodes and pods.
         objects: Its other objects: PodDisruptionBudgets and Jobs count here.
         owners: The owners of the pods.
-        preemption: Says whether and when units are evicted.
+        policy: Says whether and when units are evicted.
         highest: The highest priority of the units that wait.
         now: The time [s since the epoch].
     """
     pods = cluster.pods
-    if preemption.mode == "never" or all(_priority(pod) >= highest for pod in pods):
+    if policy.preemption.mode == "never" or all(_priority(pod) >= highest for pod in pods):
         return None
     budgets = list(_budgets(objects))
     fragile = {
@@ -50,7 +50,7 @@ def units_that_run(
     }
     rules = EvictionRules(
         now=now,
-        min_run=preemption.min_run_minutes * 60,
+        policy=policy,
         fragile=fragile,
         # Files need not say when a pod started.
         started=lambda pod: (pod.life.started if pod.life else "") or pod.created,

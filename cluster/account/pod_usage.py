@@ -78,6 +78,12 @@ class PodUsage:
         return replace(self, devices=frozenset[Device]().union(*own) if is_known else None)
 
     @property
+    def is_of_others(self) -> bool:
+        """It has whole GPUs of a node, by their number, and Linkwise did not place it."""
+        is_whole = self.nvidia is not None and self.nvidia.resource == NVIDIA_GPU
+        return is_whole and not self.places and bool(self.node)
+
+    @property
     def order(self) -> tuple[bool, str, str, str]:
         """Precedence if two claim the same GPU: bound pods, then older ones."""
         return not self.node, self.age, self.name, self.uid

@@ -188,11 +188,11 @@ def _running(
         highest: The highest priority of the pods that do not exist yet.
     """
     pods, owners = informers.state.pods, informers.owners
-    preemption = informers.policy.policy.gangs.preemption
+    gangs = informers.policy.policy.gangs
     now, fragile = wall(), frozenset(informers.workloads.fails_on_eviction)
     rules = EvictionRules(
         now=now,
-        min_run=preemption.min_run_minutes * 60,
+        policy=gangs,
         fragile=fragile,
         started=lambda pod: pod.life.started if pod.life else "",
         budgets=lambda _, __: frozenset(),
@@ -200,7 +200,7 @@ def _running(
 
     def running() -> RunningUnits | None:
         lower = (pod.usage for pod in pods if pod.usage and pod.usage.priority < highest)
-        if preemption.mode == "never" or next(lower, None) is None:
+        if gangs.preemption.mode == "never" or next(lower, None) is None:
             return None
         units = placed_units(pods, owners, snapshot.ledger.nodes, rules)
         return RunningUnits([unit.victim for unit in units], Disruptions(now))

@@ -42,6 +42,8 @@ class ClusterState:
         """By node, then by uid of the pod."""
         self._priorities = Counter[int]()
         """The number of pods with GPUs by our record, by their priority."""
+        self._priorities_of_others = Counter[int]()
+        """The same of pods with whole GPUs that Linkwise did not place."""
         self._ending: dict[str, str] = {}
         """By uid of a pod with GPUs that is being deleted: its node."""
         self._groups: dict[Key, dict[Key, PodInfo]] = {}
@@ -146,10 +148,14 @@ class ClusterState:
         """Return the usages of pods that are bound to a node, or have an allocation there."""
         return self._usages.get(node, {}).values()
 
-    @property
-    def lowest_priority(self) -> int | None:
-        """The lowest priority of a pod with GPUs by our record; None: there is none."""
-        return min(self._priorities, default=None)
+    def lowest_priority(self, *, others: bool) -> int | None:
+        """Return the lowest priority of a pod with GPUs by our record; None: there is none.
+
+        Args:
+            others: Pods with whole GPUs that Linkwise did not place count, too.
+        """
+        counted = (self._priorities, self._priorities_of_others if others else ())
+        return min(chain.from_iterable(counted), default=None)
 
     @property
     def preferences(self) -> Preferences:
@@ -300,10 +306,12 @@ class ClusterState:
                 del usages[uid]
                 if not usages:
                     del self._usages[usage.target]
-            if usage.allocation:
-                self._priorities[usage.priority] += 1 if exists else -1
-                if not self._priorities[usage.priority]:
-                    del self._priorities[usage.priority]
+            if usage.allocation or usage.is_of_others:
+                ours, others = self._priorities, self._priorities_of_others
+                counts = ours if usage.allocation else others
+                counts[usage.priority] += 1 if exists else -1
+                if not counts[usage.priority]:
+                    del counts[usage.priority]
 
     def _set_group(self, key: Key, pod: PodInfo, *, exists: bool) -> None:
         if pod.group is None:

@@ -9,10 +9,15 @@ from cluster.gang import GangKey
 from cluster.keys import KUEUE_LABELS
 from cluster.objects.kube_object import Labels
 from cluster.objects.time import seconds_of
+from policy.document import Gangs
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
 from scorer.placement.preemption.victim import Victim, VictimPod
 from workloads.members import ExpectedPods
+from workloads.registry import kind_of
+
+_CRITICAL = 2_000_000_000
+"""The priority of `system-cluster-critical`; users cannot create a class above half of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +26,8 @@ class EvictionRules:
 
     now: float
     """[s since the epoch]"""
-    min_run: float
-    """Time since the start of its first pod for which a unit is not evicted [s]."""
+    policy: Gangs
+    """Says for how long units stay, and whether pods of others may be evicted."""
     fragile: Set[str]
     """Uids of the Jobs that count an evicted pod as a failure."""
     started: Callable[[PodInfo], str]
@@ -30,6 +35,16 @@ class EvictionRules:
     budgets: Callable[[str, Labels], frozenset[str] | None]
     """Return the PodDisruptionBudgets that select a pod of a namespace by its labels, as
     `namespace/name`; None: there are too many."""
+
+    @property
+    def min_run(self) -> float:
+        """Time since the start of its first pod for which a unit is not evicted [s]."""
+        return self.policy.preemption.min_run_minutes * 60
+
+    @property
+    def has_others(self) -> bool:
+        """Pods that Linkwise did not place may be evicted, each by itself."""
+        return self.policy.preemption.others == "lowerPriority"
 
     def start_of(self, pod: PodInfo) -> float | None:
         """Return when a pod started [s since the epoch]; None: it is not known."""
@@ -60,9 +75,10 @@ class _Held(NamedTuple):
 def placed_units(
     pods: Iterable[PodInfo], owners: Owners, nodes: Mapping[str, NodeLedger], rules: EvictionRules
 ) -> list[PlacedUnit]:
-    """Return the units that hold GPUs that Linkwise chose.
+    """Return the units that hold GPUs which Linkwise chose, and by the rules single pods of others.
 
-    Pods that are being deleted are left out: their GPUs become free without an eviction.
+    Pods that are being deleted are left out: their GPUs become free without an eviction. So are
+    pods that live as long as their node, since they come back there at once.
 
     Args:
         pods: All pods of these units; those that wait count in the priority of their gang.
@@ -74,7 +90,8 @@ def placed_units(
     """
     members: dict[GangKey, list[PodInfo]] = {}
     for pod in pods:
-        if pod.usage is not None and pod.usage.places:
+        usage = pod.usage
+        if usage is not None and (usage.places or (rules.has_others and usage.is_of_others)):
             members.setdefault(owners.key(pod), []).append(pod)
     units = []
     for key, found in members.items():
@@ -82,7 +99,8 @@ def placed_units(
         spare = _spare(running, owners.expected.get(key.owner), rules)
         held = [_held(pod, nodes) for pod in (*_without(running, spare), *spare)]
         if held:
-            units.append(_placed_unit(key, found, held, len(spare), rules))
+            blocker = _blocker(held, rules) or _tie(held[0].pod, owners, rules)
+            units.append(_placed_unit(key, found, held, len(spare), blocker, rules))
     return units
 
 
@@ -154,6 +172,7 @@ def _placed_unit(
     members: Sequence[PodInfo],
     held: Sequence[_Held],
     spare: int,
+    blocker: str | None,
     rules: EvictionRules,
 ) -> PlacedUnit:
     budgets = [rules.budgets(each.pod.namespace, labels_of(each.pod)) for each in held]
@@ -166,7 +185,7 @@ def _placed_unit(
             for each, started, of in zip(held, starts, budgets, strict=True)
             if each.holding
         ),
-        protected=_blocker(held, rules)
+        protected=blocker
         or ("its namespace has too many PodDisruptionBudgets" if None in budgets else None)
         or _youth(starts, rules),
         spare=spare,
@@ -184,6 +203,21 @@ def _blocker(held: Sequence[_Held], rules: EvictionRules) -> str | None:
         if is_of_kueue(labels_of(pod)):
             return "Kueue decides about its preemption"
     return eviction_blocker((each.pod for each in held), rules.fragile)
+
+
+def _tie(pod: PodInfo, owners: Owners, rules: EvictionRules) -> str | None:
+    """Return why a pod that Linkwise did not place must not be evicted; None: it may be."""
+    if pod.usage is None or not pod.usage.is_of_others:
+        return None
+    if pod.life and pod.life.tie:
+        return f"pod {pod.name} {pod.life.tie}"
+    if pod.usage.priority >= _CRITICAL:
+        return f"pod {pod.name} has a priority of system components"
+    owner = owners.top(pod.controller)
+    kind = kind_of(owner.api_version, owner.kind) if owner else None
+    if owner and kind and kind.gang in rules.policy.kinds:
+        return f"pod {pod.name} is part of {owner.kind} {owner.name}, whose pods are a gang"
+    return None
 
 
 def _youth(starts: Iterable[float | None], rules: EvictionRules) -> str | None:

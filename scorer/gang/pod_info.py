@@ -6,12 +6,13 @@ from functools import lru_cache
 
 from cluster.account.pod_usage import PodUsage, pod_usage
 from cluster.allocations.record import Allocation
-from cluster.gang import gang_mark, is_leader, is_member
+from cluster.gang import foreign_mark, gang_mark, is_leader, is_member
 from cluster.keys import LEFT_TO_SCHEDULER
 from cluster.objects.kube_object import Labels, pod_path
 from cluster.objects.pod import Metadata, Owner, Pod, PodSpec
 from cluster.requests.demand import Demand
-from cluster.requests.request import read_request
+from cluster.requests.other_systems import gpus_of_others
+from cluster.requests.request import Family, read_request
 from scorer.gang.compact_pod import compact, oversize_reason, weight
 from scorer.placement.pods.member import Member, first_error, new_member
 
@@ -36,6 +37,8 @@ class Life:
     grace: int
     """The time that its containers have to end [s]."""
     labels: Labels
+    tie: str = ""
+    """Why a pod that Linkwise did not place is no unit of its own; empty: it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,7 @@ def pod_info(pod: Pod) -> PodInfo:
         states_size=mark is not None and (mark.min_available or mark.total) is not None,
         is_group_leader=is_leader(pod),
         left="" if pod.spec.node_name else pod.annotations.get(LEFT_TO_SCHEDULER, "")[:_LEFT_MAX],
-        life=_life(pod) if is_placed and usage and (usage.places or usage.nvidia) else None,
+        life=_life(pod, usage) if is_placed and usage and (usage.places or usage.nvidia) else None,
     )
     if usage is None or not usage.places or is_placed or is_terminating:
         return info
@@ -217,14 +220,23 @@ def unplanned(pod: PodInfo, reason: str) -> PodInfo:
     return replace(pod, usage=usage, member=member, ungated=None, unplannable=reason)
 
 
-def _life(pod: Pod) -> Life:
+def _life(pod: Pod, usage: PodUsage) -> Life:
     grace = pod.spec.termination_grace_period_seconds
     return Life(
         started=pod.status.start_time or "",
         ends=pod.metadata.deletion_timestamp or "",
         grace=_GRACE if grace is None else max(0, grace),
         labels=pod.metadata.labels or {},
+        tie=_tie(pod) if usage.is_of_others else "",
     )
+
+
+def _tie(pod: Pod) -> str:
+    """Return why a pod that Linkwise did not place is no unit of its own; empty: it is one."""
+    if mark := foreign_mark(pod):
+        return f"is part of a gang that Linkwise did not place ({mark}), and would go alone"
+    shares = gpus_of_others(pod.spec, Family.NVIDIA)
+    return f"has {shares}" if shares else ""
 
 
 def controller_of(owners: Iterable[Owner]) -> Owner | None:

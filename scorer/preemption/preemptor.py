@@ -147,7 +147,8 @@ class Preemptor:
             return False
         if any(is_of_kueue(pod.metadata.labels) for pod in pods):
             return False
-        lowest = self._state.lowest_priority
+        policy = self._informers.policy.policy.gangs.preemption
+        lowest = self._state.lowest_priority(others=policy.others == "lowerPriority")
         return lowest is not None and lowest < unit.priority
 
     def _search(self, unit: Unit, snapshot: Snapshot, options: PlanOptions) -> str | None:
@@ -193,8 +194,7 @@ class Preemptor:
 
     def _placed(self, now: float) -> list[PlacedUnit]:
         if self._units is None:
-            min_run = self._informers.policy.policy.gangs.preemption.min_run_minutes * 60
-            self._units = placed_in(self._informers, now, min_run)
+            self._units = placed_in(self._informers, now)
         return self._units
 
     def _reads_owners(self, unit: Unit, victims: Iterable[PlacedUnit]) -> bool:

@@ -15,13 +15,12 @@ _END = 30.0
 """Time after the grace period in which a pod should have ended [s]."""
 
 
-def placed_in(informers: Informers, now: float, min_run: float) -> list[PlacedUnit]:
-    """Return all units that Linkwise has placed.
+def placed_in(informers: Informers, now: float) -> list[PlacedUnit]:
+    """Return all units that have GPUs.
 
     Args:
-        informers: The pods, owners and disruption budgets.
+        informers: The policy, pods, owners and disruption budgets.
         now: [s since 1970]
-        min_run: The time for which a started pod stays [s].
 
     Cost: linear in the pods with GPUs, and those of gangs.
     """
@@ -29,7 +28,7 @@ def placed_in(informers: Informers, now: float, min_run: float) -> list[PlacedUn
     today = rfc3339(now)
     rules = EvictionRules(
         now=now,
-        min_run=min_run,
+        policy=informers.policy.policy.gangs,
         fragile=informers.workloads.fails_on_eviction,
         started=lambda pod: (pod.life.started if pod.life else "") or today,
         budgets=informers.budgets.selecting,

@@ -44,7 +44,7 @@ placement: {mode: scheduler, schedulerName: second, strategy: spread}
 gangs:
   commitDeadlineSeconds: 90
   ageingMinutes: 0
-  preemption: {mode: never, minRunMinutes: 0, afterSeconds: 30}
+  preemption: {mode: never, minRunMinutes: 0, afterSeconds: 30, others: lowerPriority}
   nonPreemptingClasses: {high: high-waits}
   domains: [rack]
 containers: {gpuInjection: nri}
@@ -92,7 +92,9 @@ def test_policy_with_all_fields_is_read():
     assert policy.affinity.node_labels.model.values == {"T4": ("Tesla-T4", "Tesla-T4-SHARED")}
     assert policy.placement.strategy is PackingStrategy.SPREAD
     assert policy.gangs.domains == ("rack",)
-    assert policy.gangs.preemption == Preemption(mode="never", min_run_minutes=0, after_seconds=30)
+    assert policy.gangs.preemption == Preemption(
+        mode="never", min_run_minutes=0, after_seconds=30, others="lowerPriority"
+    )
     assert (policy.machines[0].machine, policy.machines[0].constants.nvlink) == ("dgx1-v100", 21)
     assert policy.constants.pcie == 11.5
     assert policy.migration.gpushare

@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 import pytest_asyncio
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 from support.servers import leader_harness
 from support.servers.fake_cluster import status
@@ -245,6 +246,77 @@ async def test_nothing_is_evicted(cluster, policy, low, high):
         cluster.owned("low", 8, **low)
         await cluster.run("low")
         cluster.owned("high", 8, **high)
+        assert await stays(cluster) == []
+
+
+OTHERS = "gangs: {preemption: {minRunMinutes: 0, others: lowerPriority}}"
+EIGHT = {"limits": {keys.NVIDIA_GPU: 8}}
+
+
+def of_others(cluster, name, gpus, **pod):
+    """Create a running pod whose GPUs NVIDIA's plugin has chosen."""
+    limits = {"limits": {keys.NVIDIA_GPU: gpus}}
+    containers = [{"name": "c", "resources": limits}]
+    bound = {"nodeName": "gpu-0", "gates": (), "phase": "Running", "owner": OWNER}
+    cluster.pod(name, 0, containers=containers, **bound | pod)
+
+
+def of_count(cluster, name, **pod):
+    """Create a gated pod that needs all GPUs of a node, and runs where NVIDIA's plugin chooses."""
+    containers = [{"name": "c", "resources": EIGHT}]
+    cluster.owned(name, 0, containers=containers, priority=10, **pod)
+
+
+def counted(cluster):
+    """Let NVIDIA's plugin choose the GPUs of the node."""
+    cluster.node(resource=keys.NVIDIA_GPU, **{keys.NODE_MODE: "default"})
+
+
+async def test_pods_of_others_are_evicted_by_policy_and_the_unit_gets_their_gpus(cluster):
+    counted(cluster)
+    cluster.policy(OTHERS)
+    for name in ("a", "b"):
+        of_others(cluster, name, 4)
+    registry = CollectorRegistry()
+    async with leading(cluster, registry=registry):
+        of_count(cluster, "high")
+        await until(lambda: cluster.ending("a", "b"))
+        assert [sorted(each["victims"]) for each in cluster.nominations()] == [[["a"], ["b"]]]
+        cluster.delete("a")
+        cluster.delete("b")
+        await until(lambda: cluster.allocated("high"))
+        cluster.bind("high")
+        await until(lambda: cluster.nominations() == [])
+    assert sorted(cluster.evicted()) == ["a", "b"]
+    texts = [event["message"] for event in cluster.events("Preempted")]
+    assert texts == ["Its only pod is evicted, since a unit of priority 10 needs their GPUs"] * 2
+    (event,) = cluster.events("Preempting")
+    assert event["message"].startswith("2 pods of 2 gangs and single pods of lower priority")
+    evicted = {"reason": "preempted"}
+    assert registry.get_sample_value("linkwise_evicted_pods_total", evicted) == 2
+
+
+@pytest.mark.parametrize(
+    ("policy", "fields"),
+    [
+        pytest.param(NONE_YET, {}, id="the default"),
+        pytest.param(OTHERS, {"priority": 10}, id="equal priority"),
+        pytest.param(OTHERS, {"owner": None}, id="no owner"),
+        pytest.param(OTHERS, {"owner": {**OWNER, "kind": "DaemonSet"}}, id="DaemonSet"),
+        pytest.param(OTHERS, {"annotations": {"pod-group-name": "g"}}, id="a gang of KAI"),
+        pytest.param(
+            "gangs: {preemption: {mode: never, minRunMinutes: 0, others: lowerPriority}}",
+            {},
+            id="no preemption at all",
+        ),
+    ],
+)
+async def test_pods_of_others_stay(cluster, policy, fields):
+    counted(cluster)
+    cluster.policy(policy)
+    of_others(cluster, "low", 8, **fields)
+    async with leading(cluster):
+        of_count(cluster, "high")
         assert await stays(cluster) == []
 
 

@@ -707,6 +707,24 @@ def test_a_gang_that_waits_names_the_gang_that_would_be_preempted(explain, docum
     assert [(unit["kind"], unit["name"]) for unit in item["preempts"]] == [("gang", "low")]
 
 
+def test_a_pod_that_waits_names_the_pod_of_others_that_would_be_preempted(document):
+    eight = {keys.NVIDIA_GPU: 8}
+    counted = node_object("dgx-0", {}, **{keys.NVIDIA_GPU: "8", "cpu": "96", "pods": "110"})
+    web = a_pod(eight, name="web", owner="ReplicaSet", nodeName="dgx-0")
+    web["metadata"]["uid"] = "web"
+    high = a_pod(eight, name="high", priority=9, schedulingGates=GATE)
+    policy = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": keys.POLICY_NAME, "namespace": keys.POLICY_NAMESPACE},
+        "data": {keys.POLICY_KEY: "gangs: {preemption: {others: lowerPriority}}"},
+    }
+
+    (item,) = document([counted, web, high, policy], "pod", "default/high")
+
+    assert [(unit["kind"], unit["name"]) for unit in item["preempts"]] == [("pod", "web")]
+
+
 def test_a_gang_that_is_placed_preempts_nothing(document):
     (item,) = document([*dgx("dgx-0"), *settled("low", "dgx-0", 0, 1)], "gang", "default/low")
 

@@ -915,6 +915,40 @@ def test_nothing_is_preempted(simulate, spec, policy):
     assert "preempts" not in answer["pods"][0]
 
 
+COUNTED = EMPTY.replace("topology", "default")
+
+
+def a_pod_of_others(node, **fields):
+    owner = {"kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    made = pod(f"web-{node}", {keys.NVIDIA_GPU: 8}, nodeName=node, priority=-1)
+    made["metadata"] |= {"namespace": "team-b", "uid": node, "ownerReferences": [owner], **fields}
+    return made | {"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}}
+
+
+@pytest.mark.parametrize(
+    ("policy", "fields", "names"),
+    [
+        pytest.param("others: lowerPriority", {}, ["web-dgx-0"], id="by policy"),
+        pytest.param("", {}, [], id="the default"),
+        pytest.param(
+            "others: lowerPriority",
+            {"annotations": {"pod-group-name": "g"}},
+            ["web-dgx-1"],
+            id="not of a gang of another system",
+        ),
+    ],
+)
+def test_a_pod_that_linkwise_did_not_place_is_preempted_by_policy(simulate, policy, fields, names):
+    running = [a_pod_of_others("dgx-0", **fields), a_pod_of_others("dgx-1")]
+    text = f"placement: {{nvidia: count}}\ngangs: {{preemption: {{{policy}}}}}"
+    cluster = "\n---\n".join([COUNTED, *map(json.dumps, [*running, a_policy(text)])])
+
+    _, answer = simulate(pod("prod", {keys.NVIDIA_GPU: 8}, priority=9), cluster=cluster)
+
+    units = answer["pods"][0].get("preempts", ())
+    assert [(unit["kind"], unit["name"]) for unit in units] == [("pod", name) for name in names]
+
+
 def test_a_gang_that_fits_preempts_nothing(simulate):
     _, answer = simulate(gang(), cluster="\n---\n".join([EMPTY, json.dumps(a_budget("x"))]))
 

@@ -13,7 +13,7 @@ from support.builders import a_member, a_node, a_pod, an_nvswitch_machine
 from cluster.account.accounting import ledger_of
 from cluster.allocations.gpus import Exact, GPUShare
 from cluster.allocations.record import Allocation, Isolation, format_record
-from cluster.keys import GANG, GPU_WHOLE
+from cluster.keys import GANG, GPU_WHOLE, NVIDIA_GPU
 from cluster.objects.pod import Pod
 from cluster.requests.request import read_request
 from scorer.cache.cluster_state import ClusterState
@@ -89,6 +89,17 @@ class Writing(RuleBasedStateMachine):
         self.pods[name] = pod
         self.state.update_pod(("default", name), pod_info(pod))
 
+    @rule(name=st.sampled_from("xyz"), node=st.sampled_from(NODES), priority=st.integers(-2, 1))
+    def pod_of_others(self, name, node, priority):
+        before = self.pods.get(name)
+        if before is not None:
+            self.ours.pop(before.metadata.uid, None)
+        self.uids += 1
+        raw = a_pod({NVIDIA_GPU: 1}, name=name, nodeName=node, priority=priority)
+        raw["metadata"]["uid"] = f"u{self.uids}"
+        self.pods[name] = pod = msgspec.convert(raw, Pod)
+        self.state.update_pod(("default", name), pod_info(pod))
+
     @rule(name=st.sampled_from("xyz"))
     def delete(self, name):
         gone = self.pods.pop(name, None)
@@ -145,9 +156,12 @@ class Writing(RuleBasedStateMachine):
 
     @invariant()
     def the_lowest_priority_is_that_of_the_pods_with_gpus(self):
-        usages = chain.from_iterable(map(self.state.usages, NODES))
+        usages = list(chain.from_iterable(map(self.state.usages, NODES)))
         priorities = [usage.priority for usage in usages if usage.allocation]
-        assert self.state.lowest_priority == min(priorities, default=None)
+        assert self.state.lowest_priority(others=False) == min(priorities, default=None)
+        others = [usage.priority for usage in usages if usage.is_of_others]
+        lowest = min([*priorities, *others], default=None)
+        assert self.state.lowest_priority(others=True) == lowest
 
 
 def replace_node_name(pod):

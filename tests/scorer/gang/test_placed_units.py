@@ -2,18 +2,20 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.builders import a_held_pod, a_node, placed_pod
+from support.builders import a_counted_node, a_held_pod, a_node, a_pod, placed_pod
 
 from cluster import keys
 from cluster.account.accounting import ledger_of
 from cluster.allocations.gpus import GPUShare
 from cluster.objects.pod import Pod
+from policy.document import Gangs, Preemption
 from scorer.gang.placed_units import EvictionRules, placed_units
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners
 from workloads.members import ElasticSet, ExpectedPods
 
 NOW = 1_767_225_600.0 + 3_600  # 2026-01-01T01:00:00Z
+GANGS = Gangs()
 JOB = {"kind": "JobSet", "name": "job", "uid": "job", "controller": True}
 
 
@@ -27,10 +29,10 @@ def of_gang(name, gpu, **fields):
     return a_running_pod(name, gpu, labels={keys.POD_GROUP_NAME: "bert"}, **fields)
 
 
-def units(*pods, fragile=frozenset(), budgets=frozenset(), elastic=()):
+def units(*pods, fragile=frozenset(), budgets=frozenset(), elastic=(), policy=GANGS, node=None):
     read = [msgspec.convert(pod, Pod) for pod in pods]
-    nodes = ledger_of([a_node("n")], read).nodes
-    rules = EvictionRules(NOW, 300.0, fragile, lambda pod: pod.life.started, lambda _, __: budgets)
+    nodes = ledger_of([node or a_node("n")], read).nodes
+    rules = EvictionRules(NOW, policy, fragile, lambda pod: pod.life.started, lambda _, __: budgets)
     owners = Owners({}, {}, {"job": ExpectedPods(elastic=elastic)})
     found = placed_units(map(pod_info, read), owners, nodes, rules)
     assert all(len(unit.pods) >= len(unit.victim.pods) for unit in found)
@@ -212,3 +214,99 @@ def test_the_minimum_and_all_young_members_stay_and_no_other_member_could_go(siz
     able = stay - young - {0}
     assert not able or len(stay) <= max(least, 1)
     assert not gone or max(able, default=-1) < min(gone)
+
+
+# ---- Pods that Linkwise did not place.
+
+OTHERS = Gangs(preemption=Preemption(others="lowerPriority"))
+
+
+def of_others(name, gpus=2, resource=keys.NVIDIA_GPU, annotations=None, labels=None, **spec):
+    pod = a_pod(
+        {resource: gpus}, name=name, nodeName="n", annotations=annotations, labels=labels, **spec
+    )
+    pod["metadata"] |= {"uid": name, "ownerReferences": [JOB]}
+    return pod | {"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}}
+
+
+def owned_by(pod, **owner):
+    pod["metadata"]["ownerReferences"] = [JOB | owner] if owner else []
+    return pod
+
+
+def on_a_counted_node(*pods, policy=OTHERS, **rules):
+    return units(*pods, policy=policy, node=a_counted_node("n"), **rules)
+
+
+def test_each_pod_of_others_is_a_unit_by_policy_alone():
+    pods = [of_others("a", priority=-3), of_others("b")]
+    young = Gangs(preemption=Preemption(others="lowerPriority", min_run_minutes=61))
+
+    a, b = on_a_counted_node(*pods)
+
+    assert (a.name, a.priority, len(a.pods), a.amounts["n"].gpus) == ("default/a", -3, 1, 2)
+    assert [unit.protected for unit in (a, b)] == [None, None]
+    assert on_a_counted_node(*pods, policy=Gangs()) == []
+    assert all("61 min ago" in unit.protected for unit in on_a_counted_node(*pods, policy=young))
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        pytest.param(of_others("a", resource=keys.NVIDIA_GPU_SHARED), id="replicas"),
+        pytest.param(of_others("a", resource="cpu"), id="no GPU"),
+        pytest.param(owned_by(of_others("a"), kind="DaemonSet"), id="DaemonSet"),
+        pytest.param(owned_by(of_others("a"), kind="Node", name="n"), id="mirror pod"),
+    ],
+)
+def test_pods_of_others_whose_end_frees_no_whole_gpu_are_in_no_unit(pod):
+    assert on_a_counted_node(pod) == []
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        pytest.param(owned_by(of_others("a")), "pod a has no controller", id="no controller"),
+        pytest.param(
+            of_others("a", annotations={"scheduling.k8s.io/group-name": "g"}),
+            "pod a is part of a gang that Linkwise did not place "
+            "(metadata.annotations[scheduling.k8s.io/group-name]), and would go alone",
+            id="Volcano",
+        ),
+        pytest.param(of_others("a", annotations={"pod-group-name": "g"}), "a gang", id="KAI"),
+        pytest.param(
+            of_others("a", annotations={"yunikorn.apache.org/task-group-name": "g"}),
+            "a gang",
+            id="YuniKorn",
+        ),
+        pytest.param(of_others("a", labels={keys.POD_GROUP: "g"}), "a gang", id="coscheduling"),
+        pytest.param(
+            of_others("a", schedulingGroup={"podGroupName": "g"}), "a gang", id="Kubernetes"
+        ),
+        pytest.param(
+            of_others("a", labels={"kueue.x-k8s.io/podset": "main"}), "Kueue decides", id="Kueue"
+        ),
+        pytest.param(
+            owned_by(of_others("a"), kind="MPIJob", apiVersion="kubeflow.org/v2beta1"),
+            "pod a is part of MPIJob job, whose pods are a gang",
+            id="a kind of the policy",
+        ),
+        pytest.param(of_others("a", schedulerName="hami-scheduler"), "pod a has shares", id="HAMi"),
+        pytest.param(
+            of_others("a", priority=2_000_000_000), "of system components", id="critical priority"
+        ),
+    ],
+)
+def test_a_pod_of_others_that_must_not_go_alone_is_protected(pod, why):
+    (unit,) = on_a_counted_node(pod)
+
+    assert why in unit.protected
+
+
+def test_pods_of_others_follow_the_rules_of_our_units():
+    pod = of_others("a")
+    (failing,) = on_a_counted_node(pod, fragile={"job"})
+    (many,) = on_a_counted_node(pod, budgets=None)
+
+    assert "would count an evicted pod as a failure" in failing.protected
+    assert "too many PodDisruptionBudgets" in many.protected
