@@ -1,30 +1,23 @@
-"""Authenticate callers by TokenReview, authorize them by SubjectAccessReview, and cache both."""
+"""Authenticate callers by TokenReview, and authorize them by SubjectAccessReview."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from hashlib import sha256
 from itertools import islice
 from typing import NamedTuple
 
-import structlog
+import msgspec
 
 from cli.dashboard.guard import HEADERS
 from cluster.keys import API_VERSION, DASHBOARD
+from dashboard.reviews import Reviews
 from dashboard.visible import ALL, Visible
 from runtime.http.authentication import UserInfo, authenticate
 from runtime.http.authorization import is_allowed
-from runtime.http.types import HttpRequest, HttpResponse, error_response, retry_later
-from runtime.kube.client import Kube, KubeError
+from runtime.http.types import HttpRequest, HttpResponse, error_response
+from runtime.kube.client import Kube
 from runtime.process.clock import Clock
 
-REVIEWED = 30.0
-"""How long a review counts [s]. A message is waited for 20 s: in a minute a revoked token gets
-nothing more."""
-TOKENS = 2000
-"""The number of tokens whose reviews are kept."""
-NEW = 100
-"""The number of callers whose first review is awaited."""
 AT_ONCE = 16
 """The number of reviews that the API server makes at once."""
 SOME = 4
@@ -40,8 +33,7 @@ _INSIDE = (
 )
 """What a viewer must be allowed to list in a namespace."""
 _WANTED = f"bring a token for the audience {DASHBOARD}"
-
-_log = structlog.get_logger()
+_TOKEN_ID = "authentication.kubernetes.io/credential-id"  # noqa: S105 - a name
 
 
 class Viewer(NamedTuple):
@@ -51,13 +43,8 @@ class Viewer(NamedTuple):
     visible: Visible
 
 
-class _Review(NamedTuple):
-    viewer: Viewer
-    ends: float
-
-
 class Access:
-    """The reviews of callers, which count for some seconds."""
+    """The rights of callers, by reviews that count for some seconds."""
 
     def __init__(self, kube: Kube, clock: Clock, namespaces: Callable[[], Iterable[str]]) -> None:
         """Start without reviews; an event loop must run.
@@ -67,10 +54,11 @@ class Access:
             clock: A monotonic clock [s].
             namespaces: Returns the namespaces of the cluster, the important ones first.
         """
-        self._kube, self._clock, self._namespaces = kube, clock, namespaces
-        self._reviews: OrderedDict[bytes, _Review] = OrderedDict()
-        """By the digest of a token; the least recently used first."""
-        self._running: dict[bytes, asyncio.Task[Viewer | HttpResponse]] = {}
+        self._kube, self._namespaces = kube, namespaces
+        self._users: Reviews[bytes, UserInfo] = Reviews(clock)
+        """By the digest of a token."""
+        self._rights: Reviews[bytes, Visible | None] = Reviews(clock)
+        """By the digest of a user; None: it may not list nodes."""
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def viewer(self, request: HttpRequest) -> Viewer | HttpResponse:
@@ -81,56 +69,41 @@ class Access:
         header = request.headers.get("Authorization", "")
         if not header:
             return _unauthorized(401, _WANTED)
-        digest = sha256(header.encode(errors="surrogatepass")).digest()
-        review = self._reviews.get(digest)
-        if review and self._clock() < review.ends:
-            self._reviews.move_to_end(digest)
-            return review.viewer
-        running = self._running.get(digest)
-        if running is None:
-            if review is None and len(self._running) >= NEW:
-                return retry_later("too many tokens are being reviewed: send it again", HEADERS)
-            running = asyncio.create_task(self._reviewed(request, digest))
-            self._running[digest] = running
-        # If one client leaves, others with the same token wait for it.
-        return await asyncio.shield(running)
+        token = _digest(header.encode(errors="surrogatepass"))
+        user = await self._users.get(token, lambda: self._user(request))
+        if isinstance(user, HttpResponse):
+            return user
+        identity = _digest(msgspec.json.encode(user, order="deterministic"))
+        visible = await self._rights.get(identity, lambda: self._visible(user))
+        if isinstance(visible, HttpResponse):
+            return visible
+        if visible is None:
+            return _unauthorized(
+                403, "you may not list nodes: ask for the ClusterRole linkwise-dashboard-user"
+            )
+        return Viewer(user.username, visible)
 
-    async def _reviewed(self, request: HttpRequest, digest: bytes) -> Viewer | HttpResponse:
-        started = self._clock()
-        try:
-            viewer = await self._review(request)
-        except KubeError as error:
-            _log.warning("Could not review token", err=str(error))
-            return retry_later("the API server did not review your token", HEADERS)
-        finally:
-            del self._running[digest]
-        if isinstance(viewer, HttpResponse):
-            self._reviews.pop(digest, None)
-            return viewer
-        self._reviews[digest] = _Review(viewer, started + REVIEWED)
-        self._reviews.move_to_end(digest)
-        if len(self._reviews) > TOKENS:
-            self._reviews.popitem(last=False)
-        return viewer
-
-    async def _review(self, request: HttpRequest) -> Viewer | HttpResponse:
+    async def _user(self, request: HttpRequest) -> UserInfo | HttpResponse:
         async with self._turns:
             user = await authenticate(self._kube, request, DASHBOARD)
         if user is None:
             return _unauthorized(401, f"this token is not accepted: {_WANTED}")
+        # Each token has an id of its own, and all tokens of a user have the same rights.
+        extra = {key: values for key, values in user.extra.items() if key != _TOKEN_ID}
+        return msgspec.structs.replace(user, extra=extra)
+
+    async def _visible(self, user: UserInfo) -> Visible | None:
         if not await self._may_list(user, _NODES):
-            return _unauthorized(
-                403, "you may not list nodes: ask for the ClusterRole linkwise-dashboard-user"
-            )
+            return None
         if await self._sees(user, ""):
-            return Viewer(user.username, ALL)
+            return ALL
         names = list(islice(self._namespaces(), NAMESPACES))
         visible: set[str] = set()
         for start in range(0, len(names), SOME):
             some = names[start : start + SOME]
             seen = await asyncio.gather(*(self._sees(user, name) for name in some))
             visible.update(name for name, sees in zip(some, seen, strict=True) if sees)
-        return Viewer(user.username, Visible(frozenset(visible)))
+        return Visible(frozenset(visible))
 
     async def _sees(self, user: UserInfo, namespace: str) -> bool:
         """Return whether a user may list pods and Gangs in a namespace; empty: in all."""
@@ -142,6 +115,10 @@ class Access:
     async def _may_list(self, user: UserInfo, resource: dict[str, str]) -> bool:
         async with self._turns:
             return await is_allowed(self._kube, user, {**resource, "verb": "list"})
+
+
+def _digest(text: bytes) -> bytes:
+    return sha256(text).digest()
 
 
 def _unauthorized(status: int, message: str) -> HttpResponse:

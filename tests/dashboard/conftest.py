@@ -28,9 +28,9 @@ class Reviews(FakeAPI):
     def __init__(self):
         super().__init__()
         self.users = {}
-        """User and audiences, by token."""
+        """User, groups and audiences, by token."""
         self.allowed = set()
-        """User, resource, and namespace, which is empty for all."""
+        """User or group, resource, and namespace, which is empty for all."""
         self.asked = Counter()
 
     async def _call(self, request):
@@ -41,21 +41,31 @@ class Reviews(FakeAPI):
         self.asked[body["kind"]] += 1
         if body["kind"] == "TokenReview":
             assert spec["audiences"] == [DASHBOARD]
-            user, audiences = self.users.get(spec["token"], (None, []))
+            token = spec["token"]
+            user, groups, audiences = self.users.get(token, (None, [], []))
             status = {"authenticated": user is not None, "audiences": audiences}
-            return web.json_response({"status": {**status, "user": {"username": user or ""}}})
+            extra = {"authentication.kubernetes.io/credential-id": [f"JTI={token}"]}
+            info = {"username": user or "", "groups": groups, "extra": extra}
+            return web.json_response({"status": {**status, "user": info}})
         attributes = spec["resourceAttributes"]
         assert attributes["verb"] == "list"
-        key = spec["user"], attributes["resource"], attributes.get("namespace", "")
-        return web.json_response({"status": {"allowed": key in self.allowed}})
+        place = attributes["resource"], attributes.get("namespace", "")
+        is_allowed = any((name, *place) in self.allowed for name in (spec["user"], *spec["groups"]))
+        return web.json_response({"status": {"allowed": is_allowed}})
 
     def user(self, name, *namespaces, nodes=True, audience=DASHBOARD):
         """Return the token of a user who may list nodes, and all of these namespaces."""
-        self.users[f"token-{name}"] = name, [audience]
+        self.users[f"token-{name}"] = name, [], [audience]
         self.allowed |= {(name, kind, place) for kind in (PODS, GANGS) for place in namespaces}
         if nodes:
             self.allowed.add((name, NODES, ""))
         return f"token-{name}"
+
+    def other_tokens(self, name, number, *groups):
+        """Return more tokens of a user, which has these groups by them."""
+        tokens = [f"token-{name}-{'-'.join(groups)}-{n}" for n in range(number)]
+        self.users |= dict.fromkeys(tokens, (name, list(groups), [DASHBOARD]))
+        return tokens
 
 
 class Clock:

@@ -10,7 +10,7 @@ from support.servers.fake_api import status
 from support.waiting import until
 
 from cluster.keys import DRY_RUN_AUDIENCE
-from dashboard import access, feeds
+from dashboard import access, feeds, reviews
 from dashboard.entrance import VISITS, Hosts
 
 EVENTS = "api/events"
@@ -132,7 +132,7 @@ async def test_a_revoked_token_gets_nothing_once_its_review_is_over(serving):
         assert (await page.get(session, EVENTS, token))[0] == 200
         del page.api.users[token]
 
-        page.clock.now += access.REVIEWED - 0.1
+        page.clock.now += reviews.REVIEWED - 0.1
         assert (await page.get(session, EVENTS, token))[0] == 200
         page.clock.now += 0.2
         assert (await page.get(session, EVENTS, token))[0] == 401
@@ -145,7 +145,7 @@ async def test_a_right_that_was_withdrawn_is_withdrawn_here(serving):
         assert "blue/" in (await page.get(session, EVENTS, token))[1]
         page.api.allowed.discard(("bea", "pods", "blue"))
 
-        page.clock.now += access.REVIEWED
+        page.clock.now += reviews.REVIEWED
         assert "blue/" not in (await page.get(session, EVENTS, token))[1]
 
 
@@ -153,7 +153,7 @@ async def test_an_api_server_that_does_not_answer_lets_nobody_in(serving):
     async with serving() as page, aiohttp.ClientSession() as session:
         token = page.api.user("ann", "")
         assert (await page.get(session, EVENTS, token))[0] == 200
-        page.clock.now += access.REVIEWED
+        page.clock.now += reviews.REVIEWED
         page.api.faults["call"].append(status(500))
 
         code, _, headers = await page.get(session, EVENTS, token)
@@ -247,7 +247,7 @@ async def test_namespaces_beyond_the_bound_are_hidden(serving, monkeypatch):
 async def test_new_tokens_are_bounded_and_known_ones_are_reviewed_nevertheless(
     serving, monkeypatch
 ):
-    monkeypatch.setattr(access, "NEW", 2)
+    monkeypatch.setattr(reviews, "NEW", 2)
     held = asyncio.Event()
 
     async def slowly(_request):
@@ -259,23 +259,56 @@ async def test_new_tokens_are_bounded_and_known_ones_are_reviewed_nevertheless(
         assert (await page.get(session, EVENTS, token))[0] == 200
         page.api.faults["call"].extend([slowly, slowly])
         forged = [asyncio.create_task(page.get(session, EVENTS, f"forged-{n}")) for n in range(2)]
-        await until(lambda: len(page.access._running) == 2)
+        await until(lambda: len(page.access._users._running) == 2)
 
         assert (await page.get(session, EVENTS, "forged-3"))[0] == 503
-        page.clock.now += access.REVIEWED
+        page.clock.now += reviews.REVIEWED
         assert (await page.get(session, EVENTS, token))[0] == 200
 
         held.set()
         assert {code for code, _, _ in await asyncio.gather(*forged)} == {503}
 
 
+@pytest.mark.parametrize(
+    ("nodes", "namespaces", "code"),
+    [(True, ["blue"], 200), (True, [], 200), (False, [], 403)],
+    ids=["a namespace", "nodes", "nothing"],
+)
+async def test_tokens_of_one_identity_share_the_reviews_of_its_rights(
+    serving, nodes, namespaces, code
+):
+    async with serving(other_pod("b", 1, "blue")) as page, aiohttp.ClientSession() as session:
+        token = page.api.user("bea", *namespaces, nodes=nodes)
+        assert (await page.get(session, EVENTS, token))[0] == code
+        first = page.api.asked["SubjectAccessReview"]
+
+        page.clock.now += reviews.REVIEWED
+        others = page.api.other_tokens("bea", 9)
+        answers = await asyncio.gather(*(page.get(session, EVENTS, each) for each in others))
+        assert (await page.get(session, EVENTS, token))[0] == code
+
+        assert {answer[0] for answer in answers} == {code}
+        assert page.api.asked == {"TokenReview": 11, "SubjectAccessReview": 2 * first}
+
+
+async def test_a_user_with_other_groups_is_another_identity(serving):
+    async with serving(other_pod("b", 1, "blue")) as page, aiohttp.ClientSession() as session:
+        plain = page.api.user("bea")
+        [admin] = page.api.other_tokens("bea", 1, "admins")
+        page.api.allowed |= {("admins", kind, "") for kind in ("pods", "gangs")}
+
+        texts = [(await page.get(session, EVENTS, token))[1] for token in (plain, admin, plain)]
+
+        assert ["blue/" in text for text in texts] == [False, True, False]
+
+
 async def test_kept_reviews_are_bounded(serving, monkeypatch):
-    monkeypatch.setattr(access, "TOKENS", 3)
+    monkeypatch.setattr(reviews, "KEPT", 3)
     async with serving() as page, aiohttp.ClientSession() as session:
         for n in range(6):
             assert (await page.get(session, "api/sets", page.api.user(f"u{n}", "")))[0] == 200
 
-        assert len(page.access._reviews) == 3
+        assert len(page.access._users._kept) == len(page.access._rights._kept) == 3
 
 
 async def test_a_manifest_is_tried_on_what_the_caller_sees_and_others_come_next(serving):
@@ -332,7 +365,7 @@ async def test_a_page_whose_rights_changed_gets_all_rows_again(serving):
         token = page.api.user("bea", "red", "blue")
         last, _ = an_event((await page.get(session, EVENTS, token))[1])
         page.api.allowed.discard(("bea", "pods", "red"))
-        page.clock.now += access.REVIEWED
+        page.clock.now += reviews.REVIEWED
 
         _, text, _ = await page.get(session, EVENTS, token, **{"Last-Event-ID": last})
 
