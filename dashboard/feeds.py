@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
-from cli.dashboard.feed import Feed
+from cli.dashboard.feed import Feed, ViewsFirst
 from cli.dashboard.history import BYTES
 from cli.files.current_cluster import CurrentCluster
 from dashboard.visible import ALL, Visible, namespaces_of, seen_by
@@ -40,6 +40,7 @@ class Feeds:
             key: A secret, from which the pseudonyms of hidden pods are made.
         """
         self._wall, self._monotonic, self._key = wall, monotonic, key
+        self._views = ViewsFirst()
         self._begun = 0
         """The number of feeds so far."""
         self._whole = self._feed()
@@ -109,7 +110,14 @@ class Feeds:
         # A page may ask after a restart, or after its rights have changed.
         self._begun += 1
         name = f"{self._wall():.0f}-{self._begun}"
-        return Feed(self._wall, live=True, name=name, clients=CLIENTS, history=history)
+        return Feed(
+            self._wall,
+            live=True,
+            name=name,
+            clients=CLIENTS,
+            history=history,
+            views=self._views,
+        )
 
     async def _publish(self, feed: Feed, visible: Visible) -> None:
         current = self._current

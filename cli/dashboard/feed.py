@@ -1,8 +1,10 @@
 """The state that the server of the page shows, and the messages about its changes."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from threading import Condition
 from typing import TypeVar
 
 import msgspec
@@ -52,6 +54,34 @@ class Update(Struct, frozen=True):
     gone: list[str]
 
 
+class ViewsFirst:
+    """Lets other threads pause while views are computed: Python runs one thread at a time."""
+
+    def __init__(self) -> None:
+        """Start without a view."""
+        self._running = 0
+        self._changed = Condition()
+
+    @contextmanager
+    def view(self) -> Iterator[None]:
+        """Compute a view within the block."""
+        self._add(1)
+        try:
+            yield
+        finally:
+            self._add(-1)
+
+    def pause(self, seconds: float) -> None:
+        """Wait until no view is computed, at most for some time [s]."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running, seconds)
+
+    def _add(self, number: int) -> None:
+        with self._changed:
+            self._running += number
+            self._changed.notify_all()
+
+
 class Feed:
     """The latest moment of a cluster, and its past."""
 
@@ -63,6 +93,7 @@ class Feed:
         name: str = "",
         clients: int = CLIENTS,
         history: int = BYTES,
+        views: ViewsFirst | None = None,
     ) -> None:
         """Start without a moment.
 
@@ -72,7 +103,9 @@ class Feed:
             name: Tells its messages from those of other feeds at the same address.
             clients: The number of clients that wait for a message.
             history: The size of the differences to earlier moments [bytes].
+            views: Of all feeds of the process; None: this one is alone.
         """
+        self.views = views or ViewsFirst()
         self._clock, self._live, self._name, self._clients = clock, live, name, clients
         self._ended = False
         self._waiting: dict[asyncio.Event, None] = {}
@@ -113,7 +146,12 @@ class Feed:
 
     async def compute(self, view: Callable[[], T]) -> T:
         """Compute a view, one after the other."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker, view)
+
+        def computed() -> T:
+            with self.views.view():
+                return view()
+
+        return await asyncio.get_running_loop().run_in_executor(self._worker, computed)
 
     async def next_update(self, last: str) -> tuple[str, bytes]:
         """Return the next message and its id, at the latest after `WAIT`.

@@ -53,7 +53,7 @@ class Trials(NamedTuple):
     """How manifests are tried, one at a time."""
 
     seconds: float = 20.0
-    """The longest simulation [s]."""
+    """The longest time for one, with its pauses [s]."""
     rest: float = 0.0
     """How long the same feed then waits, as a multiple of the time that its trial took."""
 
@@ -119,14 +119,19 @@ class Dashboard:
         return self._entered(answer)
 
     async def _trial(self, feed: Feed, request: HttpRequest) -> HttpResponse:
-        """Try one manifest at a time, beside the worker of the views."""
+        """Try one manifest at a time, while no view is computed."""
         start = monotonic()
         rests = self._tried is not None and self._tried[0] is feed and start < self._tried[1]
         if self._trying or rests:
             return error_response(503, "another manifest is being tried: try again", HEADERS)
         end, moment = start + self._trials.seconds, feed.moment
         text = request.body.decode(errors="replace")
-        trial = Trial(text, lambda: monotonic() >= end)
+
+        def is_over() -> bool:
+            feed.views.pause(end - monotonic())
+            return monotonic() >= end
+
+        trial = Trial(text, is_over)
         self._trying = True
         work = asyncio.get_running_loop().run_in_executor(None, trial.on, moment)
         work.add_done_callback(lambda _: self._end_trial(feed, start))

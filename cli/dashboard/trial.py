@@ -1,7 +1,8 @@
 """Checks and simulates a manifest on a moment of the cluster; nothing is created. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TypeVar
 
 from msgspec import Struct
@@ -19,11 +20,12 @@ from cli.render import simulate_json
 from cli.render.page.drawing import drawing_of
 from cli.render.page.occupancy import nodes_of, units_of
 from cli.render.simulate_json import GangPlace, PodPlace
-from manifest.objects import objects_in
-from manifest.value import InputError
+from manifest.objects import objects_of_large
+from manifest.value import InputError, Value
+from scorer.placement.state.node_cache import DeadlineExceeded
 
 PODS = 2000
-"""The number of pods that a manifest may create here."""
+"""The number of pods that a manifest may create here, and of its objects."""
 NODES = 12
 """The number of nodes that are drawn."""
 _NAME = "manifest"
@@ -71,10 +73,6 @@ class TrialReport(Struct, frozen=True):
     nodes: tuple[TrialNode, ...] = ()
 
 
-class TooSlow(Exception):  # noqa: N818
-    """The simulation exceeds its time."""
-
-
 T = TypeVar("T")
 
 
@@ -92,18 +90,17 @@ class Trial:
             return self._report(moment)
         except InputError as error:
             return TrialReport((str(error),), ())
-        except TooSlow:
-            return TrialReport(
-                (f"{_NAME}: its placement takes too long here. Try fewer pods.",), ()
-            )
+        except DeadlineExceeded:
+            return TrialReport((f"{_NAME}: it takes too long here. Try fewer pods.",), ())
 
     def _report(self, moment: Moment) -> TrialReport:
         current = moment.current
-        manifests = ReadManifests(objects_in(self.text, _NAME), (), current.namespace)
+        manifests = ReadManifests(self._objects(), (), current.namespace)
         inputs = inputs_of(manifests, current.policy, current.cluster, current.objects)
         if number_of_pods(inputs.templates) > PODS:
             raise InputError(f"{_NAME}: more than {PODS} pods. Ask linkwise simulate.")
-        checked = judge(inputs, self._in_time, moment.at)
+        # Without the cluster: the simulation below finds the places.
+        checked = judge(replace(inputs, cluster=None), self._in_time, moment.at)
         items = tuple(
             Judged(
                 item.source,
@@ -118,11 +115,11 @@ class Trial:
             for item in checked.items
         )
         problems = (*inputs.unreadable, *(each.sentence for each in inputs.unjudged))
-        warnings = (*inputs.warnings, *checked.notes)
+        warnings = inputs.warnings
         if inputs.unreadable:
             return TrialReport(problems, warnings, items)
-        admitted = list(created_pods(inputs))
-        snapshot = placement_snapshot(current.cluster, current.policy)
+        admitted = list(self._in_time(created_pods(inputs)))
+        snapshot = placement_snapshot(current.cluster, current.policy).fork(self.is_over)
         simulation = simulate(snapshot, admitted, current.cluster.pods, self._steps)
         document = simulate_json.document(simulation, ())
         return TrialReport(
@@ -135,10 +132,16 @@ class Trial:
             tuple(_nodes(simulation)),
         )
 
+    def _objects(self) -> list[Value]:
+        objects = list(islice(self._in_time(objects_of_large(self.text, _NAME)), PODS + 1))
+        if len(objects) > PODS:
+            raise InputError(f"{_NAME}: more than {PODS} objects. Ask linkwise check.")
+        return objects
+
     def _in_time(self, steps: Iterable[T]) -> Iterator[T]:
         for step in steps:
             if self.is_over():
-                raise TooSlow
+                raise DeadlineExceeded
             yield step
 
     def _steps(self, steps: Iterable[SimulationStep], _: int) -> Iterator[SimulationStep]:

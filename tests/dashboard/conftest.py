@@ -95,19 +95,25 @@ class Page:
         async with session.get(self.url + path, headers=headers) as response:
             return response.status, await response.text(), response.headers
 
+    async def tried(self, session, token, text):
+        """Return the status and the result for a manifest."""
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/yaml"}
+        async with session.post(f"{self.url}api/trial", data=text, headers=headers) as response:
+            return response.status, await response.text()
+
 
 @pytest.fixture
 def serving():
     """Serves a cluster with some pods."""
 
     @asynccontextmanager
-    async def serving(*pods):
+    async def serving(*pods, seconds=5.0):
         clock = Clock()
         feeds = Feeds(wall, clock, b"key")
         async with Reviews() as api, Kube(api.url) as kube:
             access = Access(kube, clock, feeds.namespaces)
             entrance = TokenEntrance(Hosts(frozenset({HOST})), access, feeds)
-            routes = Dashboard(entrance, Trials(seconds=5.0, rest=1000.0)).routes()
+            routes = Dashboard(entrance, Trials(seconds, rest=1000.0)).routes()
             await feeds.publish(a_current(*pods))
             async with serve(routes, host="127.0.0.1", port=0, limits=LIMITS) as server:
                 try:

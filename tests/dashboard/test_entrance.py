@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 
 import aiohttp
 import pytest
@@ -313,22 +314,31 @@ async def test_kept_reviews_are_bounded(serving, monkeypatch):
 
 async def test_a_manifest_is_tried_on_what_the_caller_sees_and_others_come_next(serving):
     pods = [other_pod(f"b{n}", n, "blue") for n in range(7)]
+    manifest = JOB.replace("GPUS", "2")
     async with serving(*pods) as page, aiohttp.ClientSession() as session:
-
-        async def tried(token):
-            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/yaml"}
-            url, text = f"{page.url}api/trial", JOB.replace("GPUS", "2")
-            async with session.post(url, data=text, headers=headers) as response:
-                return response.status, await response.text()
-
         bea = page.api.user("bea", "red")
-        code, text = await tried(bea)
+        code, text = await page.tried(session, bea, manifest)
         assert code == 200
         assert json.loads(text)["gangs"][0]["placed"]
         assert "blue" not in text
 
-        assert (await tried(bea))[0] == 503
-        assert (await tried(page.api.user("ann", "")))[0] == 200
+        assert (await page.tried(session, bea, manifest))[0] == 503
+        assert (await page.tried(session, page.api.user("ann", ""), manifest))[0] == 200
+
+
+async def test_a_manifest_pauses_while_a_view_of_any_feed_is_computed(serving):
+    async with serving(seconds=0.5) as page, aiohttp.ClientSession() as session:
+        bea, release = page.api.user("bea", "red"), threading.Event()
+        await page.get(session, EVENTS, bea)
+        view = asyncio.create_task(page.feeds._whole.compute(release.wait))
+
+        try:
+            _, text = await page.tried(session, bea, JOB.replace("GPUS", "2"))
+        finally:
+            release.set()
+            await view
+
+        assert "too long" in json.loads(text)["problems"][0]
 
 
 async def test_before_the_cluster_is_read_it_is_said_so(serving):

@@ -1,7 +1,11 @@
+from itertools import count
+
 import pytest
 from support.dashboard import JOB, WRONG, placed_pod
 
 from cli.dashboard.trial import PODS, Trial
+
+OBJECT = "---\n{apiVersion: v1, kind: Secret, metadata: {name: a}}\n"
 
 
 def job(gpus: int = 2) -> str:
@@ -57,8 +61,9 @@ def test_findings_have_the_lines_of_the_text(moment):
             job().replace("s: 2\n", f"s: {PODS + 1}\n").replace("m: 2", f"m: {PODS + 1}"),
             f"more than {PODS} pods",
         ),
+        (OBJECT * (PODS + 1) + "---\nkind: [", f"more than {PODS} objects"),
     ],
-    ids=["empty", "no-yaml", "no-object", "nul", "no-job", "too-many"],
+    ids=["empty", "no-yaml", "no-object", "nul", "no-job", "too-many", "too-many-objects"],
 )
 def test_a_text_that_cannot_be_tried_says_where_and_why(moment, text, problem):
     report = tried(moment(), text)
@@ -67,10 +72,33 @@ def test_a_text_that_cannot_be_tried_says_where_and_why(moment, text, problem):
     assert not report.taken
 
 
-def test_a_trial_that_takes_too_long_ends(moment):
-    report = tried(moment(), job(), is_over=lambda: True)
+def test_a_trial_ends_at_each_step_that_comes_too_late(moment):
+    here, calls = moment(), count()
+    tried(here, job(), is_over=lambda: next(calls) < 0)
+    steps = next(calls)
+    # An object, its template, two pods and their gang; the rest are nodes.
+    assert steps > 5 + len(here.rows)
+
+    for last in range(steps):
+        calls = count()
+        report = tried(here, job(), is_over=lambda calls=calls, last=last: next(calls) >= last)
+        assert "too long" in report.problems[0]
+        assert not report.taken
+
+
+def test_a_text_is_read_only_while_there_is_time(moment):
+    calls = count()
+    report = tried(moment(), OBJECT * 2 + "---\nkind: [", is_over=lambda: next(calls) >= 1)
 
     assert "too long" in report.problems[0]
+
+
+def test_the_placement_of_many_pods_is_known(moment):
+    text = job().replace("s: 2\n", "s: 300\n").replace("m: 2", "m: 300")
+    report = tried(moment(), text.replace('gang-size: "2"', 'gang-size: "300"'))
+
+    assert len(report.pods) == 300
+    assert not [text for text in report.warnings if "placement is not known" in text]
 
 
 def test_nothing_of_the_moment_changes(moment):
