@@ -1,10 +1,12 @@
 """Fetches the objects of a live cluster that Linkwise reads, reduced as in a snapshot."""
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 
 import msgspec
 
@@ -31,6 +33,8 @@ _DRA = "/apis/resource.k8s.io"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 CONFIG_NAMESPACES = {keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE}
 """Namespaces of the ConfigMaps that are read."""
+READS = 1000
+"""The number of owners, and of PodGroups, that are read at once: each is a request, some ms."""
 
 
 @dataclass(slots=True)
@@ -74,7 +78,9 @@ async def _fetch(access: Access) -> FetchedCluster:
         fetched.gangs = await _gangs(reader)
         waiting = list(_waiting_members(pods))
         evictable = evictable_pods([msgspec.convert(plain, Pod) for plain in pods])
-        owners = await read_owners(reader, [*waiting, *evictable])
+        owned = [*waiting, *evictable]
+        fetched.warnings += unread(owned)
+        owners = await read_owners(reader, owned)
         groups = await read_pod_groups(reader, waiting)
         budgets = await _budgets(reader, fetched) if evictable else []
     collections = (nodes, pods, owners, groups, budgets, *others)
@@ -151,14 +157,14 @@ async def _gangs(reader: ApiReader) -> list[Plain]:
 
 
 async def read_owners(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain]:
-    """Return the controllers of pods, and the controllers above them; each once."""
+    """Return the controllers of pods, then those above them; each once, and `READS` at most."""
     owners: dict[str, Plain] = {}
     visited = set[str]()
-    todo = [
+    todo = deque(
         (pod.metadata.namespace, owner) for pod in pods for owner in controllers_of(pod.metadata)
-    ]
-    while todo:
-        namespace, owner = todo.pop()
+    )
+    while todo and len(visited) < READS:
+        namespace, owner = todo.popleft()
         path = path_of(owner, namespace)
         if owner.uid in visited or path is None:
             continue
@@ -176,15 +182,34 @@ async def read_owners(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain]:
 
 
 async def read_pod_groups(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain]:
-    """Return the PodGroups that pods name; each once."""
+    """Return the PodGroups that pods name; each once, and `READS` at most."""
     groups: list[Plain] = []
-    for paths in dict.fromkeys(group_paths(pod, pod.metadata.namespace) for pod in pods):
+    for paths in islice(_groups_of(pods), READS):
         for path in paths:
             with suppress(NotFound, Forbidden):
                 kept = reduced("PodGroup", await reader.get(path))
                 groups += [kept] if kept else []
                 break
     return groups
+
+
+def unread(pods: Collection[Pod]) -> list[str]:
+    """Return a warning if pods have more owners or PodGroups than are read."""
+    owners = {owner.uid for pod in pods for owner in controllers_of(pod.metadata)}
+    number = max(len(owners), len(_groups_of(pods)))
+    if number <= READS:
+        return []
+    return [
+        f"Pods that wait or may be preempted have {number:,} owners or PodGroups: {READS:,} are "
+        "read, and less is known of the gangs of the others."
+    ]
+
+
+def _groups_of(pods: Iterable[Pod]) -> dict[tuple[str, ...], None]:
+    """Return the possible paths of each PodGroup that pods name."""
+    paths = dict.fromkeys(group_paths(pod, pod.metadata.namespace) for pod in pods)
+    paths.pop((), None)
+    return paths
 
 
 def _waiting_members(pods: Iterable[Plain]) -> Iterator[Pod]:

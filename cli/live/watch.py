@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from cli.live.fetch import (
     read_lease,
     read_owners,
     read_pod_groups,
+    unread,
 )
 from cli.live.kubeconfig import Access
 from cli.live.load import value_of
@@ -46,6 +48,8 @@ _OPTIONAL = 5.0
 """How long collections are waited for that the user may not be allowed to list [s]."""
 _OWNERS = 15.0
 """The time after which owners of waiting pods, budgets and the Lease are read again [s]."""
+_NEW = 500
+"""The number of owners of pods that may be evicted that are read before a change is shown."""
 _FORGOTTEN = 1000
 """Owners that are kept although none of their pods may be evicted any more."""
 
@@ -67,6 +71,8 @@ class ClusterWatch:
         self._reader, self._warnings = ApiReader(kube), warnings
         self._dirty = asyncio.Event()
         self._extra: list[Plain] = []
+        self._unread: list[str] = []
+        """A warning, where not all owners of waiting pods are read."""
         self._known = frozenset[str]()
         self._has_budgets = False
         self._asked = set[str]()
@@ -181,17 +187,22 @@ class ClusterWatch:
             *(await read_budgets(self._reader) if evictable else ()),
             *await read_lease(self._reader),
         ]
+        self._unread = unread(waiting)
         self._known, self._has_budgets = owners, bool(evictable)
         self._read_at = monotonic()
 
     async def _read_evictable(self, pods: Sequence[Pod]) -> None:
-        """Read the owners of pods that may be evicted, each once: there may be thousands."""
+        """Read the owners of pods that may be evicted, each once: some now, and others later."""
         owners = [{owner.uid for owner in controllers_of(pod.metadata)} for pod in pods]
         if len(self._asked) > len(set().union(*owners)) + _FORGOTTEN:
             self._asked, self._evictable = set(), {}
-        new = [pod for pod, uids in zip(pods, owners, strict=True) if uids - self._asked]
-        read = await read_owners(self._reader, new)
-        self._asked.update(*owners)
+        new = dict.fromkeys(uid for uids in owners for uid in uids if uid not in self._asked)
+        some = set(islice(new, _NEW))
+        owned = [pod for pod, uids in zip(pods, owners, strict=True) if uids & some]
+        read = await read_owners(self._reader, owned)
+        self._asked |= some
+        if len(new) > len(some):
+            self._dirty.set()
         self._evictable |= {plain["metadata"]["uid"]: plain for plain in read}
 
     def _waiting(self) -> Iterator[Pod]:
@@ -202,7 +213,8 @@ class ClusterWatch:
 
     def _taken(self) -> Callable[[], CurrentCluster]:
         """Take the objects as they are now; return a function that makes the cluster of them."""
-        server, namespace, known = self._kube.server, self._namespace, self._warnings
+        server, namespace = self._kube.server, self._namespace
+        known = (*self._warnings, *self._unread)
         watched = (item for each in self._others for item in each.items.values())
         others = [*self._extra, *self._evictable.values(), *watched]
         nodes = {name: item for (_, name), item in sorted(self._nodes.items.items())}

@@ -11,6 +11,7 @@ from support.servers.fake_api import status as fault
 from support.servers.fake_cluster import FakeCluster
 from support.waiting import PATIENCE, until
 
+from cli.live import fetch, watch
 from cli.live.kubeconfig import Access, load_user_context
 from cli.live.user_kube import UserKube
 from cli.live.watch import watch_until
@@ -168,6 +169,47 @@ async def test_owners_and_budgets_of_pods_that_may_be_evicted_are_read(api, watc
         api.put(f"{PODS}/higher", a_pod({keys.GPU_WHOLE: 1}, name="higher", priority=10))
         await shows(lambda: "higher" in shown.pods)
         assert "Job" in kinds()
+
+
+def put_jobs(api, number):
+    """Put Jobs; return the owner reference of each."""
+    owners = []
+    for n in range(number):
+        name = f"j{n}"
+        api.put(f"{JOB}/{name}", {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}})
+        api.objects["/apis/batch/v1/jobs"]["team", name]["metadata"]["uid"] = name
+        job = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": name}
+        owners.append({**job, "controller": True})
+    return owners
+
+
+def jobs(shown):
+    return [each for each in shown.states[-1].objects if each.plain["kind"] == "Job"]
+
+
+async def test_the_number_of_owners_of_waiting_pods_is_bounded(api, watching, monkeypatch):
+    monkeypatch.setattr(fetch, "READS", 2)
+    for n, owner in enumerate(put_jobs(api, 4)):
+        metadata = {"annotations": {keys.GANG: f"j{n}"}, "ownerReferences": [owner]}
+        api.put(f"{PODS}/p{n}", {"metadata": metadata, "spec": {"containers": []}})
+    async with watching() as shown:
+        await shows(lambda: len(shown.pods) == 4)
+
+        assert len(jobs(shown)) == 2
+        assert any("4 owners" in text for text in shown.states[-1].warnings)
+
+
+async def test_owners_of_pods_that_may_be_evicted_are_read_in_portions(api, watching, monkeypatch):
+    monkeypatch.setattr(watch, "_NEW", 1)
+    for n, owner in enumerate(put_jobs(api, 3)):
+        placed = placed_pod(f"p{n}", {keys.GPU_WHOLE: 1}, "gpu", GPUShare(n))
+        placed["metadata"] |= {"namespace": "team", "ownerReferences": [owner]}
+        api.put(f"{PODS}/p{n}", placed)
+    api.put(f"{PODS}/high", a_pod({keys.GPU_WHOLE: 1}, name="high", priority=9))
+    async with watching() as shown:
+        await shows(lambda: shown.states and len(jobs(shown)) == 3)
+
+        assert len(shown.states) >= 3
 
 
 async def test_an_invalid_policy_is_reported_and_the_last_state_stays(api, watching):
