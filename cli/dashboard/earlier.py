@@ -1,4 +1,4 @@
-"""An earlier moment: its ledgers and what a gang had then, from the rows that are kept. Pure.
+"""An earlier moment: its ledgers, nodes, and what a gang had, from the rows that are kept. Pure.
 
 Rows have whole GPUs and their holders, so these are exact. Shares of GPUs are not restored, and the
 links of a node are those that it has now.
@@ -12,7 +12,15 @@ from msgspec import Struct
 from cli.analysis.fleet import CORDONED, UNHEALTHY, UNKNOWN
 from cli.dashboard.gang_changes import GangChange, Past, gang_changes
 from cli.dashboard.moment import HolderRow, NodeRow, UnitRow, colour_of
-from cli.dashboard.views import NODES, DrawnNode, drawn_node
+from cli.dashboard.tree import Tree
+from cli.dashboard.views import (
+    NODES,
+    DrawnNode,
+    MarkedUnit,
+    drawn_node,
+    marks_of,
+    node_drawing,
+)
 from cli.render.page.occupancy import Mark, letters
 from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.allocations.gpus import Counted, Exact, GPUShare
@@ -28,6 +36,16 @@ class EarlierPod(Struct, frozen=True):
     node: str
     gpus: tuple[int, ...]
     amount: str
+
+
+class EarlierNode(Struct, frozen=True):
+    """A node at an earlier moment."""
+
+    row: NodeRow
+    drawing: Tree | None
+    """With its present links; null for a node that offered no GPUs."""
+    units: tuple[MarkedUnit, ...]
+    """Those that had whole GPUs."""
 
 
 class EarlierUnit(Struct, frozen=True):
@@ -60,6 +78,18 @@ def earlier_ledgers(
     for name, row in rows.items():
         ledger = now.get(name)
         yield _ledger(row, ledger.node if ledger else None)
+
+
+def earlier_node(row: NodeRow, now: Mapping[str, NodeLedger]) -> EarlierNode:
+    """Return a node as it was.
+
+    Args:
+        row: It on the map of that moment.
+        now: The nodes of the present.
+    """
+    (ledger,) = earlier_ledgers({row.name: row}, now)
+    marks, units = marks_of(ledger)
+    return EarlierNode(row, node_drawing(ledger, marks), units)
 
 
 def earlier_unit(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from cli.dashboard.earlier import earlier_ledgers, earlier_unit
+from cli.dashboard.earlier import earlier_ledgers, earlier_node, earlier_unit
 from cli.dashboard.feed import Feed
 from cli.dashboard.gang_changes import Past
 from cli.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
@@ -23,8 +23,12 @@ class Views:
 
     def node(self, query: Query) -> Callable[[], object]:
         """One node."""
-        moment = self._feed.moment
-        return lambda: node_view(moment, query.get("name", ""))
+        moment, name = self._feed.moment, query.get("name", "")
+        if "at" not in query:
+            return lambda: node_view(moment, name)
+        row = self._feed.history.at(_time(query)).get(name)
+        now = moment.current.cluster.ledger.nodes
+        return lambda: earlier_node(row, now) if row else None
 
     def waiting(self, _: Query) -> Callable[[], object]:
         """The pending units."""

@@ -146,18 +146,18 @@ def node_view(moment: Moment, name: str) -> NodeView | None:
     inspected = moment.node(name)
     if inspected is None:
         return None
-    marks, units = _marks(inspected.ledger)
+    marks, units = marks_of(inspected.ledger)
     fleet = next(node for node in moment.fleet if node.node.name == name)
     return NodeView(
         inspect_json.document([inspected]).nodes[0],
-        _drawing(inspected.ledger, marks),
+        node_drawing(inspected.ledger, marks),
         units,
         tuple(_worth(inspected)),
         tuple(map(sentence, (*fleet.problems, *fleet.notes, *inspected.node.warnings))),
     )
 
 
-def _marks(ledger: NodeLedger) -> tuple[MarkedPods, tuple[MarkedUnit, ...]]:
+def marks_of(ledger: NodeLedger) -> tuple[MarkedPods, tuple[MarkedUnit, ...]]:
     """Return a mark for each pod of a node, and the gangs and pods that have them."""
     groups: dict[tuple[str, str], list[str]] = {}
     for uid, holding in sorted(ledger.holdings.items(), key=lambda item: item[1].pod):
@@ -175,7 +175,8 @@ def _marks(ledger: NodeLedger) -> tuple[MarkedPods, tuple[MarkedUnit, ...]]:
     return marks, tuple(units)
 
 
-def _drawing(ledger: NodeLedger, marks: MarkedPods) -> Tree | None:
+def node_drawing(ledger: NodeLedger, marks: MarkedPods) -> Tree | None:
+    """Return a node with marked pods as a drawing; None if it offers no GPUs."""
     machine = ledger.node.machine
     if machine is None or not ledger.node.cards:
         return None
@@ -268,7 +269,7 @@ def drawn_node(ledger: NodeLedger, mark: Mark, tags: Mapping[str, str]) -> Drawn
         for uid, holding in ledger.holdings.items()
         if holding.pod in tags and not isinstance(holding.gpus, Counted)
     }
-    return DrawnNode(ledger.node.name, _drawing(ledger, marks) or [])
+    return DrawnNode(ledger.node.name, node_drawing(ledger, marks) or [])
 
 
 def _plan(gang: Gang) -> PlanView:

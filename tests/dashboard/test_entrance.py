@@ -15,7 +15,14 @@ from dashboard import access, feeds, reviews
 from dashboard.entrance import VISITS, Hosts
 
 EVENTS = "api/events"
-VIEWS = ("api/node?name=dgx-0", "api/waiting", "api/namespaces", "api/past?at=1", "api/samples")
+VIEWS = (
+    "api/node?name=dgx-0",
+    "api/node?name=dgx-0&at=1",
+    "api/waiting",
+    "api/namespaces",
+    "api/past?at=1",
+    "api/samples",
+)
 HOST = "gpus.example"
 
 

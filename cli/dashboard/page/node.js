@@ -1,14 +1,44 @@
 // @ts-check
 /** One node: its GPUs and links as a drawing, their holders, and what the free ones are worth. */
 
-import {bar, drawing, h, nameOf, plural, shown, unitLink} from "./dom.js";
+import {bar, clock, drawing, duration, h, nameOf, plural, shown, unitLink} from "./dom.js";
+import {now, AMOUNT, CLOSED, FREE, GANG, GPUS, HOLDERS, MODE, MODEL, NAME, POD, PROBLEMS, STATES} from "./store.js";
 import {fetchedView} from "./view.js";
 
 /** @returns {import("./app.js").View} */
 export function node(/** @type {HTMLElement} */ place, /** @type {string[]} */ parts) {
   const name = parts[1] ?? "";
-  return fetchedView(place, name, "node", {name}, content, "There is no node with GPUs of this name.");
+  return fetchedView(place, name, "node", {name}, content, "There is no node with GPUs of this name.", earlier);
 }
+
+/** Show its GPUs and their holders at an earlier moment. */
+function earlier(/** @type {any} */ then, /** @type {number} */ at) {
+  if (!then) return [h("p.empty", {}, `At ${clock(at)} there was no node with GPUs of this name.`)];
+  const {row} = then;
+  const holders = row[HOLDERS].map((/** @type {any} */ pod) => h("tr", {},
+    h("th", {scope: "row"}, h("a", {href: unitLink("pod", pod[POD])}, nameOf(pod[POD]))),
+    h("td", {}, pod[GPUS].join(" ") || "–"), h("td", {}, shown(pod[AMOUNT])),
+    h("td", {}, pod[GANG] ? h("a", {href: unitLink("gang", pod[GANG])}, nameOf(pod[GANG])) : "–")));
+  return [
+    ...head(row[NAME], row[CLOSED] ? "took no pods" : "took pods", row[CLOSED] ? "bad" : "good"),
+    h("p.quiet", {}, `At ${clock(at)}, ${duration(now() - at)} ago · ${shown(row[MODEL] || "model unknown")} · mode ${
+      shown(row[MODE])} · ${row[FREE]} of ${plural(row[STATES].length, "GPU")} free · links as they are now`),
+    ...row[PROBLEMS].map((/** @type {string} */ text) => h("p.notice", {}, shown(text))),
+    h("div.sides", {}, figure(then.drawing), then.units.length ? units(then.units) : null),
+    h("h2", {}, holders.length ? `${plural(holders.length, "pod")} had GPUs` : "No pod had a GPU here"),
+    holders.length ? h("div.card", {}, h("table", {}, h("thead", {}, h("tr", {}, ["Pod", "GPUs", "Amount", "Gang"].map(text =>
+      h("th", {scope: "col"}, text)))), h("tbody", {}, holders))) : null,
+  ];
+}
+
+/** Make the way back, and the title with the state of the node. */
+const head = (/** @type {string} */ name, /** @type {string} */ words, /** @type {string} */ look) => [
+  h("p.back", {}, h("a", {href: "#/fleet"}, "← Fleet")),
+  h("div.title", {}, h("h1", {}, nameOf(name)), h(`span.status.${look}`, {}, words)),
+];
+
+const figure = (/** @type {any} */ tree) => h("section.card.figure", {}, tree ? drawing(tree)
+  : h("p.quiet", {}, "It offers no GPUs."));
 
 function content(/** @type {any} */ view) {
   const report = view.report;
@@ -20,13 +50,11 @@ function content(/** @type {any} */ view) {
   const state = !report.ready ? ["not ready", "bad"] : report.unschedulable ? ["unschedulable", "bad"]
     : report.unaccounted ? ["unaccounted", "bad"] : ["ready", "good"];
   return [
-    h("p.back", {}, h("a", {href: "#/fleet"}, "← Fleet")),
-    h("div.title", {}, h("h1", {}, nameOf(report.name)), h(`span.status.${state[1]}`, {}, state[0])),
+    ...head(report.name, state[0], state[1]),
     h("p.quiet", {}, facts),
     ...view.notes.map((/** @type {string} */ note) => h("p.notice", {}, shown(note))),
     h("div.sides", {},
-      h("section.card.figure", {}, view.drawing ? drawing(view.drawing)
-        : h("p.quiet", {}, "It offers no GPUs now.")),
+      figure(view.drawing),
       h("div", {}, units(view.units), worth(view.worth))),
     h("h2", {}, "GPUs"),
     h("div.card", {}, devices(report)),

@@ -5,7 +5,7 @@ import {h, shown} from "./dom.js";
 import {fetched, store} from "./store.js";
 
 const PAUSE = 1000, SCRUBBING = 150;
-const PRESENT = "This view shows the present: the time line moves the map, free sets, gangs and what waits.";
+const PRESENT = "This view shows the present: the time line moves the map, nodes, free sets, gangs and what waits.";
 
 /**
  * Return a view whose document is fetched; it is drawn again only if it changed.

@@ -1,14 +1,15 @@
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.builders import a_node, an_nvswitch_machine, dgx1_v100
 from support.dashboard import placed_pod, waiting_pod
 
-from cli.dashboard.earlier import earlier_ledgers, earlier_unit
+from cli.dashboard.earlier import earlier_ledgers, earlier_node, earlier_unit
 from cli.dashboard.gang_changes import Past
 from cli.dashboard.history import History
 from cli.dashboard.moment import Moment
+from cli.dashboard.views import node_view
 from cli.files.cluster_file import Cluster
 from cli.files.current_cluster import CurrentCluster
 from cli.files.policies import policy_snapshot
@@ -65,6 +66,21 @@ def test_free_sets_of_an_earlier_moment_are_those_that_were_computed_then(nodes)
     }
 
     assert free_slots(earlier_ledgers(then.rows, now)) == then.slots
+
+
+@given(ledgers("a"))
+@settings(max_examples=30)
+def test_an_earlier_node_is_drawn_as_it_was_then(ledger):
+    for card, taken in zip(ledger.node.cards, ledger.taken, strict=True):
+        # A row has one state for each GPU.
+        assume((not card.healthy) + card.cordoned + bool(taken.holders) < 2)
+    then = moment_of((ledger,))
+    view = node_view(then, "a")
+    empty = {"a": NodeLedger.empty(ledger.node)}
+
+    earlier = earlier_node(then.rows["a"], empty)
+
+    assert (earlier.drawing, earlier.units) == (view.drawing, view.units)
 
 
 def test_nodes_that_are_gone_count_with_unknown_links(moment):

@@ -24,6 +24,7 @@ VIEWS = (
     "api/sets",
     "api/past?at=1",
     "api/sets?at=1",
+    "api/node?name=dgx-0&at=1",
     "api/unit?kind=gang&namespace=team&name=vgg&at=1",
 )
 

@@ -1,4 +1,4 @@
-"""The time line in a real browser: it moves the map, the free sets, gangs and what waits."""
+"""The time line in a real browser: it moves the map, nodes, the free sets, gangs and what waits."""
 
 import asyncio
 import threading
@@ -110,6 +110,23 @@ def test_the_time_line_moves_a_gang(page):
     page.wait_for_selector(".empty:has-text('nothing of this name had GPUs')")
     page.get_by_role("button", name="Now").click()
     page.wait_for_selector(".empty:has-text('There is no gang')")
+
+
+def test_the_time_line_moves_a_node(page):
+    open_view(page, "node/dgx-0")
+    page.wait_for_selector(".status:has-text('ready')")
+    scrub(page, 90)
+    page.wait_for_selector(".status:has-text('took pods')")
+    assert violations(page) == []
+    assert page.locator("rect.tile.placed").count() == 2
+    text = page.locator("main").inner_text()
+    assert "6 of 8 GPUs free" in text
+    assert "2 pods had GPUs" in text
+    assert "team/vgg-1" in text
+    scrub(page, 30)
+    page.wait_for_selector("h2:has-text('No pod had a GPU here')")
+    page.get_by_role("button", name="Now").click()
+    page.wait_for_selector(".status:has-text('ready')")
 
 
 def test_a_view_of_the_present_alone_says_so(page):
