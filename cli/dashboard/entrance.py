@@ -1,4 +1,4 @@
-"""Lets requests in to a cluster: the interface of the server, and its form on loopback."""
+"""Authorizes requests for the page: the interface, and its implementation on loopback."""
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -10,13 +10,13 @@ from runtime.http.types import HttpRequest, HttpResponse, error_response
 
 
 class Entrance(Protocol):
-    """Decides who gets the page, and which cluster it shows."""
+    """Authorizes requests, and chooses the cluster that the page shows."""
 
     path: str
     """The path of the page; those of its parts begin with it."""
 
     def refuse(self, request: HttpRequest, *, is_page: bool) -> HttpResponse | None:
-        """Return the refusal of a request, whoever sends it; None: its caller may enter.
+        """Return the refusal of a request for any caller; None: the caller decides.
 
         Args:
             request: The request.
@@ -30,7 +30,7 @@ class Entrance(Protocol):
 
 
 class Loopback:
-    """An entrance for one person: whoever has the secret of the address sees the whole cluster."""
+    """The entrance for one person: the secret in the address authorizes, for the whole cluster."""
 
     def __init__(self, feed: Feed, secret: str) -> None:
         """Start without an address, which is known once the server listens.
