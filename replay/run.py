@@ -10,7 +10,9 @@ from replay.engine import Rules, Run
 from replay.fleet import gpus_of_fleet
 from replay.job import FOREVER, Job, Shape
 from replay.measures import Measures, measured
-from replay.policies.registry import POLICIES, Context
+from replay.policies.own import errors_named
+from replay.policies.policy import Context
+from replay.policies.registry import factory_of
 from replay.traces.read import Survey
 from scorer.placement.state.snapshot import Snapshot
 
@@ -67,10 +69,11 @@ def carry_out(
         jobs = arriving(trace.jobs(), task.seed, stretch, until)
     context = Context(np.random.default_rng(task.seed), _popularity(survey.shapes))
     rules = Rules(shared=scenario.shared, waits=not scenario.fills)
-    # Runs share no cached values, so that the time of one does not depend on those before it.
-    run = Run(fleet.fork(), POLICIES[task.policy](context), rules)
     expected = expected_jobs(scenario, survey, gpus)
-    return measured(run, _observed(jobs, on_job), expected)
+    with errors_named(task.policy):
+        # Runs share no cached values, so that the time of one does not depend on those before it.
+        run = Run(fleet.fork(), factory_of(task.policy)(context), rules)
+        return measured(run, _observed(jobs, on_job), expected)
 
 
 def _observed(jobs: Iterable[Job], on_job: Callable[[], None]) -> Iterator[Job]:

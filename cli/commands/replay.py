@@ -1,9 +1,11 @@
 """`linkwise replay`: compares scheduling policies on a trace, on a simulated fleet."""
 
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 
 from typer import echo
 
@@ -17,7 +19,8 @@ from cli.render.page.caption import Caption
 from cli.render.page.replay import replay_page
 from manifest.value import InputError
 from replay.job import FOREVER
-from replay.policies.registry import POLICIES
+from replay.policies.own import is_own
+from replay.policies.registry import POLICIES, factory_of
 from replay.run import Scenario, Task
 
 FULL = "full"
@@ -111,9 +114,18 @@ def _policies(text: str) -> list[str]:
     if not names:
         raise InputError(f"--policies names none; known are {', '.join(POLICIES)}.")
     for name in names:
-        if name not in POLICIES:
+        if is_own(name):
+            _allow_imports_from_here()
+            factory_of(name)
+        elif name not in POLICIES:
             raise InputError(f"--policies: {name[:40]!r} is not known. {_hint(name, POLICIES)}")
     return list(dict.fromkeys(names))
+
+
+def _allow_imports_from_here() -> None:
+    """Let modules of the current directory be imported, after all others; processes inherit it."""
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.append(here)
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

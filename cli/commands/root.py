@@ -263,7 +263,9 @@ def replay(
     ] = None,
     policies: Annotated[
         str,
-        typer.Option(metavar="NAMES", help="The policies to compare, separated by commas."),
+        typer.Option(
+            metavar="NAMES", help="Policies, separated by commas; module:factory for your own."
+        ),
     ] = "linkwise,best-fit,gpu-packing,random",
     load: Annotated[
         float | None,

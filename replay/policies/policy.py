@@ -1,6 +1,6 @@
 """A policy: it places all pods of a job on a snapshot, or none."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -19,6 +19,17 @@ Rows: TypeAlias = Ints
 """Nodes that fit a pod, as indices in `snapshot.nodes`, ascending."""
 
 
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a policy may know of a run before it begins."""
+
+    draw: np.random.Generator
+    """Random numbers of the run's seed."""
+    popularity: Mapping[Shape, float]
+    """The part of the jobs of each shape, in the trace."""
+
+
+@runtime_checkable
 class Policy(Protocol):
     """Chooses the nodes and the GPUs of jobs, for one run."""
 

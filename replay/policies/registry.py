@@ -1,13 +1,11 @@
 """All policies by name."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-
-import numpy as np
 
 from replay.job import Shape
 from replay.policies.fgd import FragmentationGradientDescent, typical_pods
 from replay.policies.linkwise import Linkwise, LinkwiseByFragments
+from replay.policies.own import is_own, load
 from replay.policies.packing import (
     best_fit,
     dot_product,
@@ -19,6 +17,7 @@ from replay.policies.packing import (
     worst_fit,
 )
 from replay.policies.policy import (
+    Context,
     PodByPod,
     Policy,
     highest,
@@ -36,16 +35,6 @@ from replay.policies.products import (
     hami_spread_cards,
     hami_spread_node,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a policy may know of a run before it begins."""
-
-    draw: np.random.Generator
-    """Random numbers of the run's seed."""
-    popularity: Mapping[Shape, float]
-    """The part of the jobs of each shape, in the trace."""
 
 
 def _fgd(popularity: Mapping[Shape, float]) -> Policy:
@@ -71,3 +60,15 @@ POLICIES: Mapping[str, Callable[[Context], Policy]] = {
     "kueue-tas": lambda _: TopologyAwareScheduling(),
 }
 """How each policy is created for a run."""
+
+
+def factory_of(name: str) -> Callable[[Context], Policy]:
+    """Return how a policy is created for a run.
+
+    Args:
+        name: Of one of `POLICIES`, or `module:factory`.
+
+    Raises:
+        InputError: The module cannot be imported, or has no such function.
+    """
+    return load(name) if is_own(name) else POLICIES[name]

@@ -6,7 +6,8 @@ from cluster.allocations.gpus import Exact, GPUShare
 from cluster.nodes.node import Card, MachineSource, Node, uniform_machine
 from replay.fleet import PLENTY, empty_fleet
 from replay.job import Job, Shape, members_of
-from replay.policies.registry import POLICIES, Context
+from replay.policies.policy import Context
+from replay.policies.registry import POLICIES
 from scorer.placement.options import Preferences
 from topology.catalogue import entry
 

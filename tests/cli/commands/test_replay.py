@@ -1,7 +1,9 @@
 import copy
 import json
 import multiprocessing
+import re
 import signal
+import sys
 from collections import Counter
 from contextlib import contextmanager
 from html.parser import HTMLParser
@@ -343,6 +345,67 @@ def test_wrong_options(replay, arguments, message):
 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"linkwise: {message}")
+
+
+OWN = """
+from replay.policies.policy import PodByPod, lowest_indices
+
+def first(_):
+    return PodByPod(lambda view, shape, rows: int(rows[0]), lowest_indices)
+
+def raises(_):
+    return PodByPod(lambda view, shape, rows: int(rows[1000]), lowest_indices)
+
+class Twice:
+    def __init__(self, _):
+        self.known = None
+
+    def place(self, snapshot, shape, members):
+        self.known = self.known or first(None).place(snapshot, shape, members)
+        return self.known
+
+def nothing(_):
+    return None
+"""
+
+
+@pytest.fixture
+def own(replay, write, monkeypatch):
+    """Replays a policy of a module in the current directory."""
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    write("own_policies.py", OWN)
+    write("own_broken.py", "1 / 0")
+    return lambda name, *more: replay("--policies", name, "-o", "json", *more)
+
+
+def test_a_policy_of_ones_own_runs_in_several_processes(own, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    ran = own("own_policies:first", "--seeds", "2")
+
+    assert (ran.code, ran.err) == (0, "")
+    (policy,) = json.loads(ran.out)["policies"]
+    assert policy["policy"] == "own_policies:first"
+    assert [run["started"] for run in policy["runs"]] == [137, 137]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere:first", r"'nowhere' cannot be imported: ModuleNotFoundError\("),
+        (":first", "'' cannot be imported: ValueError"),
+        ("own_broken:first", "'own_broken' cannot be imported: ZeroDivisionError"),
+        ("own_policies:second", "/.*/own_policies.py has no function 'second'"),
+        ("own_policies:OWN", "/.*/own_policies.py has no function 'OWN'"),
+        ("own_policies:nothing", "own_policies:nothing returns a NoneType, which has no method"),
+        ("own_policies:raises", r"own_policies:raises failed at /.*/own_policies.py:8: IndexErr"),
+        ("own_policies:Twice", "own_policies:Twice failed: LedgerError"),
+    ],
+)
+def test_what_is_no_policy_is_refused(own, name, message):
+    ran = own(name)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert re.match(f"linkwise: --policies: {message}", ran.err)
 
 
 @pytest.mark.parametrize(
