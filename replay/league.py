@@ -3,9 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from statistics import median
+from typing import TypeVar
 
-from replay.measures import Measures
+from replay.measures import Measures, Size
+
+Key = TypeVar("Key")
 
 SEEDS_MIN = 6
 """With fewer seeds, even the same sign in all of them is likely by chance (above 5 %)."""
@@ -83,11 +87,26 @@ Runs = Mapping[int, Measures]
 
 def league(runs: Mapping[str, Runs]) -> dict[str, dict[Column, Figure]]:
     """Return the figures of each policy; a figure that some run lacks is left out."""
-    table: dict[str, dict[Column, Figure]] = {policy: {} for policy in runs}
-    for column, rule in _RULES.items():
+    return _compared(_RULES, runs)
+
+
+def waits_by_size(runs: Mapping[str, Runs]) -> dict[str, dict[Size, Figure]]:
+    """Return the mean wait of the jobs of each size [s]; a size that some run lacks is left out."""
+    rules = {size: _Rule(partial(_wait_of, size), is_high_best=False) for size in Size}
+    return _compared(rules, runs)
+
+
+def _wait_of(size: Size, run: Measures) -> float | None:
+    waits = run.waits[size]
+    return waits.mean if waits.jobs else None
+
+
+def _compared(rules: Mapping[Key, _Rule], runs: Mapping[str, Runs]) -> dict[str, dict[Key, Figure]]:
+    table: dict[str, dict[Key, Figure]] = {policy: {} for policy in runs}
+    for key, rule in rules.items():
         values = {policy: _values(rule, own) for policy, own in runs.items()}
         for policy, figure in _figures(rule, values).items():
-            table[policy][column] = figure
+            table[policy][key] = figure
     return table
 
 

@@ -6,7 +6,7 @@ from statistics import median
 from cli.analysis.replay_runs import ReplayInputs, ReplayResults, RunResult
 from cli.output.words import plural
 from replay.fleet import empty_fleet, gpus_of_fleet
-from replay.league import SEEDS_MIN, Column, Figure, league
+from replay.league import SEEDS_MIN, Column, Figure, league, waits_by_size
 from replay.measures import SET_SIZE, Size
 
 _FORMATS: Mapping[Column, tuple[str, Callable[[float], str]]] = {
@@ -38,32 +38,48 @@ _WHEN_FILLED = {
 def figure_rows(inputs: ReplayInputs, results: ReplayResults) -> list[list[str]]:
     """Return the table of figures: a header, then a row for each policy."""
     figures = league(results.measures)
-    unused = _WHEN_FILLED if inputs.scenario.fills else {Column.AT_END}
-    columns = [
-        column
-        for column in _FORMATS
-        if column not in unused and any(column in own for own in figures.values())
-    ]
+    columns = _columns(inputs, figures)
     header = ["POLICY", *(_FORMATS[column][0] for column in columns), "DECISIONS/s"]
     rows = [
-        [policy, *(_cell(column, own) for column in columns), _speed(results.runs[policy].values())]
+        [
+            policy,
+            *(_cell(own.get(column), _FORMATS[column][1]) for column in columns),
+            _speed(results.runs[policy].values()),
+        ]
         for policy, own in figures.items()
     ]
     return [header, *rows]
 
 
+def ratio_rows(inputs: ReplayInputs, results: ReplayResults) -> list[list[str]]:
+    """Return the table of the ratios of medians to those of the best policy."""
+    figures = league(results.measures)
+    columns = _columns(inputs, figures)
+    header = ["RATIO TO THE BEST", *(_FORMATS[column][0] for column in columns)]
+    rows = [
+        [policy, *(_ratio(own.get(column)) for column in columns)]
+        for policy, own in figures.items()
+    ]
+    return [header, *rows]
+
+
+def _columns(inputs: ReplayInputs, figures: Mapping[str, Mapping[Column, Figure]]) -> list[Column]:
+    unused = _WHEN_FILLED if inputs.scenario.fills else {Column.AT_END}
+    return [
+        column
+        for column in _FORMATS
+        if column not in unused and any(column in own for own in figures.values())
+    ]
+
+
 def wait_rows(results: ReplayResults) -> list[list[str]]:
     """Return the table of waiting times by the size of jobs."""
-    measures = results.measures
-    sizes = [
-        size
-        for size in Size
-        if any(run.waits[size].jobs for runs in measures.values() for run in runs.values())
-    ]
+    figures, show_value = waits_by_size(results.measures), _FORMATS[Column.WAIT][1]
+    sizes = [size for size in Size if any(size in own for own in figures.values())]
     names = (_SIZES.get(size, f"{size} GPUs") for size in sizes)
     rows = [
-        [policy, *(f"{median(r.waits[s].mean for r in runs.values()):,.0f} s" for s in sizes)]
-        for policy, runs in measures.items()
+        [policy, *(_cell(own.get(size), show_value) for size in sizes)]
+        for policy, own in figures.items()
     ]
     return [["MEAN WAIT OF", *names], *rows]
 
@@ -102,14 +118,17 @@ def _span(seconds: float) -> str:
     return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.1f} days"
 
 
-def _cell(column: Column, figures: Mapping[Column, Figure]) -> str:
+def _cell(figure: Figure | None, show_value: Callable[[float], str]) -> str:
     """Return the median, the spread, and a mark where it is clearly worse than the best."""
-    if column not in figures:
+    if figure is None:
         return "–"
-    figure, show_value = figures[column], _FORMATS[column][1]
     shown, least, most = map(show_value, (figure.median, figure.least, figure.most))
     spread = "" if least == most else f" ({least} to {most})"
     return f"{shown}{spread}{'*' if figure.clear else ''}"
+
+
+def _ratio(figure: Figure | None) -> str:
+    return "–" if figure is None or figure.ratio is None else f"{figure.ratio:.2f}×"
 
 
 def _speed(runs: Iterable[RunResult]) -> str:

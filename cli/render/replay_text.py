@@ -2,14 +2,23 @@
 
 from cli.analysis.replay_runs import ReplayInputs, ReplayResults
 from cli.output.printer import QUIET, Paint, is_quiet, say, table
-from cli.render.replay_figures import figure_rows, input_lines, legend_lines, wait_rows
+from cli.render.replay_figures import (
+    figure_rows,
+    input_lines,
+    legend_lines,
+    ratio_rows,
+    wait_rows,
+)
 
 
 def show(inputs: ReplayInputs, results: ReplayResults) -> None:
-    """Write the comparison, then the waiting times by size."""
+    """Write the comparison, the ratios to the best, then the waiting times by size."""
     if not is_quiet():
         _show_inputs(inputs, results)
     table(figure_rows(inputs, results))
+    if len(results.measures) > 1:
+        say()
+        table(ratio_rows(inputs, results))
     if not inputs.scenario.fills:
         say()
         table(wait_rows(results))

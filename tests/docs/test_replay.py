@@ -25,5 +25,5 @@ def test_the_policy_of_the_page_gets_a_line(monkeypatch, tmp_path, capsys):
     out, err = capsys.readouterr()
     assert err == ""
     shown = [line.split()[0] for line in out.splitlines() if line]
-    assert shown.count("linkwise") == shown.count("best-fit") == 4
-    assert shown.count("fullest:factory") == 2
+    assert shown.count("linkwise") == shown.count("best-fit") == 6
+    assert shown.count("fullest:factory") == 3

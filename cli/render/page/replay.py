@@ -7,7 +7,13 @@ from cli.render.page.caption import Caption, caption_markup
 from cli.render.page.chart import Curve, Scale, chart
 from cli.render.page.markup import Markup, element, together
 from cli.render.page.shell import page
-from cli.render.replay_figures import figure_rows, input_lines, legend_lines, wait_rows
+from cli.render.replay_figures import (
+    figure_rows,
+    input_lines,
+    legend_lines,
+    ratio_rows,
+    wait_rows,
+)
 from replay.measures import SET_SIZE, Measures, Point
 
 SEEDS_MAX = 8
@@ -27,12 +33,16 @@ def replay_page(inputs: ReplayInputs, results: ReplayResults, caption: Caption) 
     waits = None
     if not inputs.scenario.fills:
         waits = together(element("h2", "Waiting time"), _table(wait_rows(results)))
+    ratios = None
+    if len(results.measures) > 1:
+        ratios = together(element("h2", "Ratios"), _table(ratio_rows(inputs, results)))
     return page(
         caption.title,
         header,
         element("h2", "Figures"),
         _table(figure_rows(inputs, results)),
         [element("p", note, class_="quiet small note") for note in legend_lines(results)],
+        ratios,
         waits,
         _curves(inputs, results),
     )
