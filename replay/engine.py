@@ -103,6 +103,11 @@ class _Queue:
         """Heaps."""
         self.size = 0
 
+    @property
+    def jobs(self) -> Iterator[_Waiting]:
+        """All jobs, in no order."""
+        return (waiting for queue in self._by_shape.values() for waiting in queue)
+
     def push(self, waiting: _Waiting) -> None:
         """Add a job, in its place by arrival."""
         heappush(self._by_shape.setdefault(waiting.job.shape, []), waiting)
@@ -166,6 +171,11 @@ class Run:
     def waiting(self) -> int:
         """Number of jobs in the queue."""
         return self._queue.size
+
+    @property
+    def never_started(self) -> Iterator[Job]:
+        """Jobs in the queue, without those that were evicted."""
+        return (waiting.job for waiting in self._queue.jobs if not waiting.is_again)
 
     def events(self, jobs: Iterable[Job]) -> Iterator[Event]:
         """Yield each event: the arrival of a job that waits, a start, an eviction, a departure.

@@ -35,7 +35,7 @@ class Size(StrEnum):
 
 @dataclass(slots=True)
 class Waits:
-    """How long jobs of a size waited."""
+    """How long jobs of a size waited: until they started, or the run ended."""
 
     jobs: int = 0
     total: float = 0.0
@@ -44,7 +44,7 @@ class Waits:
     """[s]"""
 
     def add(self, seconds: float) -> None:
-        """Count a job that started after so long."""
+        """Count a job that waited so long."""
         self.jobs += 1
         self.total += seconds
         self.longest = max(self.longest, seconds)
@@ -130,8 +130,9 @@ class Measures:
 
     @property
     def wait(self) -> float:
-        """The mean wait of all started jobs [s]."""
-        return sum(waits.total for waits in self.waits.values()) / max(1, self.started)
+        """The mean wait of all jobs [s]."""
+        waits = self.waits.values()
+        return sum(each.total for each in waits) / max(1, sum(each.jobs for each in waits))
 
 
 def size_of(shape: Shape) -> Size:
@@ -206,6 +207,9 @@ class _Recorder:
     def finish(self) -> Measures:
         """Return the figures."""
         figures = self.figures
+        # Else a policy that never starts the jobs of the longest wait would look better.
+        for job in self._run.never_started:
+            self._add_wait(job, self._clock or 0.0)
         area, set_area, duration = self._end
         figures.mean_allocated = area / duration / figures.gpus if duration else 0.0
         figures.mean_free_sets = set_area / duration if duration else float(self._sets)
@@ -234,10 +238,7 @@ class _Recorder:
     def _add_started(self, event: Event) -> None:
         figures, shape = self.figures, event.job.shape
         figures.started += 1
-        wait = event.time - event.job.submit
-        figures.waits[size_of(shape)].add(wait)
-        if shape.priority:
-            figures.urgent_waits.add(wait)
+        self._add_wait(event.job, event.time)
         figures.split += len(event.nodes) > ceil(shape.pods * shape.gpus / self._cards)
         if shape.is_share or shape.pods * shape.gpus < 2:
             return
@@ -251,6 +252,12 @@ class _Recorder:
             figures.on_best += got.value >= best.value * (1 - TOLERANCE)
             figures.bandwidth += got.value
             figures.lost += max(0.0, best.value - got.value)
+
+    def _add_wait(self, job: Job, until: float) -> None:
+        wait = until - job.submit
+        self.figures.waits[size_of(job.shape)].add(wait)
+        if job.shape.priority:
+            self.figures.urgent_waits.add(wait)
 
     def _update_sets(self, event: Event) -> None:
         before, after = event.before.ledger.nodes, self._run.snapshot.ledger.nodes

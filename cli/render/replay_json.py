@@ -36,7 +36,7 @@ class FleetFacts(Struct, frozen=True, kw_only=True):
 
 
 class WaitingTime(Struct, frozen=True, kw_only=True):
-    """How long the jobs of one size waited."""
+    """How long the jobs of one size waited: until they started, or the run ended."""
 
     jobs: int
     mean: float

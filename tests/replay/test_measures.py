@@ -28,6 +28,9 @@ def test_the_first_refusal_is_recorded():
     assert figures.at_first_refusal == pytest.approx(0.6)
     assert figures.unplaced == 1
     assert figures.waits[Size.SHARE].mean == pytest.approx(4.5)
+    # The job of two GPUs waits until the run ends at 20, when the second one has left.
+    assert figures.waits[Size.NODE].total == 18
+    assert figures.wait == pytest.approx((0 + 9 + 18) / 3)
     assert figures.waits[Size.SHARE].longest == 9
 
 
