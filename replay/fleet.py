@@ -14,6 +14,7 @@ from cluster.mode import NodeMode
 from cluster.nodes.node import Card, Node, uniform_machine
 from replay.job import MILLI
 from scorer.placement.options import Preferences
+from scorer.placement.state.node_columns import labels
 from scorer.placement.state.snapshot import Snapshot, snapshot_of
 
 _ANY_NUMBER = 1_000_000
@@ -63,6 +64,12 @@ def empty_fleet(
 def gpus_of_fleet(fleet: Snapshot) -> int:
     """Return the number of GPUs."""
     return sum(len(ledger.node.cards) for ledger in fleet.nodes)
+
+
+def domain_label(fleet: Snapshot) -> str | None:
+    """Return the nearest domain label that some node has, or None."""
+    domains = fleet.preferences.domains
+    return next((label for label in domains if labels(fleet, label).any()), None)
 
 
 def _prepared(node: Node, *, shared: bool) -> Node:

@@ -44,6 +44,7 @@ class Column(StrEnum):
     LOST = "bandwidth lost"
     FREE_SETS = "free sets"
     SPLIT = "split"
+    SPLIT_DOMAINS = "split over domains"
     UNPLACED = "unplaced"
 
 
@@ -56,6 +57,11 @@ class _Rule:
 def _evictions(run: Measures) -> float | None:
     """Return the number of evictions; None where all jobs have one priority."""
     return float(run.evictions) if run.urgent_waits.jobs else None
+
+
+def _split_over_domains(run: Measures) -> float | None:
+    """Return the number of such jobs; None where the fleet has no domains."""
+    return None if run.split_over_domains is None else float(run.split_over_domains)
 
 
 def _lost_time(run: Measures) -> float | None:
@@ -78,6 +84,7 @@ _RULES: Mapping[Column, _Rule] = {
     Column.LOST: _Rule(lambda run: run.mean_lost, is_high_best=False),
     Column.FREE_SETS: _Rule(lambda run: run.mean_free_sets),
     Column.SPLIT: _Rule(lambda run: float(run.split), is_high_best=False),
+    Column.SPLIT_DOMAINS: _Rule(_split_over_domains, is_high_best=False),
     Column.UNPLACED: _Rule(lambda run: float(run.unplaced), is_high_best=False),
 }
 

@@ -1,13 +1,14 @@
 """The figures of a run that people compare, recorded event by event in bounded memory."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import ceil
 
 from cluster.account.node_ledger import NodeLedger
 from replay.engine import Event, Kind, Run
-from replay.fleet import gpus_of_fleet
+from replay.fleet import domain_label, gpus_of_fleet
 from replay.job import Job, Shape, members_of
 from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.baselines import best_possible
@@ -105,6 +106,8 @@ class Measures:
     """The sum of what is missing to the best possible ones [GB/s]."""
     split: int = 0
     """Started jobs on more nodes than their GPUs need."""
+    split_over_domains: int | None = None
+    """Those in more domains than their GPUs need; None: the fleet has no domains."""
     evictions: int = 0
     """Times that a job lost its place to one of a higher priority."""
     lost_gpu_seconds: float = 0.0
@@ -166,6 +169,8 @@ class _Recorder:
         self._sets = sum(map(_free_sets, fleet.nodes))
         self._cards = max((len(node.node.cards) for node in fleet.nodes), default=1)
         self._best = _BestPossible(fleet)
+        self._domains = _domains_of(fleet)
+        self.figures.split_over_domains = 0 if self._domains else None
         self._clock: float | None = None
         self._begin = 0.0
         self._area = self._set_area = 0.0
@@ -240,6 +245,8 @@ class _Recorder:
         figures.started += 1
         self._add_wait(event.job, event.time)
         figures.split += len(event.nodes) > ceil(shape.pods * shape.gpus / self._cards)
+        if self._domains and figures.split_over_domains is not None:
+            figures.split_over_domains += self._domains.are_split(event)
         if shape.is_share or shape.pods * shape.gpus < 2:
             return
         got, best = _bandwidth(event), self._best.of(event.job)
@@ -264,6 +271,33 @@ class _Recorder:
         self._sets += sum(
             _free_sets(after[name]) - _free_sets(before[name]) for name in event.nodes
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Domains:
+    """The domains of a fleet by its nearest label; a node without the label is one of its own."""
+
+    of_node: Mapping[str, str]
+    gpus: int
+    """GPUs of the largest domain."""
+
+    def are_split(self, event: Event) -> bool:
+        """Return whether a job starts in more domains than its GPUs need."""
+        shape = event.job.shape
+        used = {self.of_node[node] for node in event.nodes}
+        return len(used) > ceil(shape.pods * shape.gpus / self.gpus)
+
+
+def _domains_of(fleet: Snapshot) -> _Domains | None:
+    label = domain_label(fleet)
+    if label is None:
+        return None
+    nodes = [ledger.node for ledger in fleet.nodes]
+    of_node = {node.name: node.labels.get(label, f"node {node.name}") for node in nodes}
+    sizes = Counter[str]()
+    for node in nodes:
+        sizes[of_node[node.name]] += len(node.cards)
+    return _Domains(of_node, max(sizes.values()))
 
 
 class _BestPossible:

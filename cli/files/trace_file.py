@@ -9,6 +9,7 @@ from cli.files.cluster_file import collect_objects, require_nodes
 from cli.files.current_cluster import current_cluster
 from cli.files.machine import find_machine
 from cli.files.source import DEFAULT_NAMESPACE, STDIN, shown_name, stream_lines, stream_objects
+from cluster.keys import RACK
 from cluster.nodes.node import Card, MachineSource, Node
 from manifest.value import InputError
 from replay.fleet import PLENTY
@@ -17,7 +18,7 @@ from replay.traces.read import TraceReader, fleet_format_of, format_of, read_nod
 from scorer.placement.options import Preferences, preferences_of
 from topology.machine import Machine
 
-_NUMBER_OF = re.compile(r"([1-9][0-9]{0,4})x([a-z0-9-]+)")
+_NUMBER_OF = re.compile(r"([1-9][0-9]{0,4})x([a-z0-9-]+)(?:/([1-9][0-9]{0,4}))?")
 _FLEETS = "Add --fleet: a published list of nodes, a cluster file, or a number of machines of the"
 
 
@@ -67,7 +68,7 @@ def read_fleet(name: str | None) -> Fleet:
 
     Args:
         name: A published list of nodes, a cluster file, or a number of machines of the catalogue,
-            such as `128xdgx1-v100`.
+            such as `128xdgx1-v100`, or `128xdgx1-v100/16` in racks of 16.
 
     Raises:
         InputError: It is missing, cannot be read, or has no GPUs.
@@ -76,25 +77,29 @@ def read_fleet(name: str | None) -> Fleet:
         lists = "; ".join(f"{f.name}: {f.nodes_source}" for f in FORMATS if f.nodes_source)
         raise InputError(f"no fleet is named. {_FLEETS} catalogue (128xdgx1-v100). Lists: {lists}.")
     if counted := _NUMBER_OF.fullmatch(name):
-        return Fleet(tuple(_machines(int(counted[1]), counted[2])), Preferences())
+        number, machine, rack = int(counted[1]), counted[2], counted[3]
+        nodes = _machines(number, machine, int(rack) if rack else None)
+        return Fleet(tuple(nodes), Preferences(domains=(RACK,) if rack else ()))
     if known := fleet_format_of(_first_line(name)):
         listed = read_nodes(stream_lines(name), shown_name(name), known)
         return Fleet(tuple(each.node for each in listed), Preferences())
     objects = collect_objects(stream_objects(name), name)
     current = current_cluster(objects, DEFAULT_NAMESPACE, name)
     require_nodes(current.cluster, name)
-    nodes = tuple(node for node in current.cluster.nodes if node.machine)
-    if not nodes:
+    with_gpus = tuple(node for node in current.cluster.nodes if node.machine)
+    if not with_gpus:
         raise InputError(f"{shown_name(name)}: no node in it has GPUs.")
-    return Fleet(nodes, preferences_of(current.policy.policy))
+    return Fleet(with_gpus, preferences_of(current.policy.policy))
 
 
-def _machines(number: int, machine_name: str) -> list[Node]:
+def _machines(number: int, machine_name: str, rack: int | None) -> list[Node]:
+    """Return nodes of a machine; of each rack so many, None: they have no racks."""
     machine = find_machine(machine_name)
     width = len(str(number - 1))
     return [
         Node(
             f"node-{i:0{width}}",
+            {RACK: f"rack-{i // rack}"} if rack else {},
             machine=machine,
             machine_source=MachineSource.FILE,
             cards=(Card(),) * machine.n,

@@ -23,6 +23,7 @@ _FORMATS: Mapping[Column, tuple[str, Callable[[float], str]]] = {
     Column.LOST: ("GB/s LOST", lambda speed: f"{speed:.1f}"),
     Column.FREE_SETS: (f"FREE SETS OF {SET_SIZE}", lambda sets: f"{sets:,.1f}"),
     Column.SPLIT: ("SPLIT", lambda jobs: f"{jobs:,.0f}"),
+    Column.SPLIT_DOMAINS: ("SPLIT OVER DOMAINS", lambda jobs: f"{jobs:,.0f}"),
 }
 _SIZES = {Size.SHARE: "A SHARE", Size.ONE: "1 GPU"}
 _WHEN_FILLED = {

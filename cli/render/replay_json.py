@@ -95,6 +95,8 @@ class PolicyRun(Struct, frozen=True, kw_only=True):
     mean_free_sets: float
     split: int
     """Jobs on more nodes than their GPUs need."""
+    split_over_domains: int | None
+    """Those in more network domains than their GPUs need; null: the fleet has none."""
     points: list[CurvePoint]
 
 
@@ -210,6 +212,7 @@ def _run(result: RunResult) -> PolicyRun:
         mean_bandwidth_lost=rounded(run.mean_lost),
         mean_free_sets=round(run.mean_free_sets, 1),
         split=run.split,
+        split_over_domains=run.split_over_domains,
         points=[
             CurvePoint(
                 time=round(point.time, 1),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster.account.node_ledger import NodeLedger
+from replay.fleet import domain_label
 from replay.job import MILLI, Shape
 from replay.policies.policy import PodByPod, Rows, lowest_indices, placed
 from replay.policies.view import Floats, Ints, View, view_of
@@ -114,11 +115,11 @@ class NativeGangs:
     ) -> Sequence[Placement] | None:
         """Return the placement of each pod, or None where no domain fits all of them."""
         pods = PodByPod(LeastAllocated(self.draw), best_effort_cards)
-        domains = snapshot.preferences.domains
-        if len(members) == 1 or not domains:
+        label = domain_label(snapshot)
+        if len(members) == 1 or label is None:
             return pods.place(snapshot, shape, members)
         view = view_of(snapshot)
-        capacity, values = view.capacity(shape, len(members)), labels(snapshot, domains[0])
+        capacity, values = view.capacity(shape, len(members)), labels(snapshot, label)
         totals = np.bincount(values, weights=capacity)
         fitting = [value for value in np.flatnonzero(totals >= len(members)).tolist() if value]
         for value in sorted(fitting, key=lambda value: (totals[value], value)):

@@ -8,6 +8,7 @@ def runs(*waits, **other):
     figures = {"at_first_refusal": 0.5, "mean_allocated": 0.5, "allocated_at_end": 0.5}
     figures |= {"best_share": None, "mean_bandwidth": None, "mean_lost": None}
     figures |= {"mean_free_sets": 1.0, "split": 0, "unplaced": 0}
+    figures |= {"split_over_domains": None}
     figures |= {"urgent_waits": Waits(), "evictions": 0, "lost_gpu_seconds": 0.0} | other
     return {seed: SimpleNamespace(wait=wait, **figures) for seed, wait in enumerate(waits)}
 

@@ -62,6 +62,19 @@ def test_split_jobs_are_counted():
     assert measure(whole_fleet(2), jobs[1:], "best-fit", shared=False).split == 0
 
 
+@pytest.mark.parametrize(
+    ("zones", "split"),
+    [("abab", 1), ("aabb", 0), ("", None)],
+    ids=["two zones", "one zone", "no domains"],
+)
+def test_jobs_split_over_domains_are_counted(zones, split):
+    # One zone would do for the first gang, which takes node-0 and node-1; the second needs two.
+    jobs = [a_job("gang", 0, 5, gpus=8, pods=2), a_job("large", 9, 5, gpus=8, pods=3)]
+    fleet = whole_fleet(4, zones=zones)
+
+    assert measure(fleet, jobs, "round-robin", shared=False).split_over_domains == split
+
+
 def test_curves_have_a_bounded_number_of_points():
     jobs = [a_job(f"{i}", float(i), 1) for i in range(1000)]
     points = measure(shared_fleet(4), jobs).points

@@ -147,13 +147,17 @@ def test_quietly_only_the_tables_are_shown(replay):
 
 
 @pytest.mark.parametrize(
-    ("fleet", "nodes"), [("cluster.yaml", 2), ("3xdgx-a100", 3)], ids=["file", "machines"]
+    ("fleet", "nodes", "split"),
+    [("cluster.yaml", 2, None), ("3xdgx-a100", 3, None), ("3xdgx-a100/2", 3, 0)],
+    ids=["file", "machines", "racks"],
 )
-def test_other_fleets(replay, fleet, nodes):
+def test_other_fleets(replay, fleet, nodes, split):
     ran = replay("-o", "json", "--policies", "best-fit", fleet=fleet)
 
     assert ran.err == ""
-    assert json.loads(ran.out)["fleet"] == {"nodes": nodes, "gpus": 8 * nodes, "shared": True}
+    document = json.loads(ran.out)
+    assert document["fleet"] == {"nodes": nodes, "gpus": 8 * nodes, "shared": True}
+    assert document["policies"][0]["runs"][0]["split_over_domains"] == split
 
 
 @pytest.fixture

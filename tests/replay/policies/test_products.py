@@ -1,7 +1,10 @@
+from dataclasses import replace
+
 import pytest
 from support.traces import a_job, a_policy, occupied, placed, whole_fleet
 
 from replay.job import members_of
+from scorer.placement.options import Preferences
 from topology.catalogue import entry
 from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import gpus_of, mask_of
@@ -47,6 +50,13 @@ def test_a_native_gang_is_in_one_domain():
     assert nodes_of(place("native-gangs", fleet, gpus=8, pods=2)) == ["node-2", "node-3"]
     assert place("native-gangs", fleet, gpus=8, pods=3) is None
     assert nodes_of(place("native-gangs", fleet, gpus=8)) != ["node-0"]
+
+
+def test_the_domain_of_a_native_gang_has_the_nearest_label_that_nodes_have():
+    fleet = whole_fleet(4, zones="aabb")
+    fleet = replace(fleet, preferences=Preferences(domains=("clique", "zone")))
+
+    assert nodes_of(place("native-gangs", fleet, gpus=8, pods=2)) == ["node-0", "node-1"]
 
 
 def test_without_a_domain_a_native_gang_is_anywhere():
