@@ -8,11 +8,14 @@ published traces; they are not taken from them.
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 
 OPENB_HEADER = (
     "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,"
     "creation_time,deletion_time,scheduled_time\n"
 )
+
+_BEGIN = datetime(2017, 10, 1, tzinfo=UTC)
 
 
 def openb_lines(jobs: int, seed: int = 0) -> Iterator[str]:
@@ -45,9 +48,8 @@ def philly_lines(jobs: int, seed: int = 0) -> Iterator[str]:
     for _ in range(jobs):
         time += draw.expovariate(1 / 60)
         gpus = draw.choices([1, 2, 4, 8, 16, 32, 64], [55, 15, 12, 10, 5, 2, 1])[0]
-        day, rest = divmod(int(time), 86_400)
-        clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
-        yield f"2017-10-{day % 28 + 1:02} {clock},{draw.lognormvariate(8, 1.5):.1f},{gpus}\n"
+        submit = _BEGIN + timedelta(seconds=int(time))
+        yield f"{submit:%Y-%m-%d %H:%M:%S},{draw.lognormvariate(8, 1.5):.1f},{gpus}\n"
 
 
 TRACES: Mapping[str, Callable[[int, int], Iterator[str]]] = {

@@ -2,10 +2,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bench.traces import philly_lines
 from manifest.value import InputError
 from replay.job import FOREVER, Shape
 from replay.traces.formats import FORMATS
-from replay.traces.gangs import GFS
+from replay.traces.gangs import GFS, PHILLY
 from replay.traces.read import TraceReader, fleet_format_of, format_of, read_nodes
 
 HEADERS = {
@@ -158,3 +159,11 @@ def test_each_format_has_a_source():
     published = [known for known in FORMATS if known.name != "history"]
     assert all("/" in known.source for known in published)
     assert all(known.columns for known in FORMATS)
+
+
+def test_the_synthetic_trace_is_in_the_order_of_submit_times_beyond_a_month():
+    lines = list(philly_lines(45_000))
+    survey = TraceReader("philly.csv", lambda: iter(lines), PHILLY).survey()
+
+    assert survey.is_sorted
+    assert survey.span > 31 * 86_400
