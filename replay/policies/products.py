@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from scorer.placement.state.node_cache import Value
 from scorer.placement.state.node_columns import labels
 from scorer.placement.state.snapshot import Snapshot
 from topology.choice import ChoiceMode, ChoiceRequest, choose
-from topology.machine import gpus_of
+from topology.machine import gpus_of, mask_of
 
 _HAMI_SLOTS = 10
 """Pods that share a GPU by default (HAMi, `deviceSplitCount`)."""
@@ -46,16 +47,37 @@ def hami_spread_node(view: View, shape: Shape, rows: Rows) -> Floats:
 def hami_binpack_cards(view: View, shape: Shape, row: int) -> list[int]:
     """Choose the GPUs with the highest score of HAMi: slots, compute and memory with the pod.
 
-    `pkg/scheduler/policy/gpu_policy.go`; the limit of ten pods on a GPU is left out.
+    `pkg/scheduler/policy/gpu_policy.go`; the limit of ten pods on a GPU, and the order by NUMA node
+    before the score, are left out. Where nodes give out whole GPUs, pair scores decide.
     """
+    if not view.node(row).mode.shares_memory:
+        return _hami_linked_cards(view, shape, row)
     cards = view.cards(row, shape.milli)
     return sorted(cards, key=lambda i: (-_hami_card(view, row, i), i))[: shape.gpus]
 
 
 def hami_spread_cards(view: View, shape: Shape, row: int) -> list[int]:
-    """Choose the GPUs with the lowest score of HAMi."""
+    """Choose the GPUs with the lowest score of HAMi; whole ones as binpack does."""
+    if not view.node(row).mode.shares_memory:
+        return _hami_linked_cards(view, shape, row)
     cards = view.cards(row, shape.milli)
     return sorted(cards, key=lambda i: (_hami_card(view, row, i), i))[: shape.gpus]
+
+
+def _hami_linked_cards(view: View, shape: Shape, row: int) -> list[int]:
+    """Choose the set with the highest sum of pair scores; a single GPU with the lowest sum.
+
+    `topology-aware` of HAMi, `pkg/device/nvidia/device.go`: all combinations of free GPUs are
+    compared; the sum of a single one is to the other free ones. Of equal sets the first is taken.
+    """
+    weights = view.snapshot.tables[view.node(row).name].w
+    cards = view.cards(row, MILLI)
+    if shape.gpus == 1:
+        # What stays free has the highest sum where this GPU has the lowest.
+        everything = mask_of(cards)
+        return [max(cards, key=lambda i: int(weights[everything & ~(1 << i)]))]
+    best = max(combinations(cards, shape.gpus), key=lambda each: int(weights[mask_of(each)]))
+    return list(best)
 
 
 def _hami_card(view: View, row: int, i: int) -> float:

@@ -34,6 +34,24 @@ def test_nvidia_chooses_the_set_of_its_best_effort_policy(taken, gpus):
     assert place("nvidia", fleet, gpus=gpus) == [("node-0", list(gpus_of(expected)))]
 
 
+@pytest.mark.parametrize(
+    ("taken", "gpus", "chosen"),
+    [
+        # GPUs 2, 3 have two NVLinks as 0, 3 have, and one PCIe switch.
+        ((), 2, [2, 3]),
+        ((2, 6), 2, [0, 3]),
+        # GPU 4 has no NVLink to another free one.
+        ((0, 5, 6, 7), 1, [4]),
+        ((0, 1, 2, 3), 4, [4, 5, 6, 7]),
+    ],
+)
+@pytest.mark.parametrize("name", ["hami-binpack", "hami-spread"])
+def test_hami_chooses_whole_gpus_by_pair_scores(name, taken, gpus, chosen):
+    fleet = occupied(whole_fleet(1), *(("node-0", gpu, None) for gpu in taken))
+
+    assert place(name, fleet, gpus=gpus) == [("node-0", chosen)]
+
+
 def test_kube_scheduler_prefers_the_node_with_the_most_cpu_left():
     fleet = whole_fleet(2, cpu=10_000)
     policy = a_policy("nvidia")
