@@ -31,16 +31,19 @@ def arriving(
         jobs: The trace, by submit time.
         seed: 0: the trace itself.
         stretch: Factor of the times between arrivals.
-        until: No job that is submitted later arrives [s].
+        until: No job arrives later [s] after the first one.
     """
     draw = np.random.default_rng(seed)
     rest = iter(jobs)
+    first: float | None = None
     while window := list(islice(rest, WINDOW)):
         order = draw.permutation(len(window)).tolist() if seed else range(len(window))
+        first = window[0].submit if first is None else first
         for here, other in zip(window, order, strict=True):
-            if here.submit > until:
+            after = (here.submit - first) * stretch
+            if after > until:
                 return
-            yield replace(window[other], submit=here.submit * stretch)
+            yield replace(window[other], submit=first + after)
 
 
 def filling(jobs: Iterable[Job], seed: int, gpus: int) -> Iterator[Job]:
@@ -71,3 +74,20 @@ def stretch_for(load: float, gpu_seconds: float, span: float, gpus: int) -> floa
     """
     offered = gpu_seconds / (span * gpus) if span and gpus else 0.0
     return offered / load if offered else 1.0
+
+
+def stretch_until(jobs: Iterable[Job], gpu_seconds: float, until: float) -> float:
+    """Return the factor at which the first jobs of a trace ask for a GPU time until a time.
+
+    Args:
+        jobs: The trace, by submit time; it asks for this GPU time, and more.
+        gpu_seconds: The GPU time [s].
+        until: When the last of these jobs arrives [s] after the first one.
+    """
+    asked, first, span = 0.0, None, 0.0
+    for job in jobs:
+        first = job.submit if first is None else first
+        asked, span = asked + job.gpu_seconds, job.submit - first
+        if asked >= gpu_seconds and span:
+            break
+    return until / span if span else 1.0

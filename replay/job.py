@@ -72,6 +72,11 @@ class Job:
     """[s]"""
     shape: Shape
 
+    @property
+    def gpu_seconds(self) -> float:
+        """GPU time [s]; 0 of a job that does not end."""
+        return self.duration * self.shape.total if self.duration < FOREVER else 0.0
+
 
 def members_of(job: Job, number: int, *, shared: bool) -> tuple[Member, ...]:
     """Return the pods of a job, as the input of placement.

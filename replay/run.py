@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from replay.arrivals import arriving, filling, stretch_for
+from replay.arrivals import arriving, filling, stretch_for, stretch_until
 from replay.engine import Rules, Run
 from replay.fleet import gpus_of_fleet
 from replay.job import FOREVER, Job, Shape
@@ -28,7 +28,7 @@ class Scenario:
     load: float | None = None
     """The load that arrivals are scaled to, as a part of the fleet; None: those of the trace."""
     until: float = FOREVER
-    """No job that is submitted later arrives [s] after the first one."""
+    """No job arrives later [s] after the first one; a load is that of the jobs until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,8 @@ def carry_out(
     if scenario.fills:
         jobs = filling(trace.jobs(), task.seed, gpus)
     else:
-        stretch = stretch_of(scenario, survey, gpus)
-        until = survey.first + scenario.until
-        jobs = arriving(trace.jobs(), task.seed, stretch, until)
+        stretch = _stretch(scenario, trace, gpus)
+        jobs = arriving(trace.jobs(), task.seed, stretch, scenario.until)
     context = Context(np.random.default_rng(task.seed), _popularity(survey.shapes))
     rules = Rules(shared=scenario.shared, waits=not scenario.fills)
     expected = expected_jobs(scenario, survey, gpus)
@@ -82,8 +81,15 @@ def _observed(jobs: Iterable[Job], on_job: Callable[[], None]) -> Iterator[Job]:
         on_job()
 
 
-def stretch_of(scenario: Scenario, survey: Survey, gpus: int) -> float:
+def _stretch(scenario: Scenario, trace: Trace, gpus: int) -> float:
     """Return the factor of the times between arrivals."""
+    whole = _stretch_of_all(scenario, trace.survey, gpus)
+    if scenario.load is None or trace.survey.span * whole <= scenario.until:
+        return whole
+    return stretch_until(trace.jobs(), scenario.load * scenario.until * gpus, scenario.until)
+
+
+def _stretch_of_all(scenario: Scenario, survey: Survey, gpus: int) -> float:
     if scenario.load is None:
         return 1.0
     return stretch_for(scenario.load, survey.gpu_seconds, survey.span, gpus)
@@ -94,8 +100,8 @@ def expected_jobs(scenario: Scenario, survey: Survey, gpus: int) -> int:
     part = 1.0
     if scenario.fills:
         part = gpus / survey.gpus
-    elif scenario.until < survey.span:
-        part = scenario.until / survey.span
+    elif span := survey.span * _stretch_of_all(scenario, survey, gpus):
+        part = min(1.0, scenario.until / span)
     return max(1, round(part * survey.jobs))
 
 

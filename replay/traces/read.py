@@ -56,8 +56,7 @@ class Survey:
         self.has_shares = self.has_shares or job.shape.is_share
         if job.shape in self.shapes or len(self.shapes) < _SHAPES_MAX:
             self.shapes[job.shape] += 1
-        if job.duration < FOREVER:
-            self.gpu_seconds += job.duration * job.shape.total
+        self.gpu_seconds += job.gpu_seconds
 
 
 @dataclass(frozen=True, slots=True)

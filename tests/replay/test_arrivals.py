@@ -1,8 +1,9 @@
 from itertools import pairwise
 
+import pytest
 from support.traces import a_job
 
-from replay.arrivals import WINDOW, arriving, filling, stretch_for
+from replay.arrivals import WINDOW, arriving, filling, stretch_for, stretch_until
 from replay.job import FOREVER
 
 JOBS = [a_job(f"j{i}", 10.0 * i, gpus=1 + i % 4) for i in range(50)]
@@ -39,7 +40,26 @@ def test_a_long_trace_is_read_as_it_is_replayed():
 def test_arrivals_are_stretched_and_end():
     jobs = list(arriving(JOBS, 0, stretch=2, until=100))
 
-    assert [job.submit for job in jobs] == [20.0 * i for i in range(11)]
+    assert [job.submit for job in jobs] == [20.0 * i for i in range(6)]
+
+
+def test_the_times_of_a_trace_begin_at_its_first_job():
+    late = [a_job("a", 1000.0), a_job("b", 1010.0), a_job("c", 1030.0)]
+
+    assert [job.submit for job in arriving(late, 0, stretch=2, until=40)] == [1000.0, 1020.0]
+
+
+@pytest.mark.parametrize("load", [0.2, 0.5])
+def test_a_load_is_offered_until_the_last_arrival(load):
+    # The second half of the trace asks for more than the first one.
+    jobs = [a_job(f"j{i}", 7.0 + i, 10 if i < 500 else 60) for i in range(1000)]
+    until, gpus = 400.0, 20
+
+    stretch = stretch_until(jobs, load * until * gpus, until)
+    arrived = list(arriving(jobs, 0, stretch, until * (1 + 1e-9)))
+    assert arrived[-1].submit - 7.0 == pytest.approx(until)
+    offered = sum(job.gpu_seconds for job in arrived) / (until * gpus)
+    assert offered == pytest.approx(load, rel=0.02)
 
 
 def test_filling_ends_when_all_gpus_are_asked_for():
