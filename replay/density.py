@@ -1,4 +1,4 @@
-"""What nodes take beside GPUs, CPU and memory: bandwidth of RDMA, and pods of one application.
+"""Limits of nodes: RDMA bandwidth, and pods of one application.
 
 No policy chooses by these: nodes that are full are left out of what it sees.
 """
@@ -45,7 +45,7 @@ class Density:
         self._change(shape, nodes, 1)
 
     def remove(self, shape: Shape, nodes: Iterable[str]) -> None:
-        """Count pods of a shape no more."""
+        """Remove pods of a shape."""
         self._change(shape, nodes, -1)
 
     def _change(self, shape: Shape, nodes: Iterable[str], pods: int) -> None:

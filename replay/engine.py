@@ -33,7 +33,7 @@ SEARCH_PAUSE = 60.0
 """The time from a search that found no jobs to evict to the next one for the same shape [s]."""
 
 
-class Kind(Enum):
+class EventKind(Enum):
     """Kinds of events."""
 
     STARTS = auto()
@@ -47,7 +47,7 @@ class Kind(Enum):
 class Event(NamedTuple):
     """One step of a run; `Run.snapshot` has the fleet after it."""
 
-    kind: Kind
+    kind: EventKind
     time: float
     """[s]"""
     job: Job
@@ -128,7 +128,7 @@ class _Queue:
             queue = self._by_shape[shape]
             has_started = False
             for event in start(queue[0]):
-                has_started = event.kind is Kind.STARTS
+                has_started = event.kind is EventKind.STARTS
                 yield event
             if not has_started:
                 continue
@@ -195,7 +195,7 @@ class Run:
             if not has_started:
                 if self._rules.waits:
                     self._queue.push(arrived)
-                yield Event(Kind.REFUSED, job.submit, job, self.snapshot)
+                yield Event(EventKind.REFUSED, job.submit, job, self.snapshot)
         yield from self._until(FOREVER)
 
     def _until(self, time: float) -> Iterator[Event]:
@@ -204,7 +204,9 @@ class Run:
             gone = heappop(self._ends)
             if self._running.pop(gone.unit.name, None) is None:
                 continue
-            yield self._remove(gone, Event(Kind.LEAVES, gone.end, gone.waiting.job, self.snapshot))
+            yield self._remove(
+                gone, Event(EventKind.LEAVES, gone.end, gone.waiting.job, self.snapshot)
+            )
             yield from self._queue.start_each(partial(self._start, time=gone.end))
 
     def _remove(self, gone: _Running, event: Event) -> Event:
@@ -234,26 +236,27 @@ class Run:
             for unit in eviction.victims:
                 yield self._evict(self._running.pop(unit.name), time)
             placements = eviction.plan.placements
+        yield self._place(waiting, placements, time)
+
+    def _place(self, waiting: _Waiting, placements: Sequence[Placement], time: float) -> Event:
+        """Start a job where it is placed, and return the event.
+
+        Raises:
+            LedgerError: The policy gave out a GPU that is taken.
+        """
+        job, before = waiting.job, self.snapshot
         holdings = tuple((each.node, each.holding) for each in placements)
-        before = self.snapshot
         # The ledger is the proof that no GPU is held twice: it raises.
         self.snapshot = before.hold_all(holdings)
-        self._density.add(shape, (node for node, _ in holdings))
+        self._density.add(job.shape, (node for node, _ in holdings))
         pods = tuple(VictimPod(node, holding, time) for node, holding in holdings)
-        unit = Victim(f"{self.decisions}", shape.priority, pods)
-        running = _Running(time + waiting.job.duration, self.decisions, waiting, time, unit)
+        unit = Victim(f"{self.decisions}", job.shape.priority, pods)
+        running = _Running(time + job.duration, self.decisions, waiting, time, unit)
         heappush(self._ends, running)
         self._running[unit.name] = running
+        starts = Event(EventKind.STARTS, time, job, before, is_again=waiting.is_again)
         nodes = frozenset(node for node, _ in holdings)
-        yield Event(
-            Kind.STARTS,
-            time,
-            waiting.job,
-            before,
-            nodes,
-            tuple(placements),
-            is_again=waiting.is_again,
-        )
+        return starts._replace(nodes=nodes, placements=tuple(placements))
 
     def _eviction(self, shape: Shape, members: Sequence[Member], time: float) -> Eviction | None:
         """Return the jobs to evict for one that does not fit, or None."""
@@ -275,5 +278,5 @@ class Run:
     def _evict(self, gone: _Running, time: float) -> Event:
         number, job, _ = gone.waiting
         self._queue.push(_Waiting(number, job, is_again=True))
-        event = Event(Kind.EVICTED, time, job, self.snapshot, ran=time - gone.start)
+        event = Event(EventKind.EVICTED, time, job, self.snapshot, ran=time - gone.start)
         return self._remove(gone, event)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import ceil
 
 from cluster.account.node_ledger import NodeLedger
-from replay.engine import Event, Kind, Run
+from replay.engine import Event, EventKind, Run
 from replay.fleet import domain_label, gpus_of_fleet
 from replay.job import Job, Shape, members_of
 from scorer.placement.bandwidth import Bandwidth
@@ -192,20 +192,20 @@ class _Recorder:
         self._advance(event.time)
         figures, total = self.figures, event.job.shape.total
         match event.kind:
-            case Kind.STARTS:
+            case EventKind.STARTS:
                 self._used += total
                 if not event.is_again:
                     self._add_started(event)
                 self._update_sets(event)
-            case Kind.EVICTED:
+            case EventKind.EVICTED:
                 self._used -= total
                 figures.evictions += 1
                 figures.lost_gpu_seconds += event.ran * total
                 self._update_sets(event)
-            case Kind.LEAVES:
+            case EventKind.LEAVES:
                 self._used -= total
                 self._update_sets(event)
-            case Kind.REFUSED:
+            case EventKind.REFUSED:
                 if figures.at_first_refusal is None:
                     figures.at_first_refusal = self._used / figures.gpus
 

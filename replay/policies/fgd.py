@@ -15,9 +15,9 @@ import numpy as np
 
 from cluster.account.node_ledger import NodeLedger
 from cluster.keys import GFD_PRODUCT
-from replay.job import MILLI, Shape
+from replay.job import Shape
 from replay.policies.policy import Rows, lowest_indices
-from replay.policies.view import Bools, Floats, Ints, View
+from replay.policies.view import Bools, Floats, Ints, View, free_parts
 from scorer.placement.state.node_cache import Value
 
 _TYPICAL = 0.95
@@ -105,8 +105,7 @@ class FragmentationGradientDescent:
         return cache.get_or_compute(key, nodes, compute, np.float64)
 
     def _growth_on(self, node: NodeLedger, shape: Shape) -> Value:
-        shares = node.node.mode.shares_memory
-        free = [MILLI - t.memory if shares else MILLI * (not t.holders) for t in node.taken]
+        free = free_parts(node)
         fitting = [i for i, left in enumerate(free) if left >= shape.milli]
         if len(fitting) < shape.gpus or node.cpu_free < shape.cpu:
             return (0.0, -1)

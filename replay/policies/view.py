@@ -99,16 +99,20 @@ class View:
         return cards
 
 
+def free_parts(node: NodeLedger) -> list[int]:
+    """Return the free part of each GPU of a node [1/1000]."""
+    shares = node.node.mode.shares_memory
+    return [MILLI - t.memory if shares else MILLI * (not t.holders) for t in node.taken]
+
+
 def view_of(snapshot: Snapshot) -> View:
     """Return the view of a snapshot. Cost: the nodes that changed since the last one."""
     most = _most_gpus(snapshot)
 
     def compute(node: NodeLedger) -> Value:
-        left, shares = [-1] * most, node.node.mode.shares_memory
-        holders = [0] * most
-        for i, taken in enumerate(node.taken):
-            left[i] = MILLI - taken.memory if shares else MILLI * (not taken.holders)
-            holders[i] = taken.holders
+        missing = most - len(node.taken)
+        left = free_parts(node) + [-1] * missing
+        holders = [taken.holders for taken in node.taken] + [0] * missing
         return (*left, *holders, node.cpu_free, node.memory_free_bytes)
 
     columns = snapshot.cache.get_or_compute("replay view", snapshot.nodes, compute, np.int64)

@@ -22,7 +22,7 @@ class LeftOut:
 
 
 Read = Callable[[Row], Job | LeftOut]
-Rows = Callable[[Iterable[str], str, Sequence[str]], Iterator[Row]]
+ReadRows = Callable[[Iterable[str], str, Sequence[str]], Iterator[Row]]
 """Splits lines of a file, with its name for messages, into rows with some columns."""
 
 WITHOUT_GPUS = LeftOut("without GPUs")
@@ -46,5 +46,5 @@ class TraceFormat:
     read_node: Callable[[Row], TraceNode] | None = None
     nodes_source: str = ""
     """Where that list is published."""
-    rows: Rows = rows_of
+    rows: ReadRows = rows_of
     """Reads the file; by default a CSV file with a header."""

@@ -9,7 +9,7 @@ from support.traces import a_job, a_policy, shared_fleet, whole_fleet
 
 from cluster import keys
 from cluster.objects.pod import Pod
-from replay.engine import Kind, Rules, Run
+from replay.engine import EventKind, Rules, Run
 from replay.job import FOREVER
 from scorer.whatif.simulate import Intended, simulate
 
@@ -34,7 +34,7 @@ def replayed(fleet, jobs, *, shared):
     return {
         each.member.pod.metadata.name: (each.node, each.gpus.indices)
         for event in run.events(jobs)
-        if event.kind is Kind.STARTS
+        if event.kind is EventKind.STARTS
         for each in event.placements
     }
 

@@ -1,4 +1,4 @@
-from collections import defaultdict
+from collections import Counter
 from itertools import pairwise
 
 import pytest
@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from support.traces import a_job, a_policy, shared_fleet, whole_fleet
 
 from cluster.account.gpu_usage import LedgerError
-from replay.engine import MIN_RUN, Kind, Rules, Run
-from replay.job import FOREVER
+from replay.engine import MIN_RUN, EventKind, Rules, Run
+from replay.job import FOREVER, MILLI
 from replay.policies.registry import POLICIES
 from scorer.placement.placements import new_plan
 
@@ -20,7 +20,9 @@ def a_run(fleet, name="linkwise", rules=SHARED, shapes=()):
 
 
 def starts(run, jobs):
-    return [(event.job.name, event.time) for event in run.events(jobs) if event.kind is Kind.STARTS]
+    return [
+        (event.job.name, event.time) for event in run.events(jobs) if event.kind is EventKind.STARTS
+    ]
 
 
 def test_a_job_waits_until_another_leaves():
@@ -90,47 +92,65 @@ JOBS = st.lists(
 )
 
 
+def account_of(placements):
+    """Return the part of each GPU that placements give out [1/1000]."""
+    account = Counter()
+    for each in placements:
+        for share in each.gpus.shares:
+            account[each.node, share.i] += MILLI if share.mem is None else share.mem
+    return account
+
+
+def ledger_of(snapshot, *, shared):
+    """Return the part of each GPU that a snapshot says is taken [1/1000]."""
+    return Counter(
+        {
+            (node.node.name, i): usage.memory if shared else MILLI * usage.holders
+            for node in snapshot.nodes
+            for i, usage in enumerate(node.taken)
+            if usage.holders
+        }
+    )
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["shares", "whole GPUs"])
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(jobs=JOBS)
-def test_gpus_are_held_once_and_all_released(name, jobs):
+def test_gpus_are_held_once_and_all_released(name, shared, jobs):
     jobs = sorted(jobs, key=lambda job: job[0])
     sequence = [
         a_job(f"job-{i}", float(submit), float(duration), cpu=cpu, **shape)
         for i, (submit, duration, shape, cpu) in enumerate(jobs)
+        if shared or "milli" not in shape
     ]
     shapes = {job.shape for job in sequence}
     fleet = shared_fleet(4, 2, 1, cpu=8000)
-    run = a_run(fleet, name, shapes=shapes)
-    held = defaultdict(int)
-    arrived, last = set(), 0.0
+    if not shared:
+        fleet = whole_fleet(2, "t4x4", zones="ab", cpu=8000)
+    run = a_run(fleet, name, Rules(shared=shared), shapes)
+    # The account is that of the events alone; the ledger must agree with it after each of them.
+    held, running, started, last = Counter(), {}, set(), 0.0
 
     for event in run.events(sequence):
         assert event.time >= last
         last = event.time
-        if event.kind is Kind.STARTS:
-            assert len(event.placements) == event.job.shape.pods
-            for each in event.placements:
-                assert len(each.gpus) == event.job.shape.gpus
-                for share in each.gpus.shares:
-                    held[each.node, share.i] += share.mem
-            assert event.job.name not in arrived
-            arrived.add(event.job.name)
-        # An account of its own: what the ledger says is what was given out.
-        taken = {
-            (node.node.name, i): usage.memory
-            for node in run.snapshot.nodes
-            for i, usage in enumerate(node.taken)
-            if usage.memory
-        }
-        if event.kind is Kind.LEAVES:
-            held = defaultdict(int, taken)
-        assert taken == {gpu: amount for gpu, amount in held.items() if amount}
-        assert all(amount <= 1000 for amount in taken.values())
+        if event.kind is EventKind.STARTS:
+            shape = event.job.shape
+            assert [len(each.gpus) for each in event.placements] == [shape.gpus] * shape.pods
+            assert event.job.name not in started
+            started.add(event.job.name)
+            running[event.job.name] = account_of(event.placements)
+            held += running[event.job.name]
+        if event.kind is EventKind.LEAVES:
+            held -= running.pop(event.job.name)
+        assert all(amount <= MILLI for amount in held.values())
+        assert held == ledger_of(run.snapshot, shared=shared)
 
-    assert all(not node.holdings for node in run.snapshot.nodes)
+    assert not held
+    assert not running
     assert [node.taken for node in run.snapshot.nodes] == [node.taken for node in fleet.nodes]
-    assert len(arrived) + run.waiting == len(sequence)
+    assert len(started) + run.waiting == len(sequence)
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -250,13 +270,13 @@ def test_with_evictions_each_job_ends_once_and_all_gpus_are_released(jobs, share
 
     for event in run.events(sequence):
         match event.kind:
-            case Kind.STARTS:
+            case EventKind.STARTS:
                 assert event.job.name not in running
                 running[event.job.name] = event
-            case Kind.EVICTED:
+            case EventKind.EVICTED:
                 began = running.pop(event.job.name)
                 assert event.ran == event.time - began.time >= MIN_RUN
-            case Kind.LEAVES:
+            case EventKind.LEAVES:
                 began = running.pop(event.job.name)
                 assert event.time == began.time + event.job.duration
                 ended.append(event.job.name)
