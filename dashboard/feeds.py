@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from cli.dashboard.feed import Feed, ViewsFirst
 from cli.dashboard.history import BYTES
 from cli.files.current_cluster import CurrentCluster
-from dashboard.visible import ALL, Visible, namespaces_of, seen_by
+from cluster.account.node_ledger import NodeLedger
+from cluster.memo import Memo
+from dashboard.visible import ALL, Visible, namespaces_of, seen_by, seen_node
 from runtime.process.clock import Clock
 
 CLIENTS = 256
@@ -24,8 +26,10 @@ IDLE = 120.0
 class _Reduced:
     """The feed of some namespaces."""
 
-    def __init__(self, feed: Feed, begun: asyncio.Task[None], used: float) -> None:
-        self.feed, self.begun, self.used = feed, begun, used
+    def __init__(
+        self, feed: Feed, nodes: Memo[NodeLedger], begun: asyncio.Task[None], used: float
+    ) -> None:
+        self.feed, self.nodes, self.begun, self.used = feed, nodes, begun, used
 
 
 class Feeds:
@@ -64,7 +68,7 @@ class Feeds:
         for visible, reduced in list(self._reduced.items()):
             # `of` may have ended it meanwhile.
             if self._reduced.get(visible) is reduced:
-                await self._publish(reduced.feed, visible)
+                await self._publish(reduced.feed, visible, reduced.nodes)
 
     def report(self, problem: str) -> None:
         """Set why the cluster is not watched now; empty: it is."""
@@ -90,8 +94,9 @@ class Feeds:
                 return None
             feed = self._feed(HISTORY)
             feed.report(NOT_SHOWN if self._whole.problem else "")
-            begun = asyncio.create_task(self._publish(feed, visible))
-            reduced = self._reduced[visible] = _Reduced(feed, begun, 0.0)
+            nodes = Memo(seen_node)
+            begun = asyncio.create_task(self._publish(feed, visible, nodes))
+            reduced = self._reduced[visible] = _Reduced(feed, nodes, begun, 0.0)
         reduced.used = self._monotonic()
         try:
             # If one viewer leaves, others wait for it.
@@ -119,10 +124,10 @@ class Feeds:
             views=self._views,
         )
 
-    async def _publish(self, feed: Feed, visible: Visible) -> None:
+    async def _publish(self, feed: Feed, visible: Visible, nodes: Memo[NodeLedger]) -> None:
         current = self._current
         if current is not None:
-            seen = await feed.compute(lambda: seen_by(current, visible, self._key))
+            seen = await feed.compute(lambda: seen_by(current, visible, self._key, nodes))
             await feed.publish(seen)
 
     def _forget(self) -> None:

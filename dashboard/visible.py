@@ -11,6 +11,7 @@ from hashlib import blake2b
 from cli.files.current_cluster import CurrentCluster
 from cluster.account.ledger import Ledger
 from cluster.account.node_ledger import Holding, NodeLedger
+from cluster.memo import Memo
 from manifest.value import Value
 
 ANOTHER = "another namespace"
@@ -49,7 +50,12 @@ def namespaces_of(current: CurrentCluster) -> Iterator[str]:
     yield from dict.fromkeys(names)
 
 
-def seen_by(current: CurrentCluster, visible: Visible, key: bytes) -> CurrentCluster:
+def seen_by(
+    current: CurrentCluster,
+    visible: Visible,
+    key: bytes,
+    memo: Memo[NodeLedger] | None = None,
+) -> CurrentCluster:
     """Return a cluster without the names of hidden namespaces, and of what is in them.
 
     A hidden pod that holds something stays, without its name, labels and gang. One that waits, and
@@ -59,17 +65,22 @@ def seen_by(current: CurrentCluster, visible: Visible, key: bytes) -> CurrentClu
         current: The cluster.
         visible: What the viewer may know.
         key: A secret of this process, from which pseudonyms are made.
+        memo: Of `seen_node`; unchanged nodes are the same objects as for the cluster before.
     """
     if visible.namespaces is None:
         return current
-    cluster = current.cluster
-    nodes = {name: _node(ledger, visible, key) for name, ledger in cluster.ledger.nodes.items()}
+    cluster, ledgers = current.cluster, current.cluster.ledger.nodes
+    seen = (memo or Memo(seen_node)).map((ledger, visible, key) for ledger in ledgers.values())
+    nodes = dict(zip(ledgers, seen, strict=True))
     conflicts = tuple(one for one in cluster.ledger.conflicts if _namespace(one.pod) in visible)
     pods = tuple(pod for pod in cluster.pods if (pod.metadata.namespace or "default") in visible)
+    infos = tuple(info for info in cluster.pod_infos if info.namespace in visible)
     only = visible.namespaces if len(visible.namespaces) == 1 else {current.namespace}
     return replace(
         current,
-        cluster=replace(cluster, ledger=Ledger(nodes, conflicts, is_sorted=True), pods=pods),
+        cluster=replace(
+            cluster, ledger=Ledger(nodes, conflicts, is_sorted=True), pods=pods, pod_infos=infos
+        ),
         objects=tuple(value for value in current.objects if _is_seen(value, visible)),
         gangs=tuple(gang for gang in current.gangs if _gang_namespace(gang) in visible),
         namespace=min(only),
@@ -77,7 +88,8 @@ def seen_by(current: CurrentCluster, visible: Visible, key: bytes) -> CurrentClu
     )
 
 
-def _node(ledger: NodeLedger, visible: Visible, key: bytes) -> NodeLedger:
+def seen_node(ledger: NodeLedger, visible: Visible, key: bytes) -> NodeLedger:
+    """Return one node as `seen_by` has it."""
     holdings = ledger.holdings.values()
     if ledger.unaccounted is None and all(_namespace(one.pod) in visible for one in holdings):
         return ledger

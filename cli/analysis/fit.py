@@ -6,7 +6,6 @@ from cli.files.cluster_file import Cluster
 from cli.files.inputs import Inputs
 from cluster.whatif_api import FitRequest, FitResult
 from policy.snapshot import PolicySnapshot
-from scorer.gang.pod_info import pod_info
 from scorer.placement.options import preferences_of
 from scorer.placement.state.snapshot import Snapshot, snapshot_of
 from scorer.whatif.fit import would_fit
@@ -39,7 +38,7 @@ def fit_results(
         request: The templates.
         clock: The time [s since 1970].
     """
-    pods = [pod_info(pod) for pod in cluster.pods]
+    pods = cluster.pod_infos
 
     def running() -> RunningUnits | None:
         gangs, owners = inputs.policy.policy.gangs, owners_of(inputs.stored, pods)

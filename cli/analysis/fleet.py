@@ -82,6 +82,14 @@ class NamespaceUsage:
     replicas: int = 0
     nodes: set[str] = field(default_factory=set)
 
+    def add(self, other: "NamespaceUsage") -> None:
+        """Add what its pods hold elsewhere."""
+        self.pods += other.pods
+        self.gpus += other.gpus
+        self.memory += other.memory
+        self.replicas += other.replicas
+        self.nodes |= other.nodes
+
 
 def fleet_of(ledgers: Iterable[NodeLedger], new: frozenset[str] = frozenset()) -> list[FleetNode]:
     """Return the nodes that have GPUs, in the order of the ledgers.
@@ -96,13 +104,25 @@ def fleet_of(ledgers: Iterable[NodeLedger], new: frozenset[str] = frozenset()) -
 
 def usage_of(ledgers: Iterable[NodeLedger]) -> list[NamespaceUsage]:
     """Return the usage of each namespace, the most GPUs first."""
+    return total_usage(each for ledger in ledgers for each in node_usage(ledger))
+
+
+def node_usage(ledger: NodeLedger) -> tuple[NamespaceUsage, ...]:
+    """Return the usage of each namespace on one node."""
     usages: dict[str, NamespaceUsage] = {}
-    for ledger in ledgers:
-        for holding in ledger.holdings.values():
-            if holding.gpus:
-                namespace = holding.pod.partition("/")[0]
-                _add(usages.setdefault(namespace, NamespaceUsage(namespace)), holding, ledger.node)
-    return sorted(usages.values(), key=lambda usage: (-usage.gpus, -usage.memory, usage.namespace))
+    for holding in ledger.holdings.values():
+        if holding.gpus:
+            namespace = holding.pod.partition("/")[0]
+            _add(usages.setdefault(namespace, NamespaceUsage(namespace)), holding, ledger.node)
+    return tuple(usages.values())
+
+
+def total_usage(usages: Iterable[NamespaceUsage]) -> list[NamespaceUsage]:
+    """Return the sum for each namespace, the most GPUs first."""
+    totals: dict[str, NamespaceUsage] = {}
+    for each in usages:
+        totals.setdefault(each.namespace, NamespaceUsage(each.namespace)).add(each)
+    return sorted(totals.values(), key=lambda usage: (-usage.gpus, -usage.memory, usage.namespace))
 
 
 def _add(usage: NamespaceUsage, holding: Holding, node: Node) -> None:

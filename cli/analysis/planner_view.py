@@ -23,7 +23,7 @@ from manifest.value import Value
 from scorer.cache.reserved_gpus import Place, ReservedGPUs
 from scorer.gang.crd import Gang, object_key
 from scorer.gang.lost_members import lost_members, reserved_holding, running_member
-from scorer.gang.pod_info import PodInfo, pod_info
+from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.state.snapshot import Snapshot
@@ -105,11 +105,8 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
         (pod.metadata.namespace or "default", pod.metadata.name): pod
         for pod in current.cluster.pods
     }
-    infos = tuple(map(pod_info, pods.values()))
-    owners = owners_of(current.objects, infos)
-    groups = dict(_group_sizes(current.objects, pods.values(), owners))
+    infos, owners = planned_pods(current)
     snapshot = placement_snapshot(current.cluster, current.policy)
-    owners = replace(owners, groups=groups)
     reserved = _reserved(snapshot, gangs.values(), infos, owners)
     snapshot = _reserving(snapshot, reserved)
 
@@ -122,6 +119,13 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
         )
 
     return PlannerView(snapshot, pods, infos, owners, gangs, is_starving, reserved, running)
+
+
+def planned_pods(current: CurrentCluster) -> tuple[tuple[PodInfo, ...], Owners]:
+    """Return the pods of a cluster as the planner keeps them, and what is known of their owners."""
+    infos = tuple({info.key: info for info in current.cluster.pod_infos}.values())
+    owners = owners_of(current.objects, infos)
+    return infos, replace(owners, groups=dict(_group_sizes(current.objects, infos, owners)))
 
 
 def _reserved(
@@ -152,7 +156,7 @@ def _reserving(snapshot: Snapshot, reserved: ReservedGPUs) -> Snapshot:
 
 
 def _group_sizes(
-    objects: Iterable[Value], pods: Iterable[Pod], owners: Owners
+    objects: Iterable[Value], pods: Iterable[PodInfo], owners: Owners
 ) -> Iterator[tuple[GangKey, int]]:
     """Yield the size that a PodGroup states for each gang whose pods name the group."""
     sizes: dict[str, int] = {}
@@ -166,7 +170,7 @@ def _group_sizes(
             version, namespace = value.need("apiVersion").text(), metadata.namespace or "default"
             path = f"/apis/{version}/namespaces/{namespace}/podgroups/{metadata.name}"
             sizes[path] = group.members
-    for pod in map(pod_info, pods if sizes else ()):
+    for pod in pods if sizes else ():
         paths = group_paths(pod.waiting, pod.namespace) if pod.gang and pod.waiting else ()
         if members := next(filter(None, map(sizes.get, paths)), None):
             yield owners.key(pod), members

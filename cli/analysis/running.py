@@ -14,7 +14,6 @@ from manifest.value import Value
 from policy.condition import conditions_of, first_unmet
 from policy.document import Gangs
 from scorer.gang.placed_units import EvictionRules, placed_units
-from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners
 from scorer.placement.preemption.victim import Disruptions
 from scorer.whatif.preemption import RunningUnits
@@ -56,7 +55,7 @@ def units_that_run(
         started=lambda pod: (pod.life.started if pod.life else "") or pod.created,
         budgets=_Budgets(budgets).selecting,
     )
-    units = placed_units(map(pod_info, pods), owners, cluster.ledger.nodes, rules)
+    units = placed_units(cluster.pod_infos, owners, cluster.ledger.nodes, rules)
     allowed = {budget.name: budget.status.disruptions_allowed for budget in budgets}
     return RunningUnits([unit.victim for unit in units], Disruptions(now, allowed))
 

@@ -17,7 +17,6 @@ from cli.render import simulate_json, simulate_text
 from cli.render.page.caption import Caption
 from cluster.account.ledger import Ledger
 from cluster.nodes.node import Node
-from scorer.gang.pod_info import pod_info
 from topology.choice import ChoiceMode
 from webhook.outcome import Verdict
 
@@ -56,7 +55,7 @@ def show_simulation(inputs: Inputs, view: View, mode: ChoiceMode, caption: Capti
     snapshot = placement_snapshot(inputs.cluster, inputs.policy, mode)
     admitted = list(with_progress(created_pods(inputs), "Admitting pods", total=total))
     pods, stored = inputs.cluster.pods, inputs.stored
-    owners = owners_of(stored, map(pod_info, pods))
+    owners = owners_of(stored, inputs.cluster.pod_infos)
     highest = highest_priority(one.pod for one in admitted)
     gangs = inputs.policy.policy.gangs
     running = units_that_run(

@@ -11,8 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from cli.dashboard.history import BYTES, History
-from cli.dashboard.moment import Moment, NodeRow
+from cli.dashboard.moment import Moment, NodeRow, node_part
 from cli.files.current_cluster import CurrentCluster
+from cluster.memo import Memo
 from runtime.process.clock import Clock, wait_at_most
 
 T = TypeVar("T")
@@ -111,6 +112,7 @@ class Feed:
         self._waiting: dict[asyncio.Event, None] = {}
         """One for each client that waits; the oldest first."""
         self._worker = ThreadPoolExecutor(1, "views")
+        self._memo = Memo(node_part)
         self._moment: Moment | None = None
         self.history = History(max_bytes=history)
         self.problem = ""
@@ -130,7 +132,7 @@ class Feed:
 
     async def publish(self, current: CurrentCluster) -> None:
         """Make a cluster the latest moment; if it is cancelled, the last one stays."""
-        moment = Moment(current, self._clock())
+        moment = Moment(current, self._clock(), self._memo)
         # One worker computes all views, so that values are computed once and the loop stays free.
         await self.compute(lambda: (moment.rows, moment.usage, moment.units))
         self._moment = moment

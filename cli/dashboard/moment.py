@@ -4,21 +4,24 @@ Every value is computed when it is first needed, by the functions of `inspect` a
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 from zlib import crc32
 
 from msgspec import Struct
 
-from cli.analysis.fleet import FleetNode, NamespaceUsage, fleet_of, usage_of
+from cli.analysis.fleet import FleetNode, NamespaceUsage, fleet_of, node_usage, total_usage
 from cli.analysis.inspection import InspectedNode, inspect_nodes
 from cli.analysis.pending import PendingUnit, pending_units
-from cli.analysis.planner_view import PlannerView, planner_view
+from cli.analysis.planner_view import PlannerView, planned_pods, planner_view
 from cli.files.current_cluster import CurrentCluster
 from cli.render.page.occupancy import COLOURS
 from cli.render.page.unit_results import request_text
+from cluster.account.node_ledger import NodeLedger
 from cluster.account.slots import SlotGroup, free_slots, takes_pods
 from cluster.gang import GangKey
+from cluster.memo import Memo
 from scorer.gang.unit import Unit, units_of
 
 
@@ -73,6 +76,25 @@ class UnitRow(Struct, frozen=True):
     priority: int
 
 
+class NodePart(NamedTuple):
+    """What a moment has of one node."""
+
+    row: NodeRow | None
+    """None: it has no GPUs."""
+    usage: tuple[NamespaceUsage, ...]
+
+
+def node_part(ledger: NodeLedger, domains: tuple[str, ...]) -> NodePart:
+    """Return the part of one node.
+
+    Args:
+        ledger: The node.
+        domains: The labels of network domains, the nearest first.
+    """
+    rows = (_row(node, domains, closed=not takes_pods(ledger)) for node in fleet_of((ledger,)))
+    return NodePart(next(rows, None), node_usage(ledger))
+
+
 @dataclass(frozen=True)
 class Moment:
     """A cluster at one moment."""
@@ -80,26 +102,24 @@ class Moment:
     current: CurrentCluster
     at: float
     """[s since 1970]"""
+    memo: Memo[NodePart] = field(default_factory=lambda: Memo(node_part), repr=False, compare=False)
+    """Of the moment before; parts of unchanged nodes are taken from it."""
 
     @cached_property
-    def fleet(self) -> tuple[FleetNode, ...]:
-        """All nodes with GPUs."""
-        return tuple(fleet_of(self.current.cluster.ledger.nodes.values()))
+    def _parts(self) -> list[NodePart]:
+        domains = self.current.policy.policy.gangs.domains
+        ledgers = self.current.cluster.ledger.nodes.values()
+        return self.memo.map((ledger, domains) for ledger in ledgers)
 
     @cached_property
     def rows(self) -> Mapping[str, NodeRow]:
         """The nodes of the map, by name."""
-        domains = self.current.policy.policy.gangs.domains
-        ledgers = self.current.cluster.ledger.nodes
-        return {
-            node.node.name: _row(node, domains, closed=not takes_pods(ledgers[node.node.name]))
-            for node in self.fleet
-        }
+        return {part.row.name: part.row for part in self._parts if part.row}
 
     @cached_property
     def usage(self) -> list[NamespaceUsage]:
         """The usage of each namespace, the most GPUs first."""
-        return usage_of(self.current.cluster.ledger.nodes.values())
+        return total_usage(each for part in self._parts for each in part.usage)
 
     @cached_property
     def planner(self) -> PlannerView:
@@ -109,10 +129,7 @@ class Moment:
     @cached_property
     def units(self) -> Mapping[GangKey, UnitRow]:
         """The pending units; this needs no plan."""
-        return {
-            unit.key: _unit_row(unit)
-            for unit in units_of(self.planner.pod_infos, self.planner.owners)
-        }
+        return {unit.key: _unit_row(unit) for unit in units_of(*planned_pods(self.current))}
 
     @property
     def waiting(self) -> int:

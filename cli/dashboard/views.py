@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from cli.analysis.explain import explain_gang, explain_pod
+from cli.analysis.fleet import fleet_of
 from cli.analysis.inspection import InspectedNode
 from cli.analysis.unit_explanation import UnitExplanation, UnitState
 from cli.dashboard.gang_changes import GangChange, Past, gang_changes
@@ -147,7 +148,7 @@ def node_view(moment: Moment, name: str) -> NodeView | None:
     if inspected is None:
         return None
     marks, units = marks_of(inspected.ledger)
-    fleet = next(node for node in moment.fleet if node.node.name == name)
+    (fleet,) = fleet_of((inspected.ledger,))
     return NodeView(
         inspect_json.document([inspected]).nodes[0],
         node_drawing(inspected.ledger, marks),

@@ -1,21 +1,24 @@
 """Reads a cluster from a file: its nodes, the pods that hold GPUs, and its other objects."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import TypeAlias
 
 from cli.files.machine import find_machine
 from cli.files.objects import NodeAddresses
+from cli.files.policies import stored_policy
 from cli.files.short_form import ShortNode, is_short_form, read_short_form
 from cli.files.source import shown_name
-from cluster.account.accounting import ledger_of
+from cluster.account.accounting import Accounting
 from cluster.account.gpu_usage import LedgerError
 from cluster.account.ledger import Ledger
 from cluster.account.node_ledger import NodeLedger
 from cluster.keys import SCORER
+from cluster.memo import Memo
 from cluster.nodes.device_claims import ClaimObject, HeldClaim
 from cluster.nodes.node import Node, NodeError, NodeObject
-from cluster.nodes.node_devices import NodeDevices, devices_by_node
+from cluster.nodes.node_devices import NodeDevices, devices_by_node, devices_of_node
 from cluster.nodes.resource_slice import PoolSlice, SliceObject
 from cluster.nodes.taint_rules import RuleObject, TaintRule
 from cluster.objects.pod import Pod
@@ -25,7 +28,11 @@ from manifest.typed import read_as
 from manifest.value import InputError, Value
 from policy.snapshot import PolicySnapshot
 from scorer.cache.node_info import NodeConfigMap, build_node, measured
+from scorer.gang.pod_info import PodInfo, pod_info
 from topology.machine import TopologyError
+
+Other: TypeAlias = NodeConfigMap | ScorerLease | PoolSlice | HeldClaim | TaintRule | None
+"""What Linkwise reads of an object that is no node and no pod."""
 
 _NODES = "Add Nodes, as kubectl get nodes -o yaml gives them, or take linkwise snapshot's file."
 
@@ -37,6 +44,8 @@ class Cluster:
     ledger: Ledger
     pods: tuple[Pod, ...] = ()
     """Every pod, whatever its state."""
+    pod_infos: tuple[PodInfo, ...] = ()
+    """The same pods as the planner keeps them."""
     warnings: tuple[str, ...] = ()
     """Guesses and omissions, for people."""
     addresses: Mapping[str, str] = field(default_factory=dict)
@@ -46,6 +55,18 @@ class Cluster:
     def nodes(self) -> tuple[Node, ...]:
         """The nodes, in the order of names."""
         return tuple(ledger.node for ledger in self.ledger.nodes.values())
+
+
+class ClusterMemo:
+    """What was made of the objects of a cluster the last time, for those that are unchanged."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self.policies = Memo(stored_policy)
+        self.devices = Memo(devices_of_node)
+        self.nodes = Memo(_node)
+        self.pod_infos = Memo(pod_info)
+        self.accounting = Accounting()
 
 
 def collect_objects(objects: Iterable[Value], file: str) -> "ClusterObjects":
@@ -62,6 +83,28 @@ def collect_objects(objects: Iterable[Value], file: str) -> "ClusterObjects":
     for value in objects:
         collected.add(value)
     return collected
+
+
+def read_other(value: Value) -> Other:
+    """Return what Linkwise reads of an object that is no node and no pod; None: no field of it.
+
+    Raises:
+        InputError: It is wrong; with its line.
+    """
+    plain = without_nulls(value.mapping())
+    match value.need("kind").plain:
+        case "ConfigMap":
+            return read_as(NodeConfigMap, plain, value)
+        case "Lease":
+            return read_as(ScorerLease, plain, value)
+        case "ResourceSlice":
+            return read_as(SliceObject, plain, value).content
+        case "ResourceClaim":
+            return read_as(ClaimObject, plain, value).content
+        case "DeviceTaintRule":
+            return read_as(RuleObject, plain, value).content
+        case _:
+            return None
 
 
 @dataclass(slots=True)
@@ -98,40 +141,32 @@ class ClusterObjects:
         if is_short_form(value):
             self.short_forms.append(value)
             return
-        plain = without_nulls(value.mapping())
         match value.need("kind").plain:
             case "Node":
-                self._add_node(value, plain)
+                self._add_node(value, without_nulls(value.mapping()))
             case "Pod":
-                self.pods.append(read_as(Pod, plain, value))
-            case "ConfigMap":
-                config_map = read_as(NodeConfigMap, plain, value)
-                if config_map.node:
-                    of_node = self.config_maps.setdefault(config_map.node, {})
-                    of_node.setdefault(config_map.metadata.name, config_map)
-                self.others.append(value)
-            case "Lease":
-                lease = read_as(ScorerLease, plain, value)
-                if lease.metadata.name == SCORER:
-                    self.refused_machines.update(lease.refused_machines)
-                    self.unfenced.update(lease.unfenced_nodes)
-            case "ResourceSlice" | "ResourceClaim" | "DeviceTaintRule" as kind:
-                self._add_devices(kind, value, plain)
+                self.pods.append(read_as(Pod, without_nulls(value.mapping()), value))
             case _:
-                self.others.append(value)
+                self.put(value, read_other(value))
 
-    def _add_devices(self, kind: str, value: Value, plain: dict[str, object]) -> None:
-        """Add an object of the API for dynamic resource allocation, if it is about GPUs."""
-        match kind:
-            case "ResourceSlice":
-                devices = read_as(SliceObject, plain, value).content
-                self.slices += [devices] if devices else []
-            case "ResourceClaim":
-                claim = read_as(ClaimObject, plain, value).content
-                self.claims += [claim] if claim else []
+    def put(self, value: Value, other: Other) -> None:
+        """Add an object that is no node and no pod, as `read_other` returned it."""
+        match other:
+            case ScorerLease():
+                if other.metadata.name == SCORER:
+                    self.refused_machines.update(other.refused_machines)
+                    self.unfenced.update(other.unfenced_nodes)
+            case PoolSlice():
+                self.slices.append(other)
+            case HeldClaim():
+                self.claims.append(other)
+            case TaintRule():
+                self.rules.append(other)
             case _:
-                rule = read_as(RuleObject, plain, value).content
-                self.rules += [rule] if rule else []
+                if other is not None and other.node:
+                    of_node = self.config_maps.setdefault(other.node, {})
+                    of_node.setdefault(other.metadata.name, other)
+                self.others.append(value)
 
     def _add_node(self, value: Value, plain: dict[str, object]) -> None:
         node = read_as(NodeObject, plain, value)
@@ -142,26 +177,28 @@ class ClusterObjects:
         for internal in read_as(NodeAddresses, plain, value).internal[:1]:
             self.addresses[name] = internal.address
 
-    def build(self, policy: PolicySnapshot) -> Cluster:
+    def build(self, policy: PolicySnapshot, memo: ClusterMemo | None = None) -> Cluster:
         """Return the cluster.
 
         Args:
             policy: Gives the mode and placement of nodes without such a label, and link speeds.
+            memo: Of the last cluster of these objects; None: everything is computed.
 
         Raises:
             InputError: An object is wrong; with its line.
         """
+        memo = memo or ClusterMemo()
         short = self._short_nodes(policy)
-        devices = devices_by_node(self.slices, self.claims, self.rules)
         nodes = [
-            *(
-                self._build_node(value, node, policy, devices.get(name))
-                for name, (value, node) in self.nodes.items()
-            ),
+            *memo.nodes.map(self._node_calls(policy, memo)),
             *(measured(short_node.node, policy) for short_node in short.values()),
         ]
-        ledger = ledger_of(
-            nodes, self.pods, claims=self.claims, migrate=policy.policy.migration.gpushare
+        infos = memo.pod_infos.map((pod,) for pod in self.pods)
+        ledger = memo.accounting.ledger(
+            nodes,
+            (info.usage for info in infos if info.usage),
+            claims=self.claims,
+            migrate=policy.policy.migration.gpushare,
         )
         ledgers = dict(ledger.nodes)
         for name, short_node in short.items():
@@ -169,9 +206,20 @@ class ClusterObjects:
         return Cluster(
             Ledger(ledgers, ledger.conflicts),
             tuple(self.pods),
+            tuple(infos),
             tuple(f"node {node.name}: {w}" for node in nodes for w in self._warnings(node)),
             self.addresses,
         )
+
+    def _node_calls(
+        self, policy: PolicySnapshot, memo: ClusterMemo
+    ) -> Iterator[tuple[object, ...]]:
+        """Yield the arguments of `_node` for each node."""
+        devices = devices_by_node(self.slices, self.claims, self.rules, memo.devices)
+        for name, (value, node) in self.nodes.items():
+            config_maps = tuple(self.config_maps.get(name, {}).values())
+            refused = self.refused_machines.get(name)
+            yield value, node, config_maps, policy, devices.get(name), refused
 
     def _warnings(self, node: Node) -> tuple[str, ...]:
         reason = self.unfenced.get(node.name)
@@ -191,21 +239,22 @@ class ClusterObjects:
                 nodes[name] = short_node
         return nodes
 
-    def _build_node(
-        self,
-        value: Value,
-        node: NodeObject,
-        policy: PolicySnapshot,
-        devices: NodeDevices | None,
-    ) -> Node:
-        try:
-            name = node.metadata.name
-            built = build_node(node, self.config_maps.get(name, {}), policy, devices)
-            return replace(built, machine_refused=self.refused_machines.get(name))
-        except NodeError as error:
-            raise value.error(f"{error}.") from None
-        except TopologyError as error:
-            raise InputError(f"the policy's machines: {error}.") from None
+
+def _node(
+    value: Value,
+    node: NodeObject,
+    config_maps: tuple[NodeConfigMap, ...],
+    policy: PolicySnapshot,
+    devices: NodeDevices | None,
+    refused: str | None,
+) -> Node:
+    try:
+        by_name = {one.metadata.name: one for one in config_maps}
+        return replace(build_node(node, by_name, policy, devices), machine_refused=refused)
+    except NodeError as error:
+        raise value.error(f"{error}.") from None
+    except TopologyError as error:
+        raise InputError(f"the policy's machines: {error}.") from None
 
 
 def _duplicate(value: Value, name: str, first: Value) -> InputError:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from cli.files.cluster_file import Cluster, ClusterObjects
-from cli.files.policies import policy_snapshot, stored_policies
+from cli.files.cluster_file import Cluster, ClusterMemo, ClusterObjects
+from cli.files.policies import policy_config_maps
 from manifest.value import Value
 from policy.snapshot import PolicySnapshot
 
@@ -26,13 +26,22 @@ class CurrentCluster:
     """Objects that could not be read, and guesses."""
 
 
-def current_cluster(objects: ClusterObjects, namespace: str, source: str) -> CurrentCluster:
+def current_cluster(
+    objects: ClusterObjects, namespace: str, source: str, memo: ClusterMemo | None = None
+) -> CurrentCluster:
     """Return the cluster that these objects make, with the policy of its ConfigMaps.
+
+    Args:
+        objects: Its objects.
+        namespace: Namespace of objects that are named without one.
+        source: The file, or the API server's address.
+        memo: Of the last state of the cluster; None: everything is computed.
 
     Raises:
         InputError: An object is wrong; with its line.
     """
-    policy = policy_snapshot(stored_policies(objects.others))
-    cluster = objects.build(policy)
+    memo = memo or ClusterMemo()
+    (policy,) = memo.policies.map([(tuple(policy_config_maps(objects.others)),)])
+    cluster = objects.build(policy, memo)
     others = tuple(objects.others)
     return CurrentCluster(cluster, policy, others, namespace, source, warnings=cluster.warnings)

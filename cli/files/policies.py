@@ -33,18 +33,36 @@ def read_policies(policy_file: str | None, profile_file: str | None) -> list[tup
     return texts
 
 
-def stored_policies(objects: Iterable[Value]) -> Iterator[tuple[str, Found]]:
-    """Yield the policies and profiles in ConfigMaps, each with the name of its file."""
+def policy_config_maps(objects: Iterable[Value]) -> Iterator[Value]:
+    """Yield the ConfigMaps with policies or profiles among objects."""
+    homes = {(home.namespace, home.name) for home in _KINDS}
     for value in objects:
-        if value.need("kind").plain != "ConfigMap" or not (data := value.child("data")):
+        if value.need("kind").plain != "ConfigMap" or not value.child("data"):
             continue
         metadata = value.need("metadata").mapping()
+        if (metadata.get("namespace"), metadata.get("name")) in homes:
+            yield value
+
+
+def stored_policies(objects: Iterable[Value]) -> Iterator[tuple[str, Found]]:
+    """Yield the policies and profiles in ConfigMaps, each with the name of its file."""
+    for value in policy_config_maps(objects):
+        metadata, data = value.need("metadata").mapping(), value.need("data")
         for home, kind in _KINDS.items():
             text = data.child(home.key)
             named = (metadata.get("namespace"), metadata.get("name"))
             # An empty text sets nothing.
             if named == (home.namespace, home.name) and text and text.plain != "":
                 yield value.file, Found(kind, text.text(), embedded(text.document, text.path))
+
+
+def stored_policy(config_maps: tuple[Value, ...]) -> PolicySnapshot:
+    """Return the policy of the ConfigMaps of a cluster.
+
+    Raises:
+        InputError: A text is wrong; with its line.
+    """
+    return policy_snapshot(stored_policies(config_maps))
 
 
 def policy_snapshot(texts: Iterable[tuple[str, Found]]) -> PolicySnapshot:

@@ -8,11 +8,9 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-from msgspec import Raw
 
-from cli.files.cluster_file import ClusterObjects
-from cli.files.current_cluster import CurrentCluster, current_cluster
-from cli.files.objects import NodeAddresses, Plain
+from cli.files.current_cluster import CurrentCluster
+from cli.files.objects import Plain
 from cli.live.api_reader import ApiReader
 from cli.live.fetch import (
     CONFIG_NAMESPACES,
@@ -25,11 +23,9 @@ from cli.live.fetch import (
     unread,
 )
 from cli.live.kubeconfig import Access
-from cli.live.load import value_of
-from cli.live.snapshot import reduced
+from cli.live.live_cluster import LiveCluster, read_node, read_object, read_pod
 from cli.live.user_kube import UserKube
 from cluster.gang import gang_mark
-from cluster.nodes.node import NodeObject
 from cluster.objects.pod import Pod
 from manifest.value import InputError
 from runtime.kube.client import Kube
@@ -67,7 +63,7 @@ class ClusterWatch:
             namespace: Namespace of objects that are named without one.
             warnings: What may not be read.
         """
-        self._kube, self._namespace = kube, namespace
+        self._kube = kube
         self._reader, self._warnings = ApiReader(kube), warnings
         self._dirty = asyncio.Event()
         self._extra: list[Plain] = []
@@ -80,12 +76,13 @@ class ClusterWatch:
         self._evictable: dict[str, Plain] = {}
         """These owners and those above them, by uid."""
         self._read_at = float("-inf")
+        self._cluster = LiveCluster(kube.server, namespace)
 
         def on_change(*_: object) -> None:
             self._dirty.set()
 
-        self._nodes = Reflector(kube, "/api/v1/nodes", _node, on_change=on_change)
-        self._pods = Reflector(kube, "/api/v1/pods", _pod, on_change=on_change)
+        self._nodes = Reflector(kube, "/api/v1/nodes", read_node, on_change=on_change)
+        self._pods = Reflector(kube, "/api/v1/pods", read_pod, on_change=on_change)
         self._gangs = Reflector(kube, GANGS, lambda raw: decode(raw, _plain), on_change=on_change)
         self._others = [
             self._reflector("/api/v1/namespaces", "Namespace"),
@@ -99,7 +96,7 @@ class ClusterWatch:
 
     def _reflector(self, path: str, kind: str) -> Reflector[Plain]:
         return Reflector(
-            self._kube, path, partial(_reduced, kind), on_change=lambda *_: self._dirty.set()
+            self._kube, path, partial(read_object, kind), on_change=lambda *_: self._dirty.set()
         )
 
     @property
@@ -213,22 +210,14 @@ class ClusterWatch:
 
     def _taken(self) -> Callable[[], CurrentCluster]:
         """Take the objects as they are now; return a function that makes the cluster of them."""
-        server, namespace = self._kube.server, self._namespace
         known = (*self._warnings, *self._unread)
         watched = (item for each in self._others for item in each.items.values())
         others = [*self._extra, *self._evictable.values(), *watched]
-        nodes = {name: item for (_, name), item in sorted(self._nodes.items.items())}
+        nodes = {name: item for (_, name), item in self._nodes.items.items()}
         pods, gangs = list(self._pods.items.values()), tuple(self._gangs.items.values())
 
         def make() -> CurrentCluster:
-            objects = ClusterObjects(server, pods=pods)
-            for plain in others:
-                objects.add(value_of(plain, server))
-            for name, (node, address) in nodes.items():
-                objects.nodes[name] = value_of({}, server), node
-                if address:
-                    objects.addresses[name] = address
-            current = current_cluster(objects, namespace, server)
+            current = self._cluster.state(nodes, pods, others)
             return replace(current, gangs=gangs, warnings=(*known, *current.warnings))
 
         return make
@@ -249,18 +238,3 @@ async def watch_until(
     async with await UserKube.of(access) as kube:
         watch = ClusterWatch(kube, kube.namespace, warnings)
         await run_until(interrupted, watch.run(publish, report))
-
-
-def _reduced(kind: str, raw: Raw) -> Plain | None:
-    plain: Plain = decode(raw, _plain)
-    return reduced(kind, {**plain, "apiVersion": "v1", "kind": kind})
-
-
-def _node(raw: Raw) -> tuple[NodeObject, str]:
-    plain = reduced("Node", decode(raw, _plain)) or {}
-    internal = msgspec.convert(plain, NodeAddresses).internal
-    return msgspec.convert(plain, NodeObject), internal[0].address if internal else ""
-
-
-def _pod(raw: Raw) -> Pod:
-    return msgspec.convert(reduced("Pod", decode(raw, _plain)), Pod)

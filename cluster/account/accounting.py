@@ -1,6 +1,6 @@
 """Build the ledger from the pods: at every start, never from a file."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from cluster.account.gpu_usage import LedgerError
@@ -8,6 +8,7 @@ from cluster.account.ledger import Conflict, Ledger
 from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.account.pod_usage import PodUsage, pod_usage
 from cluster.allocations.gpus import NO_GPUS, Unreadable
+from cluster.memo import Memo
 from cluster.nodes.device_claims import HeldClaim
 from cluster.nodes.node import Node
 from cluster.objects.pod import Pod
@@ -34,22 +35,66 @@ def ledger_of(
         claims: ResourceClaims that hold GPUs: those of pods of Linkwise say which GPUs they have.
         migrate: Accept records of other schedulers on pods without a record of ours.
     """
-    known = {node.name: node for node in nodes}
-    claimants: dict[str, list[PodUsage]] = {}
-    by_name = {f"{claim.namespace}/{claim.name}": claim for claim in claims}
-    for usage in filter(None, map(pod_usage, pods)):
-        namespace = usage.name.partition("/")[0]
-        held = [by_name.get(f"{namespace}/{name}") for name in usage.claims]
-        claimant = usage.with_claims(held) if any(held) else usage
-        claimants.setdefault(claimant.target, []).append(claimant)
-    ledgers: dict[str, NodeLedger] = {}
-    conflicts: list[Conflict] = []
-    for name, node in known.items():
-        ledgers[name], refused = account(node, claimants.pop(name, ()), migrate=migrate)
-        conflicts += refused
-    for rest in claimants.values():
-        conflicts += filter(None, map(unresolved_conflict, rest))
-    return Ledger(ledgers, tuple(sorted(conflicts, key=lambda one: one.pod)))
+    usages = filter(None, map(pod_usage, pods))
+    return Accounting().ledger(nodes, usages, claims=claims, migrate=migrate)
+
+
+class Accounting:
+    """Makes one ledger after the other; the account of an unchanged node is the same object."""
+
+    def __init__(self) -> None:
+        """Start without a ledger."""
+        self._claimants = Memo(PodUsage.with_claims)
+        self._accounts = Memo(_account)
+
+    def ledger(
+        self,
+        nodes: Iterable[Node],
+        usages: Iterable[PodUsage],
+        *,
+        claims: Iterable[HeldClaim],
+        migrate: bool,
+    ) -> Ledger:
+        """Return the ledger of all nodes, as `ledger_of`.
+
+        Args:
+            nodes: All nodes.
+            usages: Of all pods that have not finished.
+            claims: As in `ledger_of`.
+            migrate: As in `ledger_of`.
+        """
+        known = {node.name: node for node in nodes}
+        claimants: dict[str, list[PodUsage]] = {}
+        for usage in self._with_claims(usages, claims):
+            claimants.setdefault(usage.target, []).append(usage)
+        accounts = self._accounts.map(
+            (node, tuple(claimants.pop(name, ())), migrate) for name, node in known.items()
+        )
+        conflicts = [one for _, refused in accounts for one in refused]
+        for rest in claimants.values():
+            conflicts += filter(None, map(unresolved_conflict, rest))
+        ledgers = {name: ledger for name, (ledger, _) in zip(known, accounts, strict=True)}
+        return Ledger(ledgers, tuple(sorted(conflicts, key=lambda one: one.pod)))
+
+    def _with_claims(
+        self, usages: Iterable[PodUsage], claims: Iterable[HeldClaim]
+    ) -> Iterator[PodUsage]:
+        by_name = {f"{claim.namespace}/{claim.name}": claim for claim in claims}
+        calls: list[tuple[PodUsage, tuple[HeldClaim | None, ...]]] = []
+        for usage in usages:
+            namespace = usage.name.partition("/")[0] if usage.claims else ""
+            held = tuple(by_name.get(f"{namespace}/{name}") for name in usage.claims)
+            if any(held):
+                calls.append((usage, held))
+            else:
+                yield usage
+        yield from self._claimants.map(calls)
+
+
+def _account(
+    node: Node, claimants: tuple[PodUsage, ...], migrate: bool
+) -> tuple[NodeLedger, tuple[Conflict, ...]]:
+    return account(node, claimants, migrate=migrate)
 
 
 def account(

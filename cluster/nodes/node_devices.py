@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from cluster.keys import NVIDIA_GPU
+from cluster.memo import Memo
 from cluster.nodes.device_claims import Device, HeldClaim, held_twice
 from cluster.nodes.device_pool import GPUPool, Pool, gpu_pool, pools_of
 from cluster.nodes.node import Node
@@ -106,9 +107,19 @@ class NodeDevices:
 
 
 def devices_by_node(
-    slices: Iterable[PoolSlice], claims: Iterable[HeldClaim], rules: Iterable[TaintRule] = ()
+    slices: Iterable[PoolSlice],
+    claims: Iterable[HeldClaim],
+    rules: Iterable[TaintRule] = (),
+    memo: Memo[NodeDevices] | None = None,
 ) -> dict[str, NodeDevices]:
-    """Return the devices of each node that slices or claims name. Cost: linear."""
+    """Return the devices of each node that slices or claims name. Cost: linear.
+
+    Args:
+        slices: All slices.
+        claims: All claims.
+        rules: All rules.
+        memo: Of `devices_of_node`; devices of which nothing changed are the same objects as before.
+    """
     slices_of: dict[str, list[PoolSlice]] = {}
     claims_of: dict[str, list[HeldClaim]] = {}
     for one in slices:
@@ -116,13 +127,30 @@ def devices_by_node(
     for claim in claims:
         for node in {device.node for device in claim.devices}:
             claims_of.setdefault(node, []).append(claim)
-    every = tuple(rules)
-    found = {}
-    for node in slices_of.keys() | claims_of.keys():
-        of_node = claims_of.get(node, ())
-        devices = node_devices(node, slices_of.get(node, ()), of_node, every)
-        found[node] = replace(devices, twice=held_twice(of_node))
-    return found
+    nodes = tuple(slices_of.keys() | claims_of.keys())
+    hindering = [rule for rule in rules if rule.hinders]
+    calls = (
+        (
+            node,
+            tuple(slices_of.get(node, ())),
+            tuple(claims_of.get(node, ())),
+            tuple(rule for rule in hindering if rule.pool in {None, node}),
+        )
+        for node in nodes
+    )
+    devices = (memo or Memo(devices_of_node)).map(calls)
+    return dict(zip(nodes, devices, strict=True))
+
+
+def devices_of_node(
+    node: str,
+    slices: tuple[PoolSlice, ...],
+    claims: tuple[HeldClaim, ...],
+    rules: tuple[TaintRule, ...],
+) -> NodeDevices:
+    """Return the devices of a node, as `node_devices`, with those that several claims hold."""
+    devices = node_devices(node, slices, claims, rules)
+    return replace(devices, twice=held_twice(claims))
 
 
 def node_devices(
