@@ -123,7 +123,9 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
 
 def planned_pods(current: CurrentCluster) -> tuple[tuple[PodInfo, ...], Owners]:
     """Return the pods of a cluster as the planner keeps them, and what is known of their owners."""
-    infos = tuple({info.key: info for info in current.cluster.pod_infos}.values())
+    # Of two pods of one name in a file the later one counts.
+    by_name = {(info.namespace, info.name): info for info in current.cluster.pod_infos}
+    infos = tuple(by_name.values())
     owners = owners_of(current.objects, infos)
     return infos, replace(owners, groups=dict(_group_sizes(current.objects, infos, owners)))
 

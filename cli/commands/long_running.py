@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from runtime.process.lifecycle import run
+from runtime.process.lifecycle import run, tune_gc
 
 
 def run_until_interrupted(main: Callable[[asyncio.Event], Awaitable[None]]) -> None:
@@ -19,4 +19,5 @@ def run_until_interrupted(main: Callable[[asyncio.Event], Awaitable[None]]) -> N
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     # It is off, since other commands end before it helps.
     gc.enable()
+    tune_gc()
     run(main)

@@ -143,9 +143,14 @@ def units_of(pods: Iterable[PodInfo], owners: Owners) -> list[Unit]:
         pods: All pods of each gang among them.
         owners: The owners of these pods.
     """
+    everything = tuple(pods)
+    # Of a large cluster few gangs wait, and the key of a pod needs its owners.
+    waiting = {(pod.namespace, pod.gang) for pod in everything if pod.member}
     gangs: dict[GangKey, list[PodInfo]] = {}
     alone: list[tuple[PodInfo, Member]] = []
-    for pod in pods:
+    for pod in everything if waiting else ():
+        if (pod.namespace, pod.gang) not in waiting:
+            continue
         if pod.gang is not None:
             gangs.setdefault(owners.key(pod), []).append(pod)
         elif pod.member:

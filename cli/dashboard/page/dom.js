@@ -35,6 +35,9 @@ function append(parent, child) {
   else if (child !== null && child !== undefined && child !== false) parent.append(String(child));
 }
 
+/** Compare two names as people sort them: `gpu-2` before `gpu-10`. */
+export const byName = new Intl.Collator("en", {numeric: true}).compare;
+
 /** Return a text without characters that are not seen or that change the direction of others. */
 export const shown = (/** @type {string} */ text) => text.replace(/\p{C}/gu, "\ufffd");
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** The map of all nodes. Only the part that is seen has elements, so 5,000 nodes stay fluid. */
 
-import {h, link, nameOf, plural, shown} from "./dom.js";
+import {byName, h, link, nameOf, plural, shown} from "./dom.js";
 import {rows, store, COLOUR, DOMAIN, FREE, GANG, GPUS, HOLDERS, MODE, MODEL, NAME, POD,
   POOL, PROBLEMS, STATES, STRANDED, USED, totals} from "./store.js";
 
@@ -134,9 +134,8 @@ export function fleet(/** @type {HTMLElement} */ place) {
     const query = chosen.search.trim().toLowerCase();
     const kind = /** @type {any} */(KINDS)[chosen.show][1];
     const by = /** @type {any} */(ORDERS)[chosen.sort][1];
-    const compare = new Intl.Collator("en", {numeric: true}).compare;
     order = [...rows().values()].filter(row => kind(row) && (!query || searched(row).includes(query)));
-    order.sort((a, b) => by(a, b) || compare(a[NAME], b[NAME]));
+    order.sort((a, b) => by(a, b) || byName(a[NAME], b[NAME]));
     size = chosen.size !== "auto" ? chosen.size
       : order.length <= CARDS ? "cards" : order.length <= CELLS ? "gpus" : "dots";
     const field = /** @type {any} */(GROUPS)[chosen.group][1];
@@ -158,7 +157,7 @@ export function fleet(/** @type {HTMLElement} */ place) {
     let top = 0;
     order = [];
     for (const [key, members] of [...groups].sort(([a], [b]) => Number(a === "") - Number(b === "")
-      || compare(a, b))) {
+      || byName(a, b))) {
       lines.push({top, height: head, key: `head ${key}`, names: members});
       top += head;
       for (let i = 0; i < members.length; i += columns) {

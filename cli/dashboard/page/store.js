@@ -2,7 +2,7 @@
 /** The cluster as this page knows it, kept up to date by server-sent events. */
 
 import {ask, isAsking} from "./access.js";
-import {clock} from "./dom.js";
+import {byName, clock} from "./dom.js";
 
 /** Places in the row of a node. */
 export const [NAME, POOL, MODEL, MODE, DOMAIN, STATES, USED, FREE, STRANDED, CLOSED, PROBLEMS, HOLDERS] =
@@ -81,7 +81,11 @@ function take(/** @type {any} */ update, /** @type {string} */ id) {
   store.facts = update.facts;
   store.version = id;
   store.ahead = update.facts.now - Date.now() / 1000;
-  if (update.full) store.rows = new Map();
+  if (update.full) {
+    store.rows = new Map();
+    // What is sorted already is sorted fast after each change.
+    update.nodes.sort((/** @type {Row} */ a, /** @type {Row} */ b) => byName(a[NAME], b[NAME]));
+  }
   for (const row of update.nodes) store.rows.set(row[NAME], row);
   for (const name of update.gone) store.rows.delete(name);
   changed();
