@@ -1,9 +1,10 @@
-"""The drawing of a node: its GPUs with their holders, its NVLinks, sockets and switches."""
+"""The drawing of a node: its GPUs with their holders, its NVLinks, sockets, switches and NICs."""
 
 from collections.abc import Iterator, Sequence
 
 from cli.render.page.layout import Layout, Spot, Wire, layout_of
 from cli.render.page.markup import Markup, element, together
+from cli.render.page.nics import describe_nics, draw_nics
 from cli.render.page.occupancy import SimulatedNode
 from cli.render.page.pcie import Group, groups
 from cli.render.page.tile import SHARED_HEIGHT, WHOLE_HEIGHT, state_words, tile
@@ -38,10 +39,13 @@ def drawing_of(view: SimulatedNode, machine: Machine) -> Markup:
     height = SHARED_HEIGHT if shared else WHOLE_HEIGHT
     layout = layout_of(machine, height)
     known = groups(machine) if view.ledger.node.machine_known and not layout.is_ring else ()
+    nics = draw_nics(machine, layout, height)
+    whole = layout.height + nics.above + nics.below
     label = f"Drawing of {view.name}: {len(view.gpus)} GPUs; the table names their holders"
     return element(
         "svg",
-        element("desc", _description(view)),
+        element("desc", _description(view, machine)),
+        nics.wires,
         (_frame(group, layout, height) for group in known),
         (_wire(wire, view) for wire in layout.wires),
         _switch(layout),
@@ -50,16 +54,18 @@ def drawing_of(view: SimulatedNode, machine: Machine) -> Markup:
             for gpu, spot in zip(view.gpus, layout.spots, strict=True)
         ),
         _counts(layout),
+        nics.cards,
         role="img",
         aria_label=label,
-        viewBox=f"0 0 {layout.width:g} {layout.height:g}",
+        viewBox=f"0 {-nics.above:g} {layout.width:g} {whole:g}",
         width=layout.width,
-        height=layout.height,
+        height=whole,
     )
 
 
-def _description(view: SimulatedNode) -> str:
-    return "; ".join(f"GPU{gpu.index} {state_words(gpu)}" for gpu in view.gpus)
+def _description(view: SimulatedNode, machine: Machine) -> str:
+    gpus = (f"GPU{gpu.index} {state_words(gpu)}" for gpu in view.gpus)
+    return "; ".join([*gpus, *describe_nics(machine)])
 
 
 def _frame(group: Group, layout: Layout, height: float) -> Markup | None:

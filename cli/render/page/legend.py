@@ -30,7 +30,7 @@ _FRAMES = {
 
 def legend(views: Sequence[SimulatedNode]) -> Markup:
     """Return the meaning of every sign in the drawings of these nodes."""
-    entries = [*_states(views), *_wires(views), *_frames(views)]
+    entries = [*_states(views), *_wires(views), *_frames(views), *_nics(views)]
     return element("ul", (element("li", entry) for entry in entries), class_="legend")
 
 
@@ -63,6 +63,13 @@ def _frames(views: Sequence[SimulatedNode]) -> Iterator[Markup]:
         if depth in depths:
             frame = element("rect", x=1, y=1, width=34, height=18, rx=5, class_=f"frame d{depth}")
             yield together(_svg(frame, 36, 20, 1), meaning)
+
+
+def _nics(views: Sequence[SimulatedNode]) -> Iterator[Markup]:
+    machines = (view.ledger.node.machine for view in views)
+    if any(machine and machine.nics for machine in machines):
+        card = element("rect", x=1, y=1, width=34, height=18, rx=4, class_="nic")
+        yield together(_svg(card, 36, 20, 1), "NIC, with the PCIe path to its nearest GPUs")
 
 
 def _switched(view: SimulatedNode) -> bool:

@@ -155,6 +155,9 @@ text.count{font-size:12px;font-weight:600}
 .wire.many{stroke:var(--many);stroke-width:4}
 .wire.gap{stroke:var(--surface);stroke-width:2}
 .wire.lit{stroke:var(--unit);stroke-width:15;stroke-linecap:round;opacity:.55}
+rect.nic{fill:var(--page);stroke:var(--edge)}
+text.nic{font-size:11.5px;font-weight:600}text.nic.near{font-weight:400;fill:var(--quiet)}
+.wire.nic{stroke:var(--edge);stroke-width:1.5}
 .switch{fill:var(--surface);stroke:var(--many);stroke-width:2}
 .slot{fill:var(--surface);stroke:var(--edge)}
 .part{stroke:var(--ink);stroke-width:.75}
