@@ -3,19 +3,8 @@
 from cli.files.current_cluster import CurrentCluster
 from cli.output.printer import Format, emit, say, sentence
 from cli.render import topology_json, topology_text
-from cluster.nodes.node import MachineSource
 from manifest.value import InputError
 from topology.table import table_of
-
-SOURCES = {
-    MachineSource.AGENT: "published by the agent of the node",
-    MachineSource.POLICY: "named by the policy",
-    MachineSource.FEATURE_DISCOVERY: "identified by labels of GPU feature discovery",
-    MachineSource.CATALOGUE: "the catalogue, by the product and number of GPUs in ResourceSlices",
-    MachineSource.RESOURCE_SLICES: "PCIe and NUMA in ResourceSlices; NVLinks are unknown",
-    MachineSource.FILE: "named by the cluster file",
-}
-"""Sources of a known machine, for people."""
 
 
 def show_machine_of(current: CurrentCluster, name: str, output: Format) -> int:
@@ -39,7 +28,7 @@ def show_machine_of(current: CurrentCluster, name: str, output: Format) -> int:
         return 0
     topology_text.show_machine(name, node.machine, table)
     say()
-    say("Source:", SOURCES[node.machine_source])
+    say("Source:", node.machine_source.words)
     unhealthy = [str(i) for i, card in enumerate(node.cards) if not card.healthy]
     if unhealthy:
         say("Unhealthy:", ", ".join(f"GPU{i}" for i in unhealthy))

@@ -68,6 +68,8 @@ class NodeView(Struct, frozen=True):
     report: NodeReport
     drawing: Tree | None
     """Null for a node that offers no GPUs."""
+    links: str
+    """The source of the links that are drawn."""
     units: tuple[MarkedUnit, ...]
     worth: tuple[Worth, ...]
     notes: tuple[str, ...]
@@ -152,6 +154,7 @@ def node_view(moment: Moment, name: str) -> NodeView | None:
     return NodeView(
         inspect_json.document([inspected]).nodes[0],
         node_drawing(inspected.ledger, marks),
+        f"The links of these GPUs are {inspected.node.machine_source.words}.",
         units,
         tuple(_worth(inspected)),
         tuple(map(sentence, (*fleet.problems, *fleet.notes, *inspected.node.warnings))),

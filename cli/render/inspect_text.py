@@ -25,13 +25,8 @@ from cluster.mode import NodeMode
 from cluster.nodes.node import MachineSource
 from cluster.requests.amounts import CORE_MAX
 
-_SOURCES = {
-    MachineSource.POLICY: " by the policy",
-    MachineSource.FEATURE_DISCOVERY: " by labels of GPU feature discovery",
-    MachineSource.CATALOGUE: " by the product in ResourceSlices",
-    MachineSource.RESOURCE_SLICES: " by ResourceSlices, without NVLinks",
-}
-"""Sources of links that are not published by the node itself."""
+_UNSAID = (MachineSource.AGENT, MachineSource.FILE, MachineSource.UNKNOWN)
+"""Sources of links that go without saying: the node itself, the file, and none."""
 MAX_NAMES = 4
 """The number of pods of one GPU that are named; -d names all."""
 
@@ -71,7 +66,8 @@ def _show_head(view: InspectedNode) -> None:
 def _links(view: InspectedNode) -> str:
     machine = view.node.machine
     known = link_kind(machine) if machine and view.node.machine_known else "links unknown"
-    known += _SOURCES.get(view.node.machine_source, "")
+    source = view.node.machine_source
+    known += "" if source in _UNSAID else f" {source.words}"
     return f"{view.node.model}, {known}" if view.node.model else known
 
 

@@ -89,7 +89,7 @@ def _read_machine(
     if not n:
         return None, MachineSource.UNKNOWN, None
     sources = (
-        (MachineSource.AGENT, published),
+        (MachineSource.CAPTURED, published),
         (MachineSource.POLICY, mapped),
         (MachineSource.CATALOGUE, None if mapped else catalogue_machine(pool)),
         (MachineSource.RESOURCE_SLICES, pcie_machine(pool)),

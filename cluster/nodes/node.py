@@ -101,6 +101,8 @@ class MachineSource(StrEnum):
 
     AGENT = "agent"
     """The agent of the node publishes them."""
+    CAPTURED = "captured"
+    """A ConfigMap of the node has a captured machine; there is no agent."""
     POLICY = "policy"
     """A rule of the policy names the machine."""
     FEATURE_DISCOVERY = "gpu-feature-discovery"
@@ -113,6 +115,23 @@ class MachineSource(StrEnum):
     """A short form in a cluster file names the machine."""
     UNKNOWN = "unknown"
     """All GPUs count as equal."""
+
+    @property
+    def words(self) -> str:
+        """The source for people, who read it after "the links of its GPUs are"."""
+        return _SOURCE_WORDS[self]
+
+
+_SOURCE_WORDS = {
+    MachineSource.AGENT: "published by the agent of the node",
+    MachineSource.CAPTURED: "captured in a ConfigMap of the node",
+    MachineSource.POLICY: "named by the policy",
+    MachineSource.FEATURE_DISCOVERY: "identified by labels of GPU feature discovery",
+    MachineSource.CATALOGUE: "identified by the product and number of GPUs in ResourceSlices",
+    MachineSource.RESOURCE_SLICES: "those of PCIe and NUMA in ResourceSlices: NVLinks are unknown",
+    MachineSource.FILE: "named by the cluster file",
+    MachineSource.UNKNOWN: "unknown: all GPUs count as equal",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from topology.table import Table
 _WARNINGS_MAX, _TEXT_MAX = 5, 200
 """Warnings that are logged of one node, and characters of each."""
 
-_OF_NODES = {MachineSource.AGENT, MachineSource.RESOURCE_SLICES}
+_OF_NODES = {MachineSource.AGENT, MachineSource.CAPTURED, MachineSource.RESOURCE_SLICES}
 """Sources of machines that a node itself writes."""
 
 _node_decoder = msgspec.json.Decoder(NodeObject)

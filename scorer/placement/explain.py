@@ -17,11 +17,12 @@ from topology.machine import mask_of
 MAX_EXPLAINED = 16
 """Nodes of a plan whose GPUs are explained: it takes long to rank all sets of a node."""
 
-_INFERRED = {
-    MachineSource.FEATURE_DISCOVERY: "inferred from labels of GPU feature discovery",
-    MachineSource.CATALOGUE: "inferred from the product in ResourceSlices",
-    MachineSource.RESOURCE_SLICES: "those of PCIe and NUMA in ResourceSlices: NVLinks are unknown",
-}
+_INFERRED = (
+    MachineSource.FEATURE_DISCOVERY,
+    MachineSource.CATALOGUE,
+    MachineSource.RESOURCE_SLICES,
+)
+"""Sources of links that nobody has read from the node, nor written down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,8 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
     notes = []
     if unknown:
         notes.append(f"the GPU links of {_few(unknown)} are unknown: all GPUs count as equal")
-    for source, reason in _INFERRED.items():
-        if inferred := [node.name for node in nodes if node.machine_source is source]:
-            notes.append(f"the GPU links of {_few(inferred)} are {reason}")
+    inferred = ((s, [n.name for n in nodes if n.machine_source is s]) for s in _INFERRED)
+    notes += [f"the GPU links of {_few(names)} are {s.words}" for s, names in inferred if names]
     policies: dict[str, list[str]] = {}
     for node in nodes:
         if note := node.kubelet.numa_note:

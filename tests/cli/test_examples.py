@@ -4,7 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from support.builders import topology_map
 from support.documents import ARENA, COMPUTE_SHARE, GPUSHARE, HPN, MODEL_AND_DRIVER, PROFILE
+
+from cluster.nodes.topology_configmap import PublishedTopology
+from topology.catalogue import entry
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -104,12 +108,11 @@ def test_a_claims_node_is_read_from_its_slice(linkwise, claims_cluster):
     assert [device["id"] for device in node["devs"] if device["claimed"]] == [5]
 
     text = linkwise("inspect", "--cluster", "cluster.yaml").out
-    assert "topology by claims, NVIDIA H100 80GB HBM3, NVSwitch by the product in" in text
+    source = "identified by the product and number of GPUs in ResourceSlices"
+    assert f"topology by claims, NVIDIA H100 80GB HBM3, NVSwitch {source}" in text
     assert "held by a claim" in text
     shown = linkwise("topology", "show", "--node", "claims-0", "--cluster", "cluster.yaml").out
-    assert shown.endswith(
-        "Source: the catalogue, by the product and number of GPUs in ResourceSlices\n"
-    )
+    assert shown.endswith(f"Source: {source}\n")
     page = linkwise("inspect", "--cluster", "cluster.yaml", "-o", "html").out
     assert "1 GPU held by claims" in page
 
@@ -127,13 +130,26 @@ def test_an_incomplete_pool_gives_no_gpus_with_the_reason(linkwise, claims_clust
     assert "nothing new is placed here" in page
 
 
+def test_a_captured_machine_of_a_claims_node_is_not_that_of_an_agent(linkwise, claims_cluster):
+    published = PublishedTopology(entry("hgx-h200").machine, (True,) * 8)
+    captured = f"  - {json.dumps(topology_map('claims-0', published))}\n"
+    claims_cluster("items:\n", f"items:\n{captured}")
+    cluster = ("--cluster", "cluster.yaml")
+
+    source = "captured in a ConfigMap of the node"
+    assert source in linkwise("inspect", *cluster).out
+    shown = linkwise("topology", "show", "--node", "claims-0", *cluster).out
+    assert f"Source: {source}\n" in shown
+
+
 def test_links_by_slices_alone_are_said(linkwise, claims_cluster):
     claims_cluster("NVIDIA H100 80GB HBM3", "NVIDIA X1")
     cluster = ("--cluster", "cluster.yaml")
 
-    assert "by ResourceSlices, without NVLinks" in linkwise("inspect", *cluster).out
+    source = "those of PCIe and NUMA in ResourceSlices: NVLinks are unknown"
+    assert source in linkwise("inspect", *cluster).out
     shown = linkwise("topology", "show", "--node", "claims-0", *cluster).out
-    assert "Source: PCIe and NUMA in ResourceSlices; NVLinks are unknown" in shown
+    assert f"Source: {source}\n" in shown
 
 
 @pytest.mark.parametrize(

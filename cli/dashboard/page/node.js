@@ -37,8 +37,9 @@ const head = (/** @type {string} */ name, /** @type {string} */ words, /** @type
   h("div.title", {}, h("h1", {}, nameOf(name)), h(`span.status.${look}`, {}, words)),
 ];
 
-const figure = (/** @type {any} */ tree) => h("section.card.figure", {}, tree ? drawing(tree)
-  : h("p.quiet", {}, "It offers no GPUs."));
+const figure = (/** @type {any} */ tree, links = "") => h("section.card.figure", {}, ...tree
+  ? [drawing(tree), links ? h("p.quiet.small.links", {}, links) : null]
+  : [h("p.quiet", {}, "It offers no GPUs.")]);
 
 function content(/** @type {any} */ view) {
   const report = view.report;
@@ -54,7 +55,7 @@ function content(/** @type {any} */ view) {
     h("p.quiet", {}, facts),
     ...view.notes.map((/** @type {string} */ note) => h("p.notice", {}, shown(note))),
     h("div.sides", {},
-      figure(view.drawing),
+      figure(view.drawing, view.links),
       h("div", {}, units(view.units), worth(view.worth))),
     h("h2", {}, "GPUs"),
     h("div.card", {}, devices(report)),

@@ -178,8 +178,7 @@ def _linked(machine: Machine, gpu: int) -> Iterator[Markup]:
 
 
 def _links(view: SimulatedNode, machine: Machine) -> Iterator[str]:
-    if not view.ledger.node.machine_known:
-        yield "The links of these GPUs are unknown: all count as equal."
+    yield f"The links of these GPUs are {view.ledger.node.machine_source.words}."
     levels = {machine.levels[i][j] for i in range(machine.n) for j in range(i)}
     paths = [text for level, text in _PCIE.items() if level in levels]
     if paths:

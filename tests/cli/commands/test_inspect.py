@@ -88,8 +88,8 @@ def test_source_of_the_links_is_shown(inspect):
         ("h200", "gpu-feature-discovery", []),
         ("share-0", "unknown", []),
     ]
-    shown = "h200 topology, NVIDIA H200, NVSwitch by labels of GPU feature discovery; 8 of 8 GPUs"
-    assert shown in inspect(objects).out
+    links = "NVSwitch identified by labels of GPU feature discovery"
+    assert f"h200 topology, NVIDIA H200, {links}; 8 of 8 GPUs" in inspect(objects).out
 
 
 def test_isolation_that_an_agent_reports_is_in_the_document(inspect):
@@ -353,7 +353,7 @@ def test_bandwidth_of_counted_gpus_is_known_only_for_the_whole_node(inspect):
     others = [counted_pod("one", 1, "partly"), counted_pod("two", 2, "partly")]
     alone = a_pod({keys.NVIDIA_GPU: 8}, name="all", nodeName="single")
     objects = [h200("partly"), h200("single"), h200("whole"), *workers, *others, alone]
-    links = "NVIDIA H200, NVSwitch by labels of GPU feature discovery"
+    links = "NVIDIA H200, NVSwitch identified by labels of GPU feature discovery"
 
     assert inspect(objects).out == (
         f"partly default, {links}; 5 of 8 GPUs free\n"

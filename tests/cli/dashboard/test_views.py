@@ -57,6 +57,7 @@ def test_a_node_is_drawn_with_its_holders_and_links(moment):
     tags = [each[2][0] for each in nodes_in(view.drawing, "text", "tag")]
     assert tags == ["A0", "A1"]
     assert len(nodes_in(view.drawing, "path", "wire lit")) == 1
+    assert view.links == "The links of these GPUs are named by the cluster file."
     assert view.report.gpus_free == 6
 
 

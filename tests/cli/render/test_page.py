@@ -165,6 +165,14 @@ def unknown() -> Simulation:
     return simulate(a_snapshot(uniform), [*a_gang(8)])
 
 
+@pytest.mark.parametrize("source", MachineSource)
+def test_page_says_where_the_links_of_a_node_are_from(source):
+    node = a_node("a", machine_source=source)
+    page = render(simulate(a_snapshot(node), a_gang(2)), "t")
+
+    assert f"The links of these GPUs are {source.words}." in page
+
+
 CASES = {
     "two nodes": two_dgx,
     "shares": sharing,

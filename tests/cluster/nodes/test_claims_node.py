@@ -86,7 +86,7 @@ def numa_of(i, numa, root=None):
         ({}, "catalogue", False),
         ({"machine": entry("dgx1-v100").machine}, "policy", False),
         ({"machine": entry("v100x4-p3").machine}, "resource-slices", True),
-        ({"published": entry("hgx-h200").machine}, "agent", False),
+        ({"published": entry("hgx-h200").machine}, "captured", False),
         ({"published": entry("v100x4-p3").machine}, "catalogue", False),
         (
             {"pool": pool_of(*(a_device(i, productName="NVIDIA X") for i in range(8)))},

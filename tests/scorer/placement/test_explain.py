@@ -93,8 +93,11 @@ def test_what_only_kube_scheduler_judges_is_named(spec, note):
 @pytest.mark.parametrize(
     ("source", "origin"),
     [
-        (MachineSource.FEATURE_DISCOVERY, "inferred from labels of GPU feature discovery"),
-        (MachineSource.CATALOGUE, "inferred from the product in ResourceSlices"),
+        (MachineSource.FEATURE_DISCOVERY, "identified by labels of GPU feature discovery"),
+        (
+            MachineSource.CATALOGUE,
+            "identified by the product and number of GPUs in ResourceSlices",
+        ),
         (
             MachineSource.RESOURCE_SLICES,
             "those of PCIe and NUMA in ResourceSlices: NVLinks are unknown",
