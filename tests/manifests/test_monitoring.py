@@ -17,6 +17,7 @@ RULES = [
     ]
 ]
 DASHBOARD = json.loads((ROOT / "charts/linkwise/dashboards/linkwise.json").read_text())
+RECORDED = {r["record"]: r["expr"] for group in RULES for r in group["rules"] if "record" in r}
 PAGE = (ROOT / "docs/operations/alerts.md").read_text()
 OF_TARGETS = {"job", "instance", "namespace", "pod", "container"}
 """Labels that Prometheus adds to every sample of a pod."""
@@ -45,7 +46,7 @@ EXPRESSIONS = [
     ),
     *(
         pytest.param(
-            target["expr"],
+            re.sub(r"linkwise:[a-z_0-9:]+", lambda name: f"({RECORDED[name[0]]})", target["expr"]),
             re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]),
             id=f"{panel['title']} {target['refId']}",
         )
@@ -103,6 +104,16 @@ def test_each_row_of_a_metric_has_the_labels_that_the_process_gives_it(metrics):
     assert {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows} == {
         name: set(metrics[name].labels) for name, _ in rows
     }
+
+
+def test_panels_use_the_recording_rules_and_repeat_none():
+    expressions = [target["expr"] for panel in panels() for target in panel["targets"]]
+    used = set(re.findall(r"linkwise:[a-z_0-9:]+", " ".join(expressions)))
+
+    assert used == {name for name in RECORDED if not name.startswith("linkwise:gpu_hours:")}
+    measured = {name for rule in RECORDED.values() for name in re.findall(r"rate\(\w+\[5m\]", rule)}
+    assert measured
+    assert not [each for each in expressions if any(name in each for name in measured)]
 
 
 def test_panels_do_not_overlap_and_have_different_ids():
