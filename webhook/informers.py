@@ -221,7 +221,7 @@ class Informers:
             try:
                 lease = await self._kube.get(LEASE, ScorerLease)
             except KubeError as error:
-                # The GPUs that were read last stay known. Before the first leader there is no Lease.
+                # The last GPUs stay known. Before the first leader there is no Lease.
                 _log.debug("Could not read size of claims nodes", err=str(error))
             else:
                 found = lease.claims_gpus, lease.gpu_kinds

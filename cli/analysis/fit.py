@@ -6,10 +6,10 @@ from cli.files.cluster_file import Cluster
 from cli.files.inputs import Inputs
 from cluster.whatif_api import FitRequest, FitResult
 from policy.snapshot import PolicySnapshot
+from scorer.gang.victim_choice import RunningUnits
 from scorer.placement.options import preferences_of
 from scorer.placement.state.snapshot import Snapshot, snapshot_of
 from scorer.whatif.fit import would_fit
-from scorer.whatif.preemption import RunningUnits
 from scorer.whatif.simulate import settled_members
 from topology.choice import ChoiceMode
 

@@ -25,12 +25,12 @@ from scorer.gang.crd import Gang, object_key
 from scorer.gang.lost_members import lost_members, reserved_holding, running_member
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners, Unit, units_of
+from scorer.gang.victim_choice import RunningUnits
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.cycle import SchedulingCycle, in_order
 from scorer.queue.starvation import assembled_since
 from scorer.timings import Timings
-from scorer.whatif.preemption import RunningUnits
 from workloads.pod_group import PodGroup, group_paths
 
 

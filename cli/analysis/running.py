@@ -15,8 +15,8 @@ from policy.condition import conditions_of, first_unmet
 from policy.document import Gangs
 from scorer.gang.placed_units import EvictionRules, placed_units
 from scorer.gang.unit import Owners
+from scorer.gang.victim_choice import RunningUnits
 from scorer.placement.preemption.victim import Disruptions
-from scorer.whatif.preemption import RunningUnits
 
 
 def units_that_run(

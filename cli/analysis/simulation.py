@@ -12,12 +12,13 @@ from cluster.objects.pod import Pod
 from cluster.requests.other_systems import gpus_of_others
 from cluster.whatif_api import Preempted
 from scorer.gang.pod_info import pod_info
+from scorer.gang.victim_choice import RunningUnits
 from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.baselines import IndexOrder, never_fits
 from scorer.placement.explain import notes_on
 from scorer.placement.state.snapshot import Snapshot
 from scorer.whatif.fit import BY_COUNT
-from scorer.whatif.preemption import Preemptions, RunningUnits
+from scorer.whatif.preemption import Preemptions
 from scorer.whatif.simulate import (
     Intended,
     SimulatedUnit,

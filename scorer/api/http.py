@@ -20,13 +20,14 @@ from runtime.kube.client import Kube, KubeError
 from runtime.process.clock import Clock, wall
 from scorer.cache.informers import Informers
 from scorer.gang.placed_units import EvictionRules, placed_units
+from scorer.gang.victim_choice import RunningUnits
 from scorer.leader import Leader, LeaderContext
 from scorer.placement.preemption.victim import Disruptions
 from scorer.placement.state.node_cache import DeadlineExceeded
 from scorer.placement.state.snapshot import Snapshot
 from scorer.report.inspection import view_gangs, view_nodes
 from scorer.whatif.fit import settled_in, would_fit
-from scorer.whatif.preemption import RunningUnits, without_names
+from scorer.whatif.preemption import without_names
 
 WHATIF_LIMITS = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
 """Of the webhook's requests, so that they leave processor time to the planner."""

@@ -1,11 +1,10 @@
 """GPUs that a unit is to have, and the units that are evicted for it. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from cluster.account.gpu_usage import LedgerError
 from cluster.allocations.gpus import Counted, Exact, GPUs
 from cluster.gang import GangKey
 from runtime.kube.objects import Key
@@ -16,7 +15,6 @@ from scorer.gang.plan_record import placement_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.placement.result import Placement, Plan
-from scorer.placement.state.snapshot import Snapshot
 from scorer.preemption.record import Record
 
 VictimPods: TypeAlias = tuple[tuple[Key, str], ...]
@@ -117,20 +115,6 @@ def _single_gpus(gpus: GPUs) -> Sequence[GPUs]:
     if isinstance(gpus, Counted):
         return [Counted(gpus.resource, 1)] * len(gpus)
     return [Exact((share,)) for share in gpus.shares]
-
-
-def with_places(snapshot: Snapshot, places: Iterable[Place]) -> Snapshot:
-    """Return a snapshot with what is reserved for a unit; without nodes where it has no room."""
-    nodes = snapshot.ledger.nodes
-    missing = [
-        place
-        for place in places
-        if place.node in nodes and place.holding.uid not in nodes[place.node].holdings
-    ]
-    try:
-        return snapshot.hold_all(missing) if missing else snapshot
-    except LedgerError:
-        return snapshot.without({place.node for place in missing})
 
 
 def restored(record: Record, unit: Unit | None, keys: Mapping[str, Key]) -> Nominated:

@@ -5,9 +5,6 @@
 3. The units of the set are evicted (`evictions`).
 4. The unit is planned like any other once its GPUs are free, or the reservation ends and the unit
    backs off.
-
-No set is evicted that the disruption budgets do not allow as a whole: a part of a gang is of no
-use.
 """
 
 import math
@@ -20,15 +17,14 @@ from cluster.objects.pod import Owner
 from runtime.process.backoff import Backoff
 from scorer.cache.reserved_gpus import Purpose
 from scorer.commit.handle import Handle
-from scorer.gang.placed_units import PlacedUnit, is_of_kueue
+from scorer.gang.placed_units import PlacedUnit
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
+from scorer.gang.victim_choice import Promise, RunningUnits, choose_victims, may_preempt
 from scorer.metrics import PreemptionOutcome
 from scorer.placement.options import PlanOptions
-from scorer.placement.preemption.search import Eviction, find_victims
+from scorer.placement.preemption.search import Eviction
 from scorer.placement.preemption.victim import Disruptions
-from scorer.placement.result import Plan
-from scorer.placement.schedule import plan
 from scorer.placement.state.node_cache import DeadlineExceeded
 from scorer.placement.state.snapshot import Snapshot
 from scorer.preemption.evictions import Call, Evictions
@@ -37,7 +33,6 @@ from scorer.preemption.nomination import (
     places_of,
     restored,
     restored_places,
-    with_places,
 )
 from scorer.preemption.record import Record, read_records
 from scorer.preemption.units import (
@@ -142,21 +137,13 @@ class Preemptor:
 
     def _may_preempt(self, unit: Unit) -> bool:
         """Return whether anything has a lower priority, as far as a look at all pods tells."""
-        pods = [member.pod for member in unit.members]
-        if any(pod.spec.preemption_policy == "Never" for pod in pods):
-            return False
-        if any(is_of_kueue(pod.metadata.labels) for pod in pods):
-            return False
         policy = self._informers.policy.policy.gangs.preemption
         lowest = self._state.lowest_priority(others=policy.others == "lowerPriority")
-        return lowest is not None and lowest < unit.priority
+        return lowest is not None and lowest < unit.priority and may_preempt(unit)
 
     def _search(self, unit: Unit, snapshot: Snapshot, options: PlanOptions) -> str | None:
         """Nominate a unit for the GPUs of others; return why not, or None."""
         now = self._clock()
-        soon = self._once_evicted(unit, snapshot, now)
-        if soon is not snapshot and isinstance(plan(soon, unit.members, options), Plan):
-            return "it fits once pods that are ending have ended"
         evicting = self._evictions.victims
         others = [
             each
@@ -164,33 +151,30 @@ class Preemptor:
             if each.key != unit.key and not self._is_moving(each.key)
             if not any(pod.uid in evicting for pod in each.pods)
         ]
-        disruptions = Disruptions(now, self._informers.budgets.allowed)
-        units = (each.victim for each in others)
-        found = find_victims(soon, unit.members, units, disruptions, options)
+        found = choose_victims(unit, snapshot, self._running(unit, others, now), options)
         if not isinstance(found, Eviction):
-            _log.info("Nothing to preempt", unit="/".join(unit.key[:2]), reason=found.reason)
-            return "no units of lower priority may be evicted so that it fits"
-        if found.cost.violated_budgets:
-            return "disruption budgets do not allow to evict units of lower priority for it"
+            name, detail = "/".join(unit.key[:2]), found.detail or found.reason
+            _log.info("Nothing to preempt", unit=name, reason=detail)
+            return found.reason
         victims = _units_of(found, others)
         if self._reads_owners(unit, victims):
             return None
         return self._nominate(unit, victims, found)
 
-    def _once_evicted(self, unit: Unit, snapshot: Snapshot, now: float) -> Snapshot:
-        """Return the cluster once pods that are ending or being evicted have ended.
-
-        What they leave belongs to the units for which they are evicted.
-        """
-        others = self._evictions.of_others(unit.key)
-        evicting = (pod for each in others for pod in each.remaining(self._state))
-        leaving = [*ending_soon(self._state, now), *places_held(self._state, evicting)]
-        soon = snapshot.without_holdings(leaving)
-        for each in others:
-            if each.priority >= unit.priority:
-                places = self._state.reserved.of(each.key, Purpose.NOMINATION)
-                soon = with_places(soon, places)
-        return soon
+    def _running(self, unit: Unit, others: Iterable[PlacedUnit], now: float) -> RunningUnits:
+        """Return the units that may be evicted for a unit, and the evictions for others."""
+        state, nominated = self._state, self._evictions.of_others(unit.key)
+        evicting = (pod for each in nominated for pod in each.remaining(state))
+        places_of = state.reserved.of
+        return RunningUnits(
+            [each.victim for each in others],
+            Disruptions(now, self._informers.budgets.allowed),
+            [*ending_soon(state, now), *places_held(state, evicting)],
+            [
+                Promise(each.key, each.priority, places_of(each.key, Purpose.NOMINATION))
+                for each in nominated
+            ],
+        )
 
     def _placed(self, now: float) -> list[PlacedUnit]:
         if self._units is None:

@@ -19,6 +19,7 @@ from cluster.whatif_api import FitRequest, FitResult, FitTemplate, NodeLeft, Pod
 from scorer.cache.cluster_state import ClusterState
 from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
+from scorer.gang.victim_choice import RunningUnits
 from scorer.placement.bandwidth import Bandwidth
 from scorer.placement.baselines import never_fits
 from scorer.placement.explain import notes_on, why_these
@@ -27,7 +28,7 @@ from scorer.placement.result import Placement
 from scorer.placement.state.node_cache import DeadlineExceeded
 from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.cycle import Reservation
-from scorer.whatif.preemption import Preemptions, RunningUnits
+from scorer.whatif.preemption import Preemptions
 from scorer.whatif.simulate import (
     Intended,
     SimulatedUnit,

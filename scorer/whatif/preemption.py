@@ -1,29 +1,21 @@
 """Name the units that would be evicted for a unit that fits nowhere. Pure: nothing is evicted."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import replace as with_fields
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from cluster.whatif_api import FitResult, Preempted
-from scorer.gang.placed_units import is_of_kueue
 from scorer.gang.unit import Unit
+from scorer.gang.victim_choice import RunningUnits, choose_victims, may_preempt
 from scorer.placement.options import PlanOptions
-from scorer.placement.preemption.search import Eviction, find_victims
-from scorer.placement.preemption.victim import Disruptions, Victim
+from scorer.placement.preemption.search import Eviction
+from scorer.placement.preemption.victim import Victim
 from scorer.placement.state.snapshot import Snapshot
 
 SEARCHES_MAX = 256
 """Searches for the units of one simulation; each takes up to about 40 ms."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunningUnits:
-    """The units that hold GPUs, and the cost of evicting them."""
-
-    units: Sequence[Victim]
-    disruptions: Disruptions
 
 
 class Preemptions:
@@ -51,17 +43,17 @@ class Preemptions:
         kind = unit.priority, unit.signature
         if unit.blocked or kind in self._refused or not self._searches_left:
             return ()
-        if any(is_of_kueue(member.pod.metadata.labels) for member in unit.members):
+        if self._running.is_promised(unit) or not may_preempt(unit):
             return ()
         self._searches_left -= 1
         units = [one for one in self._running.units if one not in self._evicted]
-        disruptions = self._running.disruptions
-        found = find_victims(snapshot, unit.members, units, disruptions, PlanOptions(unit.link))
+        running = with_fields(self._running, units=units)
+        found = choose_victims(unit, snapshot, running, PlanOptions(unit.link))
         if not isinstance(found, Eviction):
             self._refused.add(kind)
             return ()
         self._evicted.update(victim.whole or victim for victim in found.victims)
-        return tuple(_preempted(victim, disruptions.now) for victim in found.victims)
+        return tuple(_preempted(victim, running.disruptions.now) for victim in found.victims)
 
 
 def without_names(fit: FitResult, namespaces: Collection[str]) -> FitResult:

@@ -19,9 +19,10 @@ from cluster import keys
 from cluster.gang import GangKey
 from cluster.scorer_lease import LEASE
 from runtime.process.clock import rfc3339
+from scorer.gang import victim_choice
 from scorer.gang.crd import name_of
 from scorer.placement.preemption.search import find_victims
-from scorer.preemption import evictions, preemptor
+from scorer.preemption import evictions
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
 BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
@@ -807,7 +808,7 @@ async def test_a_search_may_take_longer_than_a_plan(cluster, monkeypatch):
         time.sleep(0.3)
         return find_victims(*args)
 
-    monkeypatch.setattr(preemptor, "find_victims", slowly)
+    monkeypatch.setattr(victim_choice, "find_victims", slowly)
     async with leading(cluster, first_limit=0.2):
         await full(cluster)
         cluster.named_gang("high", 1, 8, priority=10)

@@ -56,6 +56,8 @@ class NoEviction:
     """Why no eviction gives the unit a plan."""
 
     reason: str
+    detail: str = ""
+    """More for operators; it may name units of any namespace."""
 
 
 def find_victims(

@@ -1,25 +1,39 @@
+from dataclasses import replace
+
+import pytest
 from support.builders import a_node, a_seen, a_snapshot, exact
 
 from cluster.account.node_ledger import Holding
+from cluster.gang import GangKey
 from cluster.whatif_api import FitResult, Preempted
 from scorer.gang.unit import Owners, units_of
+from scorer.gang.victim_choice import Promise, RunningUnits
 from scorer.placement.preemption.victim import Disruptions, Victim, VictimPod
-from scorer.whatif.preemption import Preemptions, RunningUnits, without_names
+from scorer.whatif.preemption import Preemptions, without_names
 
 NOW = 36_000.0
 
 
-def running(*names, gang=None, gpus=4):
+def running(*names, gang=None, gpus=4, budgets=()):
     """Return a full node of units of some GPUs each, and these units."""
     pods = [
         VictimPod(
-            "n", Holding(name, name, exact(*range(i * gpus, i * gpus + gpus)), gang=gang), 0.0
+            "n",
+            Holding(name, name, exact(*range(i * gpus, i * gpus + gpus)), gang=gang),
+            0.0,
+            frozenset(budgets),
         )
         for i, name in enumerate(names)
     ]
     snapshot = a_snapshot(a_node("n")).hold_all((pod.node, pod.holding) for pod in pods)
     units = [Victim(pod.holding.pod, 0, (pod,)) for pod in pods]
     return snapshot, RunningUnits(units, Disruptions(NOW))
+
+
+def leaving(units, count):
+    """Return the units without the first ones, which are being evicted."""
+    pods = [(pod.node, pod.holding) for unit in units.units[:count] for pod in unit.pods]
+    return replace(units, units=units.units[count:], leaving=pods)
 
 
 def waiting(*names, gpus=4, priority=1):
@@ -56,6 +70,45 @@ def test_equal_units_are_searched_once_where_nothing_is_found():
 
     (high,) = waiting("high")
     assert found.find(snapshot, high)
+
+
+@pytest.mark.parametrize(("allowed", "names"), [(0, []), (1, []), (2, ["a", "b"])])
+def test_nothing_is_evicted_that_budgets_do_not_allow_as_a_whole(allowed, names):
+    snapshot, units = running("o/a", "o/b", budgets=["o/budget"])
+    units = replace(units, disruptions=Disruptions(NOW, {"o/budget": allowed}))
+    (unit,) = waiting("high", gpus=8)
+
+    assert [one.name for one in Preemptions(units).find(snapshot, unit)] == names
+
+
+@pytest.mark.parametrize(
+    ("gpus", "promised_to", "names"),
+    [
+        pytest.param(4, None, [], id="it fits then"),
+        pytest.param(8, None, ["b"], id="it needs more"),
+        pytest.param(4, 1, ["b"], id="another unit gets them"),
+        pytest.param(4, 0, [], id="a unit of a lower priority gets them"),
+    ],
+)
+def test_gpus_of_pods_that_are_leaving_count_as_free(gpus, promised_to, names):
+    snapshot, units = running("o/a", "o/b")
+    units = leaving(units, 1)
+    if promised_to is not None:
+        place = "n", Holding("o/other", "other", exact(*range(4)))
+        units = replace(units, promises=[Promise(GangKey("o", "other", ""), promised_to, [place])])
+    (unit,) = waiting("high", gpus=gpus)
+
+    assert [one.name for one in Preemptions(units).find(snapshot, unit)] == names
+
+
+def test_no_second_set_is_named_for_a_unit_for_which_others_are_evicted():
+    snapshot, units = running("o/a", "o/b")
+    high, same = waiting("high", "same")
+    units = replace(units, promises=[Promise(high.key, high.priority, [])])
+
+    evicted = [Preemptions(units).find(snapshot, unit) for unit in (high, same)]
+
+    assert [[one.name for one in each] for each in evicted] == [[], ["a"]]
 
 
 def test_at_most_so_many_searches_are_made():
