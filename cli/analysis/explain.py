@@ -212,7 +212,7 @@ def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
     order = index_order(before, unit.members)
     placements = {each.member.name: each for each in planned.placements} if planned else {}
     gang = view.gang_object(unit.key)
-    refusal = None if isinstance(outcome, Plan) else outcome.reason
+    refusal = view.refusal(decision)
     never = refusal and not unit.blocked and never_fits(before, unit.members, unit.link)
     unplaced = UnitState.NEVER if never else UnitState.WAITS
     running = view.running() if refusal and not never else None

@@ -60,7 +60,7 @@ def _pending_unit(
         gang = view.gang_object(unit.key)
         reason = (gang.status.reason if gang else "") or FITS
     else:
-        reason = outcome.reason
+        reason = view.refusal(decision) or outcome.reason
         if unit.blocked is None:
             kind = unit.signature
             if kind not in never:

@@ -4,13 +4,14 @@ The decisions are made by the scorer's own scheduling cycle. Pure.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import NamedTuple
 
 from msgspec import ValidationError, convert
 
 from cli.analysis.fit import placement_snapshot
+from cli.analysis.nominations import Nomination, nominations_of
 from cli.analysis.running import highest_priority, units_that_run
 from cli.analysis.workload_owners import owners_of
 from cli.files.current_cluster import CurrentCluster
@@ -20,7 +21,7 @@ from cluster.objects.pod import Pod
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
-from scorer.cache.reserved_gpus import Place, ReservedGPUs
+from scorer.cache.reserved_gpus import Place, Purpose, ReservedGPUs
 from scorer.gang.crd import Gang, object_key
 from scorer.gang.lost_members import lost_members, reserved_holding, running_member
 from scorer.gang.pod_info import PodInfo
@@ -60,10 +61,12 @@ class PlannerView:
     is_starving: Callable[[Unit], bool]
     """Return whether nodes are reserved for a unit because it has waited so long."""
     reserved: ReservedGPUs
-    """GPUs that are reserved for members that running gangs lack; the snapshot counts them as
-    taken."""
+    """GPUs that are reserved for members that running gangs lack, and for gangs for which others
+    are evicted; the snapshot counts them as taken."""
     running: Callable[[], RunningUnits | None]
     """Return the units that hold GPUs; None where none may be evicted."""
+    nominations: Mapping[GangKey, Nomination] = field(default_factory=dict)
+    """The gangs for which others are evicted."""
 
     @cached_property
     def decisions(self) -> dict[tuple[str, str], Decision]:
@@ -79,6 +82,16 @@ class PlannerView:
             if isinstance(decision.outcome, Plan):
                 snapshot = _reserving(decision.outcome.applied_to(seen), self.reserved)
         return decisions
+
+    def refusal(self, decision: Decision) -> str | None:
+        """Return why a unit waits; None if it fits.
+
+        The leader alone knows until when others are evicted for it.
+        """
+        if isinstance(decision.outcome, Plan):
+            return None
+        nomination = self.nominations.get(decision.unit.key)
+        return nomination.reason if nomination else decision.outcome.reason
 
     def gang_object(self, key: GangKey) -> Gang | None:
         """Return the Gang object of a unit."""
@@ -108,6 +121,9 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
     infos, owners = planned_pods(current)
     snapshot = placement_snapshot(current.cluster, current.policy)
     reserved = _reserved(snapshot, gangs.values(), infos, owners)
+    nominations = nominations_of(gangs.values(), infos, owners, snapshot.ledger.nodes)
+    for each in nominations:
+        reserved.set(each.key, each.priority, each.places, Purpose.NOMINATION)
     snapshot = _reserving(snapshot, reserved)
 
     @cache
@@ -115,10 +131,17 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
         highest = highest_priority(pod for pod in pods.values() if not pod.spec.node_name)
         gangs_policy = current.policy.policy.gangs
         return units_that_run(
-            current.cluster, current.objects, owners, gangs_policy, highest=highest, now=clock
+            current.cluster,
+            current.objects,
+            owners,
+            gangs_policy,
+            highest=highest,
+            now=clock,
+            nominations=nominations,
         )
 
-    return PlannerView(snapshot, pods, infos, owners, gangs, is_starving, reserved, running)
+    by_key = {each.key: each for each in nominations}
+    return PlannerView(snapshot, pods, infos, owners, gangs, is_starving, reserved, running, by_key)
 
 
 def planned_pods(current: CurrentCluster) -> tuple[tuple[PodInfo, ...], Owners]:

@@ -1,10 +1,12 @@
 """The running units of a cluster, and the rules for their eviction. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from cli.analysis.nominations import Nomination
 from cli.analysis.workload_owners import workloads_in
 from cli.files.cluster_file import Cluster
+from cluster.account.node_ledger import NodeLedger
 from cluster.objects.disruption_budget import DisruptionBudget
 from cluster.objects.kube_object import Labels
 from cluster.objects.pod import Pod
@@ -13,13 +15,15 @@ from manifest.typed import read_as
 from manifest.value import Value
 from policy.condition import conditions_of, first_unmet
 from policy.document import Gangs
-from scorer.gang.placed_units import EvictionRules, placed_units
+from scorer.cache.reserved_gpus import Place
+from scorer.gang.placed_units import EvictionRules, ends_soon, placed_units
+from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
 from scorer.gang.victim_choice import RunningUnits
 from scorer.placement.preemption.victim import Disruptions
 
 
-def units_that_run(
+def units_that_run(  # noqa: PLR0913 - one for each fact about the cluster.
     cluster: Cluster,
     objects: Sequence[Value],
     owners: Owners,
@@ -27,6 +31,7 @@ def units_that_run(
     *,
     highest: int,
     now: float,
+    nominations: Sequence[Nomination] = (),
 ) -> RunningUnits | None:
     """Return the units that hold GPUs; None where none may be evicted.
 
@@ -37,6 +42,7 @@ def units_that_run(
         policy: Says whether and when units are evicted.
         highest: The highest priority of the units that wait.
         now: The time [s since the epoch].
+        nominations: The gangs for which units are being evicted, as far as is known.
     """
     pods = cluster.pods
     if policy.preemption.mode == "never" or all(_priority(pod) >= highest for pod in pods):
@@ -55,9 +61,29 @@ def units_that_run(
         started=lambda pod: (pod.life.started if pod.life else "") or pod.created,
         budgets=_Budgets(budgets).selecting,
     )
-    units = placed_units(cluster.pod_infos, owners, cluster.ledger.nodes, rules)
+    infos, nodes = cluster.pod_infos, cluster.ledger.nodes
+    evicted = [pod for each in nominations for pod in each.evicted]
+    evicting = set(map(owners.key, evicted))
     allowed = {budget.name: budget.status.disruptions_allowed for budget in budgets}
-    return RunningUnits([unit.victim for unit in units], Disruptions(now, allowed))
+    return RunningUnits(
+        [
+            unit.victim
+            for unit in placed_units(infos, owners, nodes, rules)
+            if unit.key not in evicting
+        ],
+        Disruptions(now, allowed),
+        list(_places([*(pod for pod in infos if ends_soon(pod, now)), *evicted], nodes)),
+        [each.promise for each in nominations],
+    )
+
+
+def _places(pods: Iterable[PodInfo], nodes: Mapping[str, NodeLedger]) -> Iterator[Place]:
+    """Yield what pods hold on their nodes."""
+    for pod in pods:
+        node = nodes.get(pod.usage.target) if pod.usage else None
+        holding = node.holdings.get(pod.uid) if node else None
+        if node and holding:
+            yield Place(node.node.name, holding)
 
 
 def highest_priority(pods: Iterable[Pod]) -> int:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from cli.files.cluster_file import Cluster, ClusterMemo, ClusterObjects
 from cli.files.policies import policy_config_maps
+from cluster.keys import API_VERSION
+from manifest.lines import without_nulls
 from manifest.value import Value
 from policy.snapshot import PolicySnapshot
 
@@ -21,7 +23,7 @@ class CurrentCluster:
     source: str
     """The file, or the API server's address."""
     gangs: tuple[dict[str, object], ...] = ()
-    """The Gang objects of a live cluster."""
+    """The Gang objects; `linkwise snapshot` keeps none."""
     warnings: tuple[str, ...] = ()
     """Objects that could not be read, and guesses."""
 
@@ -44,4 +46,10 @@ def current_cluster(
     (policy,) = memo.policies.map([(tuple(policy_config_maps(objects.others)),)])
     cluster = objects.build(policy, memo)
     others = tuple(objects.others)
-    return CurrentCluster(cluster, policy, others, namespace, source, warnings=cluster.warnings)
+    gangs = tuple(without_nulls(each.mapping()) for each in others if _is_gang(each))
+    return CurrentCluster(cluster, policy, others, namespace, source, gangs, cluster.warnings)
+
+
+def _is_gang(value: Value) -> bool:
+    head = value.need("apiVersion").plain, value.need("kind").plain
+    return head == (API_VERSION, "Gang")

@@ -19,6 +19,9 @@ from workloads.registry import kind_of
 _CRITICAL = 2_000_000_000
 """The priority of `system-cluster-critical`; users cannot create a class above half of it."""
 
+_END = 30.0
+"""Time after the grace period in which a pod should have ended [s]."""
+
 
 @dataclass(frozen=True, slots=True)
 class EvictionRules:
@@ -120,6 +123,17 @@ def eviction_blocker(pods: Iterable[PodInfo], fragile: Set[str]) -> str | None:
                 "podFailurePolicy that ignores DisruptionTarget, or delete the pods yourself"
             )
     return None
+
+
+def ends_soon(pod: PodInfo, now: float) -> bool:
+    """Return whether a pod is being deleted, unless its time to end has passed.
+
+    Args:
+        pod: A pod that has GPUs.
+        now: [s since the epoch]
+    """
+    ends = seconds_of(pod.life.ends) if pod.is_ending and pod.life else None
+    return ends is not None and now < ends + _END
 
 
 def is_of_kueue(labels: Labels | None) -> bool:

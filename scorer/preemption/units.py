@@ -3,16 +3,12 @@
 from collections.abc import Iterable, Iterator
 
 from cluster.account.node_ledger import Holding
-from cluster.objects.time import seconds_of
 from runtime.process.clock import rfc3339
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
 from scorer.cache.reserved_gpus import Place
-from scorer.gang.placed_units import EvictionRules, PlacedUnit, placed_units
+from scorer.gang.placed_units import EvictionRules, PlacedUnit, ends_soon, placed_units
 from scorer.gang.pod_info import PodInfo
-
-_END = 30.0
-"""Time after the grace period in which a pod should have ended [s]."""
 
 
 def placed_in(informers: Informers, now: float) -> list[PlacedUnit]:
@@ -39,13 +35,8 @@ def placed_in(informers: Informers, now: float) -> list[PlacedUnit]:
 
 def ending_soon(state: ClusterState, now: float) -> list[Place]:
     """Return the GPUs of pods that are being deleted, unless their time to end has passed."""
-    places = []
-    for place in state.ending():
-        pod = _pod(state, place.holding)
-        ends = seconds_of(pod.life.ends) if pod and pod.life else None
-        if ends is not None and now < ends + _END:
-            places.append(place)
-    return places
+    pods = ((place, _pod(state, place.holding)) for place in state.ending())
+    return [place for place, pod in pods if pod and ends_soon(pod, now)]
 
 
 def places_held(state: ClusterState, pods: Iterable[PodInfo]) -> list[Place]:
