@@ -29,6 +29,7 @@ from runtime.process.lifecycle import run_until, start, tune_gc
 from runtime.process.metrics import measure_loop_lag, new_registry
 from scorer.api.extender import EXTENDER_LIMITS, Extender
 from scorer.api.http import WHATIF_LIMITS, Inspection, WhatIf
+from scorer.cache.reserved_gpus import Purpose
 from scorer.leader import Leader
 from scorer.metrics import Metrics, show_state
 from scorer.report.lease_annotations import (
@@ -89,7 +90,10 @@ async def run_scorer(
             leads=lambda: leader.leads,
             gangs=lambda: leader.gangs,
             partial=lambda: leader.partial,
-            reserved_gpus=lambda: leader.reserved_gpus,
+            reserved_gpus={
+                Purpose.REPLACEMENT.value: lambda: leader.reserved_gpus,
+                Purpose.NOMINATION.value: lambda: leader.nominated_gpus,
+            },
             faulty=lambda: leader.faulty,
             unaccounted=lambda: leader.unaccounted,
             unfenced=lambda: None if leader.unfenced is None else len(leader.unfenced),

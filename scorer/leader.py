@@ -208,6 +208,11 @@ class Leader:
         return self.context.informers.replacements.gpus if self.context else None
 
     @property
+    def nominated_gpus(self) -> int | None:
+        """GPUs that are reserved for units for which others are evicted; None: it does not lead."""
+        return self.context.informers.state.reserved.nominated if self.context else None
+
+    @property
     def faulty(self) -> int | None:
         """Running gangs with a fault under them; None: it does not lead."""
         return self.context.planner.faulty if self.context else None

@@ -281,7 +281,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     leads: Callable[[], bool],
     gangs: Callable[[], Iterable[Gang]],
     partial: Callable[[], int | None],
-    reserved_gpus: Callable[[], int | None],
+    reserved_gpus: Mapping[str, Callable[[], int | None]],
     faulty: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
     unfenced: Callable[[], int | None],
@@ -298,7 +298,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         gangs: All Gangs.
         partial: Gangs of which some members have their GPUs and others wait; None: unknown, since
             this process does not lead.
-        reserved_gpus: GPUs that are reserved for members that are being replaced; None as above.
+        reserved_gpus: GPUs that are reserved, by the purpose of the reservation; None as above.
         faulty: Running gangs with a fault under them; None as above.
         unaccounted: Nodes whose free GPUs are unknown; None as above.
         unfenced: Claims nodes whose GPUs claims of others may get; None as above.
@@ -317,8 +317,10 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     Gauges(
         registry,
         "linkwise_reserved_gpus",
-        "GPUs that are reserved for members of running gangs that are being replaced.",
-        {"": reserved_gpus},
+        "GPUs that are reserved for lost members of running gangs, and for units for which others "
+        "are evicted.",
+        reserved_gpus,
+        label="purpose",
     )
     Gauges(
         registry,

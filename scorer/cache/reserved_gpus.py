@@ -88,6 +88,16 @@ class ReservedGPUs:
         """The gangs for whose missing members something is reserved."""
         return [key for key, purpose in self._reservations if purpose is Purpose.REPLACEMENT]
 
+    @property
+    def nominated(self) -> int:
+        """The number of GPUs that are reserved for units for which others are evicted."""
+        return sum(
+            len(place.holding.gpus)
+            for (_, purpose), reservation in self._reservations.items()
+            if purpose is Purpose.NOMINATION
+            for place in reservation.places
+        )
+
     def of(self, gang: GangKey, purpose: Purpose = Purpose.REPLACEMENT) -> tuple[Place, ...]:
         """Return the places that are reserved for a unit."""
         reservation = self._reservations.get((gang, purpose))

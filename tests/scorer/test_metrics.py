@@ -36,7 +36,7 @@ def shown(registry, **values):
         "leads": lambda: True,
         "gangs": lambda: (),
         "partial": lambda: None,
-        "reserved_gpus": lambda: None,
+        "reserved_gpus": {},
         "faulty": lambda: None,
         "unaccounted": lambda: None,
         "unfenced": lambda: None,
@@ -77,6 +77,13 @@ def test_an_unknown_value_has_no_sample(registry):
     assert 'linkwise_watch_age_seconds{resource="pods"} 2.5' in samples
     assert not any('resource="nodes"' in line for line in samples)
     assert not any(line.startswith("linkwise_unaccounted_nodes ") for line in samples)
+
+
+def test_reserved_gpus_are_counted_by_purpose(registry):
+    samples = shown(registry, reserved_gpus={"replacement": lambda: 2, "nomination": lambda: 8})
+
+    assert 'linkwise_reserved_gpus{purpose="replacement"} 2.0' in samples
+    assert 'linkwise_reserved_gpus{purpose="nomination"} 8.0' in samples
 
 
 def test_nodes_with_unknown_free_gpus_are_counted(registry):

@@ -141,6 +141,7 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
         assert nominated["unit"] == ["team", "high", "job-high"]
         assert [sorted(uids) for uids in nominated["victims"]] == [["low-0", "low-1"]]
         await until(lambda: "nominatedNodes" in cluster.status())
+        assert (leader.nominated_gpus, leader.reserved_gpus) == (4, 0)
         assert "2 pods of 1 gang or single pod of lower priority" in cluster.waits()
         # No autoscaler is asked for nodes meanwhile.
         assert [lacks for _, lacks in leader.context.planner.scale_up_candidates()] == [False]
@@ -155,6 +156,7 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
         assert not cluster.record("low-0")
         assert not cluster.record("low-1")
         await until(lambda: cluster.nominations() == [])
+        assert leader.nominated_gpus == 0
         assert "nominatedNodes" not in cluster.gang_object("high")["status"]
 
     assert sorted(cluster.evicted()) == ["low-0", "low-1"]
