@@ -17,6 +17,7 @@ from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer
 from scorer.commit.queue import CommitQueue
 from scorer.gang.unit import Unit
+from scorer.gang.victim_choice import RunningUnits
 from scorer.metrics import Stage, WaitReason
 from scorer.preemption.preemptor import Preemptor
 from scorer.queue.cycle import Reservation
@@ -60,6 +61,19 @@ class Planner:
     def reservation(self) -> Reservation | None:
         """The nodes that are reserved for a starving unit; None: there are none."""
         return self._scheduler.reservation
+
+    @property
+    def evicting(self) -> frozenset[GangKey]:
+        """The gangs and single pods that are being evicted, or were moved off a fault."""
+        return self._preemptor.evicting | self._healer.moving
+
+    def preemptions(self, now: float) -> RunningUnits:
+        """Return the preemptions under way, and what budgets allow; no units to evict.
+
+        Args:
+            now: [s since 1970]
+        """
+        return self._preemptor.under_way(now)
 
     def waiting(self) -> Iterator[tuple[Unit, str]]:
         """Yield all pending units, each with the reason."""

@@ -4,6 +4,7 @@ They are read-only: a response shows the state on which the next decision is bas
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable
 from urllib.parse import parse_qsl
 
@@ -18,13 +19,12 @@ from runtime.http.limits import Limits
 from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
 from runtime.kube.client import Kube, KubeError
 from runtime.process.clock import Clock, wall
-from scorer.cache.informers import Informers
-from scorer.gang.placed_units import EvictionRules, placed_units
+from scorer.gang.placed_units import placed_units
 from scorer.gang.victim_choice import RunningUnits
 from scorer.leader import Leader, LeaderContext
-from scorer.placement.preemption.victim import Disruptions
 from scorer.placement.state.node_cache import DeadlineExceeded
 from scorer.placement.state.snapshot import Snapshot
+from scorer.preemption.units import rules_of
 from scorer.report.inspection import view_gangs, view_nodes
 from scorer.whatif.fit import settled_in, would_fit
 from scorer.whatif.preemption import without_names
@@ -168,7 +168,7 @@ def _fits(
     settled = settled_in(state, request)
     reservation = context.planner.reservation
     highest = max(template.pod.spec.priority or 0 for template in request.templates)
-    running = _running(context.informers, snapshot, highest)
+    running = _running(context, snapshot, highest)
     namespaces = {template.pod.metadata.namespace or "default" for template in request.templates}
 
     def fits() -> FitResponse:
@@ -179,31 +179,27 @@ def _fits(
 
 
 def _running(
-    informers: Informers, snapshot: Snapshot, highest: int
+    context: LeaderContext, snapshot: Snapshot, highest: int
 ) -> Callable[[], RunningUnits | None]:
     """Return what gathers, in another thread, the units that may be evicted.
 
     Args:
-        informers: Have the pods.
+        context: Has the pods, and the preemptions under way.
         snapshot: The cluster.
         highest: The highest priority of the pods that do not exist yet.
     """
+    informers, planner, now = context.informers, context.planner, wall()
     pods, owners = informers.state.pods, informers.owners
-    gangs = informers.policy.policy.gangs
-    now, fragile = wall(), frozenset(informers.workloads.fails_on_eviction)
-    rules = EvictionRules(
-        now=now,
-        policy=gangs,
-        fragile=fragile,
-        started=lambda pod: pod.life.started if pod.life else "",
-        budgets=lambda _, __: frozenset(),
-    )
+    mode = informers.policy.policy.gangs.preemption.mode
+    rules, evicting = rules_of(informers, now), planner.evicting
+    under_way = planner.preemptions(now)
 
     def running() -> RunningUnits | None:
         lower = (pod.usage for pod in pods if pod.usage and pod.usage.priority < highest)
-        if gangs.preemption.mode == "never" or next(lower, None) is None:
+        if mode == "never" or next(lower, None) is None:
             return None
         units = placed_units(pods, owners, snapshot.ledger.nodes, rules)
-        return RunningUnits([unit.victim for unit in units], Disruptions(now))
+        victims = [unit.victim for unit in units if unit.key not in evicting]
+        return dataclasses.replace(under_way, units=victims)
 
     return running

@@ -1,7 +1,7 @@
 """Watch the PodDisruptionBudgets: which pods each selects, and how many evictions it allows."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass
 
 import msgspec
@@ -66,12 +66,12 @@ class BudgetInformer:
 
     def selecting(self, namespace: str, labels: Labels) -> frozenset[str] | None:
         """Return the budgets that select a pod; None: its namespace has too many to compare."""
-        budgets = self._by_namespace.get(namespace)
-        if not budgets:
-            return frozenset()
-        if len(budgets) > OF_NAMESPACE_MAX:
-            return None
-        return frozenset(each.name for each in budgets.values() if each.selects(labels))
+        return _selecting(self._by_namespace.get(namespace, {}).values(), labels)
+
+    def at_present(self) -> Callable[[str, Labels], frozenset[str] | None]:
+        """Return `selecting` with the budgets of this moment, for another thread."""
+        present = {name: (*budgets.values(),) for name, budgets in self._by_namespace.items()}
+        return lambda namespace, labels: _selecting(present.get(namespace, ()), labels)
 
     def blocker(self, pods: Iterable[PodInfo]) -> str | None:
         """Return which budget does not let all these pods be evicted; None: all do.
@@ -113,3 +113,9 @@ class BudgetInformer:
                 of_namespace[name] = budget
             if not of_namespace:
                 del self._by_namespace[namespace]
+
+
+def _selecting(budgets: Collection[WatchedBudget], labels: Labels) -> frozenset[str] | None:
+    if len(budgets) > OF_NAMESPACE_MAX:
+        return None
+    return frozenset(each.name for each in budgets if each.selects(labels))

@@ -77,6 +77,11 @@ class Healer:
             return False
         return bool(left_behind(gang, self._moved(gang), self._pods(key), self._clock()))
 
+    @property
+    def moving(self) -> frozenset[GangKey]:
+        """The gangs that were moved, and may not run again yet."""
+        return frozenset(self._moving)
+
     def is_moving(self, key: GangKey) -> bool:
         """Return whether a gang was moved, and may not run again yet."""
         return key in self._moving

@@ -83,9 +83,10 @@ class Evictions:
         """When the next nomination ends [s since 1970]; infinite: there is none."""
         return min((each.until for each in self._nominated.values()), default=math.inf)
 
-    def of_others(self, key: GangKey) -> list[Nominated]:
-        """Return the nominations of other units."""
-        return [each for other, each in self._nominated.items() if other != key]
+    @property
+    def nominations(self) -> tuple[Nominated, ...]:
+        """All nominations."""
+        return tuple(self._nominated.values())
 
     def reason(self, key: GangKey) -> str | None:
         """Return what is done for a unit that waits; None: nothing."""

@@ -9,6 +9,7 @@
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import structlog
 
@@ -151,7 +152,8 @@ class Preemptor:
             if each.key != unit.key and not self._is_moving(each.key)
             if not any(pod.uid in evicting for pod in each.pods)
         ]
-        found = choose_victims(unit, snapshot, self._running(unit, others, now), options)
+        running = replace(self.under_way(now), units=[each.victim for each in others])
+        found = choose_victims(unit, snapshot, running, options)
         if not isinstance(found, Eviction):
             name, detail = "/".join(unit.key[:2]), found.detail or found.reason
             _log.info("Nothing to preempt", unit=name, reason=detail)
@@ -161,13 +163,17 @@ class Preemptor:
             return None
         return self._nominate(unit, victims, found)
 
-    def _running(self, unit: Unit, others: Iterable[PlacedUnit], now: float) -> RunningUnits:
-        """Return the units that may be evicted for a unit, and the evictions for others."""
-        state, nominated = self._state, self._evictions.of_others(unit.key)
+    def under_way(self, now: float) -> RunningUnits:
+        """Return the evictions under way, and what budgets allow; no units to evict.
+
+        Args:
+            now: [s since 1970]
+        """
+        state, nominated = self._state, self._evictions.nominations
         evicting = (pod for each in nominated for pod in each.remaining(state))
         places_of = state.reserved.of
         return RunningUnits(
-            [each.victim for each in others],
+            (),
             Disruptions(now, self._informers.budgets.allowed),
             [*ending_soon(state, now), *places_held(state, evicting)],
             [

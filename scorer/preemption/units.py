@@ -20,17 +20,24 @@ def placed_in(informers: Informers, now: float) -> list[PlacedUnit]:
 
     Cost: linear in the pods with GPUs, and those of gangs.
     """
-    # One that no kubelet has started is as young as can be.
+    state, rules = informers.state, rules_of(informers, now)
+    return placed_units(_pods(state), informers.owners, state.snapshot().ledger.nodes, rules)
+
+
+def rules_of(informers: Informers, now: float) -> EvictionRules:
+    """Return the rules for evictions at this moment, which another thread may use.
+
+    Cost: linear in the disruption budgets, and in the Jobs that count evictions as failures.
+    """
+    # A pod that no kubelet has started is as young as can be.
     today = rfc3339(now)
-    rules = EvictionRules(
+    return EvictionRules(
         now=now,
         policy=informers.policy.policy.gangs,
-        fragile=informers.workloads.fails_on_eviction,
+        fragile=frozenset(informers.workloads.fails_on_eviction),
         started=lambda pod: (pod.life.started if pod.life else "") or today,
-        budgets=informers.budgets.selecting,
+        budgets=informers.budgets.at_present(),
     )
-    state = informers.state
-    return placed_units(_pods(state), informers.owners, state.snapshot().ledger.nodes, rules)
 
 
 def ending_soon(state: ClusterState, now: float) -> list[Place]:

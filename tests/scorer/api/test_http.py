@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec import UNSET
 from support.builders import a_held_pod, a_pod, placed_pod
 from support.waiting import until, until_true
 
@@ -183,22 +184,55 @@ async def test_the_reason_of_a_reservation_does_not_name_the_starving_unit(score
     await until_true(reserved)
 
 
+def running(cluster, name, namespace, *gpus):
+    """Create a pod that has had these GPUs for long."""
+    held = placed_pod(name, {keys.GPU_WHOLE: len(gpus)}, "gpu-0", *map(GPUShare, gpus))
+    owner = {"kind": "ReplicaSet", "name": name, "uid": f"{name}-rs", "controller": True}
+    held["metadata"] |= {"namespace": namespace, "uid": name, "ownerReferences": [owner]}
+    started = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+    cluster.put(f"/api/v1/namespaces/{namespace}/pods/{name}", held | {"status": started})
+
+
+def preempting(gpus):
+    """Return a question about a pod of a high priority in namespace `team`."""
+    raw = a_pod({keys.GPU_WHOLE: gpus}, priority=9, schedulingGates=[{"name": keys.GANG}])
+    raw["metadata"]["namespace"] = "team"
+    return FitRequest([FitTemplate(msgspec.convert(raw, Pod), ["train"])])
+
+
+@pytest.mark.usefixtures("tokens")
+async def test_a_dry_run_obeys_disruption_budgets(scorer, cluster):
+    cluster.put("/api/v1/nodes/gpu-0", NODE)
+    for name, gpus in (("secret", range(4)), ("own", range(4, 8))):
+        running(cluster, name, "other", *gpus)
+    budgets = "/apis/policy/v1/namespaces/other/poddisruptionbudgets"
+
+    def allow(evictions):
+        status = {"disruptionsAllowed": evictions}
+        cluster.put(
+            f"{budgets}/secret", {"metadata": {}, "spec": {"selector": {}}, "status": status}
+        )
+
+    for allowed, expected in ((1, UNSET), (2, 2)):
+        allow(allowed)
+
+        async def preempted(expected=expected):
+            _, body = await scorer.fits(preempting(8), WEBHOOK)
+            assert b"secret" not in body
+            (fit,) = msgspec.json.decode(body, type=FitResponse).fits
+            return not fit.fits and fit.preempts_others == expected
+
+        await until_true(preempted)
+
+
 @pytest.mark.usefixtures("tokens")
 async def test_a_dry_run_counts_units_of_other_namespaces_that_would_be_preempted(scorer, cluster):
     cluster.put("/api/v1/nodes/gpu-0", NODE)
     for name, namespace, gpus in (("secret", "other", range(4)), ("own", "team", range(4, 8))):
-        held = placed_pod(name, {keys.GPU_WHOLE: 4}, "gpu-0", *map(GPUShare, gpus))
-        owner = {"kind": "ReplicaSet", "name": name, "uid": f"{name}-rs", "controller": True}
-        held["metadata"] |= {"namespace": namespace, "uid": name, "ownerReferences": [owner]}
-        started = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
-        cluster.put(f"/api/v1/namespaces/{namespace}/pods/{name}", held | {"status": started})
-    gate = {"schedulingGates": [{"name": keys.GANG}]}
-    raw = a_pod({keys.GPU_WHOLE: 8}, priority=9, **gate)
-    raw["metadata"]["namespace"] = "team"
-    request = FitRequest([FitTemplate(msgspec.convert(raw, Pod), ["train"])])
+        running(cluster, name, namespace, *gpus)
 
     async def preempted():
-        _, body = await scorer.fits(request, WEBHOOK)
+        _, body = await scorer.fits(preempting(8), WEBHOOK)
         assert b"secret" not in body
         (fit,) = msgspec.json.decode(body, type=FitResponse).fits
         named = [(unit.namespace, unit.name) for unit in fit.preempts or ()]
