@@ -41,23 +41,44 @@ def fill(snapshot, draw_unit):
     """Put a pod on each free GPU or two, each of the unit whose number is drawn."""
     pods, held = {}, []
     for node in snapshot.nodes:
-        if node.is_counted:
-            continue
-        free = [i for i in range(len(node.node.cards)) if node.free_mask >> i & 1]
-        for i in free:
+        name = node.node.name
+        for i, gpus in enumerate(single_gpus(node)):
             number = draw_unit()
             if number is None:
                 continue
-            holding = Holding(f"o/{node.node.name}-{i}", f"{node.node.name}-{i}", exact(i))
-            held.append((node.node.name, holding))
-            pods.setdefault(number, []).append((node.node.name, holding))
+            holding = Holding(f"o/{name}-{i}", f"{name}-{i}", gpus)
+            held.append((name, holding))
+            pods.setdefault(number, []).append((name, holding))
     return snapshot.hold_all(held), pods
+
+
+def single_gpus(node):
+    """Return each free GPU of a node, also where NVIDIA's plugin chooses."""
+    if node.is_counted:
+        return [Counted(keys.NVIDIA_GPU, 1)] * node.counted_free(keys.NVIDIA_GPU)
+    return [exact(i) for i in range(len(node.node.cards)) if node.free_mask >> i & 1]
+
+
+@st.composite
+def counted_clusters(draw):
+    """Return one to three nodes, on most of which NVIDIA's plugin chooses the GPUs."""
+    kinds = draw(st.lists(st.sampled_from([a_counted_node, a_counted_node, a_node]), max_size=2))
+    nodes = [
+        make(f"n{i}", machine=a_machine(draw(st.sampled_from([2, 4]))))
+        for i, make in enumerate([a_counted_node, *kinds])
+    ]
+    return a_snapshot(*nodes)
+
+
+def members_of_gangs():
+    return gangs() | st.builds(gated_workers, st.integers(1, 4), st.integers(1, 3))
 
 
 @st.composite
 def full_clusters(draw, most_units=4, most_spare=2):
     snapshot, pods = fill(
-        draw(clusters(most=3)), lambda: draw(st.sampled_from([None, *range(most_units)] * 2))
+        draw(clusters(most=3) | counted_clusters()),
+        lambda: draw(st.sampled_from([None, *range(most_units)] * 2)),
     )
     budgets = st.sets(st.sampled_from(["o/a", "o/b"]), max_size=1).map(frozenset)
     units = [
@@ -126,7 +147,7 @@ allowed = st.fixed_dictionaries({"o/a": st.integers(0, 3), "o/b": st.integers(0,
 
 
 @settings(max_examples=60, deadline=None)
-@given(full_clusters(), gangs(), st.sampled_from(Link), allowed)
+@given(full_clusters(), members_of_gangs(), st.sampled_from(Link), allowed)
 def test_the_best_of_all_sets_is_found_where_there_are_few_units(full, members, link, limits):
     snapshot, units = full
     members = of_priority(members, 3)
@@ -150,7 +171,7 @@ def test_the_best_of_all_sets_is_found_where_there_are_few_units(full, members, 
 
 
 @settings(max_examples=40, deadline=None)
-@given(full_clusters(most_units=14), gangs(), st.sampled_from(Link), allowed)
+@given(full_clusters(most_units=14), members_of_gangs(), st.sampled_from(Link), allowed)
 def test_units_of_a_lower_priority_are_evicted_whole_and_none_without_need(
     full, members, link, limits
 ):
@@ -178,7 +199,7 @@ def test_units_of_a_lower_priority_are_evicted_whole_and_none_without_need(
 
 
 @settings(max_examples=40, deadline=None)
-@given(full_clusters(most_units=14), gangs(), allowed)
+@given(full_clusters(most_units=14), members_of_gangs(), allowed)
 def test_many_units_are_searched_until_a_plan_is_found(full, members, limits):
     snapshot, units = full
     members = of_priority(members, 3)
