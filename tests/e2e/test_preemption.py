@@ -2,10 +2,12 @@
 
 from collections import Counter
 from contextlib import ExitStack
+from statistics import median
 
 import pytest
 from controlplane.api import refusal
 from controlplane.gangs import events, make_stateful_gang, wait_for_event, wait_for_phase, where
+from controlplane.history import gpus
 from controlplane.pods import container
 from controlplane.process import wait_until
 from controlplane.soak import often
@@ -17,6 +19,8 @@ VALUES = {"nightly": 100, "research": 500, "production": 1000}
 PATIENCE = 120
 GRACE = 2
 """The grace period of all pods [s]."""
+RESERVED = 30
+"""Time after the grace period for which GPUs are reserved [s]."""
 POLICY = (
     "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {preemption: {minRunMinutes: 0}}\n"
 )
@@ -127,13 +131,22 @@ def preemptions(scorer):
 
 
 def waited(history, pods, gang):
-    """Return the time from the creation of a gang's first pod until its last one is bound [s]."""
-    found = [each for each in history.writes if each.gang == (pods.namespace, gang)]
-    bound: dict[str, float] = {}
-    for each in found:
-        if each.bound:
-            bound.setdefault(each.uid, each.at)
-    return max(bound.values()) - found[0].at
+    """Return the time until a gang's last pod was bound, since its first was created [s].
+
+    And since the last pod ended that had its GPUs before.
+    """
+    key = pods.namespace, gang
+    own = [each for each in history.writes if each.gang == key]
+    taken = {gpu for each in own for gpu in gpus(each.pod)}
+    bound, freed = {}, {}
+    for each in history.writes:
+        if each.gang == key:
+            if each.bound:
+                bound.setdefault(each.uid, each.at)
+        elif each.ended and taken & {*gpus(each.pod)} and len(bound) < 2:
+            freed.setdefault(each.uid, each.at)
+    whole = max(bound.values())
+    return whole - own[0].at, whole - max(freed.values())
 
 
 def test_high_gangs_are_placed_whole_on_full_nodes_and_none_loses_a_part(
@@ -171,5 +184,11 @@ def test_high_gangs_are_placed_whole_on_full_nodes_and_none_loses_a_part(
     assert not any(evicted[f"{name}-0"] for name in high)
     found = preemptions(placing) - before
     assert sum(evicted[f"{name}-0"] for name in low) == found["started"]
-    longest = max(waited(history, pods, name) for name in high)
-    print(f"{dict(found)}; {len(high)} gangs were whole after {longest:.1f} s, grace {GRACE} s")
+    in_all, after = zip(*(waited(history, pods, name) for name in high), strict=True)
+    print(
+        f"{dict(found)}; {len(high)} gangs were whole at most {max(in_all):.1f} s after their "
+        f"creation, and {max(after):.2f} s after the last pod with their GPUs had ended (median "
+        f"{median(after):.2f} s); grace {GRACE} s"
+    )
+    # The goal is 2 s; docs/benchmarks.md has the figures.
+    assert max(after) < RESERVED
