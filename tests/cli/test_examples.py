@@ -227,6 +227,27 @@ def test_a_gang_with_templates_is_placed_as_a_whole(linkwise, write, claims_clus
     assert annotations["linkwise.dev/claimed-gpus"] == '{"gpus/gpu":2}'
 
 
+@pytest.mark.parametrize(
+    ("attribute", "code", "words"),
+    [
+        ("gpu.nvidia.com/productName", 0, "GB/s"),
+        ("gpu.nvidia.com/uuid", 1, "no free set for which the constraints of the claim hold"),
+    ],
+)
+def test_a_gang_whose_template_has_a_constraint_is_placed_where_it_holds(
+    linkwise, write, claims_cluster, attribute, code, words
+):
+    claims_cluster()
+    constraint = f"      constraints: [{{matchAttribute: {attribute}}}]\n---"
+    write("job.yaml", TEMPLATED.replace("---", constraint, 1))
+    write("policy.yaml", TEMPLATES_AUTO)
+
+    ran = linkwise("simulate", "job.yaml", "--cluster", "cluster.yaml", "--policy", "policy.yaml")
+
+    assert ran.code == code, ran.out
+    assert words in " ".join(ran.out.split())
+
+
 def test_what_is_left_to_the_scheduler_is_said_with_the_reason(linkwise, write, claims_cluster):
     claims_cluster()
     write("job.yaml", TEMPLATED.replace("count: 2", "allocationMode: All"))
