@@ -22,7 +22,7 @@ from cluster.requests.other_systems import gpus_of_others
 from cluster.requests.request import Family
 from runtime.process.clock import rfc3339
 from scorer.gang.crd import GPUS_AS_PLANNED, GPUS_HEALTHY, Gang, GangStatus, Phase, name_of
-from scorer.gang.health import LedgerOf, Links, moved_gpus, slower_gpus, unhealthy_gpus
+from scorer.gang.health import LedgerOf, Links, slower_gpus, unhealthy_gpus, unplanned_gpus
 from scorer.gang.moved import moved_of, running
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.placement.bandwidth import UNDEFINED
@@ -73,7 +73,9 @@ def explain_pod(view: PlannerView, namespace: str, name: str) -> UnitExplanation
     if info.gang is not None:
         return _explain_gang(view, view.owners.key(info))
     return replace(
-        _explain_single(view, info), unhealthy=_unhealthy(view, [info]), moved=_moved(view, [info])
+        _explain_single(view, info),
+        unhealthy=_unhealthy(view, [info]),
+        unplanned=_unplanned(view, [info]),
     )
 
 
@@ -94,7 +96,7 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
         reserved=status.reserved,
         membership=_membership(kind, key) if kind else None,
         unhealthy=unhealthy,
-        moved=_noted(_moved(view, members), status.message(GPUS_AS_PLANNED)),
+        unplanned=_noted(_unplanned(view, members), status.message(GPUS_AS_PLANNED)),
         evicted=_evicted(gang),
         suggestions=(*explanation.suggestions, *(_move(key, members) if is_faulty else ())),
     )
@@ -121,8 +123,8 @@ def _unhealthy(view: PlannerView, pods: list[PodInfo]) -> str:
     return unhealthy_gpus(pods, view.snapshot.ledger.nodes.get)
 
 
-def _moved(view: PlannerView, pods: list[PodInfo]) -> str:
-    return moved_gpus(pods, *_account(view))
+def _unplanned(view: PlannerView, pods: list[PodInfo]) -> str:
+    return unplanned_gpus(pods, *_account(view))
 
 
 def _account(view: PlannerView) -> tuple[LedgerOf, Links]:

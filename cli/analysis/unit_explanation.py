@@ -74,7 +74,7 @@ class UnitExplanation:
     """GPUs that are reserved for members that it lacks."""
     unhealthy: str = ""
     """Its unhealthy GPUs; empty where there are none."""
-    moved: str = ""
+    unplanned: str = ""
     """Its GPUs that are not the planned ones; empty where there are none."""
     evicted: str = ""
     """When all its members were evicted last because of a fault, and why; empty: never."""

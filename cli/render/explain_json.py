@@ -86,8 +86,8 @@ def document(units: Iterable[UnitExplanation]) -> Explanation:
 
 
 def _notes(unit: UnitExplanation) -> list[str]:
-    moved = [f"it has {unit.moved}"] if unit.moved else []
-    return [*moved, *([unit.evicted] if unit.evicted else [])]
+    unplanned = [f"it has {unit.unplanned}"] if unit.unplanned else []
+    return [*unplanned, *([unit.evicted] if unit.evicted else [])]
 
 
 def _unit(unit: UnitExplanation) -> ExplainedUnit:

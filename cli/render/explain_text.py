@@ -45,8 +45,8 @@ def show(unit: UnitExplanation) -> None:
         say("  note:", sentence(f"GPUs of {node.node} are reserved for what it lacks: {gpus}"))
     if unit.unhealthy:
         say("  note:", sentence(f"it has {unit.unhealthy}"))
-    if unit.moved:
-        say("  note:", sentence(f"it has {unit.moved}"))
+    if unit.unplanned:
+        say("  note:", sentence(f"it has {unit.unplanned}"))
     if unit.evicted:
         say("  note:", sentence(unit.evicted))
     show_preempted(unit.preempts)

@@ -18,7 +18,7 @@ from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
 from scorer.gang.crd import Gang, GangPlan, Phase
-from scorer.gang.health import Fault, fault_text, faults_of, moved_gpus, slower_gpus
+from scorer.gang.health import Fault, fault_text, faults_of, slower_gpus, unplanned_gpus
 from scorer.gang.moved import Moved, is_moving, left_behind, moved_of, moved_text, running
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import settled_unit
@@ -133,7 +133,7 @@ class Healer:
 
     def _fault_text(self, pods: tuple[PodInfo, ...]) -> str:
         state = self._state
-        texts = fault_text(pods, state.ledger), moved_gpus(pods, state.ledger, state.links)
+        texts = fault_text(pods, state.ledger), unplanned_gpus(pods, state.ledger, state.links)
         return "; ".join(filter(None, texts))
 
     def _is_moving(self, key: GangKey, now: float) -> bool:

@@ -52,14 +52,14 @@ def faults_of(pods: Iterable[PodInfo], ledger: LedgerOf) -> frozenset[Fault]:
 def slower_gpus(pods: Sequence[PodInfo], ledger: LedgerOf, links: Links) -> frozenset[Fault]:
     """Return the GPUs that claims hold instead of the planned ones, if their links are slower.
 
-    Arguments as for `moved_gpus`.
+    Arguments as for `unplanned_gpus`.
     """
-    moved = [pod for pod in pods if _is_moved(pod, ledger)]
-    if not moved or not _slower(pods, ledger, links):
+    unplanned = [pod for pod in pods if _is_unplanned(pod, ledger)]
+    if not unplanned or not _slower(pods, ledger, links):
         return frozenset()
     return frozenset(
         Fault(pod.usage.target, gpu)
-        for pod in moved
+        for pod in unplanned
         if pod.usage
         for gpu in {*_held(pod, ledger).indices} - {*_planned(pod).indices}
     )
@@ -117,7 +117,7 @@ def _text(pod: str, faults: list[Fault], why: str) -> str:
     return f"{' '.join(str(fault.gpu) for fault in faults)} of {node} (pod {pod})"
 
 
-def moved_gpus(pods: Sequence[PodInfo], ledger: LedgerOf, links: Links) -> str:
+def unplanned_gpus(pods: Sequence[PodInfo], ledger: LedgerOf, links: Links) -> str:
     """Name the GPUs that claims of pods hold instead of the planned ones; empty where none do.
 
     After a reboot the devices of a claim may be other GPUs.
@@ -128,9 +128,9 @@ def moved_gpus(pods: Sequence[PodInfo], ledger: LedgerOf, links: Links) -> str:
         links: Of all nodes.
     """
     found = [
-        _moved(pod, ledger)
+        _unplanned(pod, ledger)
         for pod in sorted(pods, key=lambda pod: pod.name)
-        if _is_moved(pod, ledger)
+        if _is_unplanned(pod, ledger)
     ]
     if not found:
         return ""
@@ -184,13 +184,13 @@ def _has_planned(pod: PodInfo, ledger: LedgerOf) -> bool:
     return all(uuids.get(share.i, "") == share.uuid for share in _planned(pod).shares)
 
 
-def _is_moved(pod: PodInfo, ledger: LedgerOf) -> bool:
+def _is_unplanned(pod: PodInfo, ledger: LedgerOf) -> bool:
     has_claim = pod.usage is not None and bool(pod.usage.claims)
     is_recorded = has_claim and pod.allocation is not None
     return is_recorded and _uuids(_held(pod, ledger)) != _uuids(_planned(pod))
 
 
-def _moved(pod: PodInfo, ledger: LedgerOf) -> str:
+def _unplanned(pod: PodInfo, ledger: LedgerOf) -> str:
     node = pod.usage.target if pod.usage else ""
     held, planned = (
         " ".join(map(str, gpus.indices)) for gpus in (_held(pod, ledger), _planned(pod))

@@ -12,7 +12,7 @@ from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
 from scorer.cache.reserved_gpus import Place, Purpose
 from scorer.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
-from scorer.gang.health import moved_gpus, unhealthy_gpus, unprepared_pods
+from scorer.gang.health import unhealthy_gpus, unplanned_gpus, unprepared_pods
 from scorer.gang.plan_record import tenths
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.whole_plan import gang_bandwidth
@@ -32,7 +32,7 @@ class GangState:
     """Why it is not placed, as far as its pods show; empty where it is placed."""
     unhealthy: str = ""
     """Its unhealthy GPUs; empty where there are none."""
-    moved: str = ""
+    unplanned: str = ""
     """Its GPUs that are not the planned ones; empty where there are none."""
     unprepared: str = ""
     """Its pods whose claims their nodes do not prepare; empty where there are none."""
@@ -85,7 +85,7 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers, now: float)
         reserved_until=informers.replacements.until(key),
         has_surplus=declared is not None and present > declared,
         unhealthy=unhealthy_gpus(pods, state.ledger),
-        moved=moved_gpus(pods, state.ledger, state.links),
+        unplanned=unplanned_gpus(pods, state.ledger, state.links),
         unprepared=unprepared_pods(pods, now),
     )
     if found.phase is not Phase.PLACED or gang.spec.plan is None:
@@ -105,8 +105,8 @@ def with_fault_note(state: GangState, note: str) -> GangState:
     """Return a state that says why its gang is not moved off its faults; empty: nothing."""
     if note and state.unhealthy:
         return replace(state, unhealthy=f"{state.unhealthy}; {note}")
-    if note and state.moved:
-        return replace(state, moved=f"{state.moved}; {note}")
+    if note and state.unplanned:
+        return replace(state, unplanned=f"{state.unplanned}; {note}")
     return state
 
 

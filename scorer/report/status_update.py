@@ -135,7 +135,7 @@ def desired_status(
         phase, members=state.members, held=state.held, reason=reason, before=before, now=now
     )
     status = with_problem(status, GPUS_HEALTHY, state.unhealthy, before=before, now=now)
-    status = with_problem(status, GPUS_AS_PLANNED, state.moved, before=before, now=now)
+    status = with_problem(status, GPUS_AS_PLANNED, state.unplanned, before=before, now=now)
     return with_problem(status, PREPARED, state.unprepared, before=before, now=now)
 
 
