@@ -1,6 +1,5 @@
 """The running units of a cluster, and the rules for their eviction. Pure."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cli.analysis.nominations import Nomination
@@ -8,14 +7,13 @@ from cli.analysis.workload_owners import workloads_in
 from cli.files.cluster_file import Cluster
 from cluster.account.node_ledger import NodeLedger
 from cluster.objects.disruption_budget import DisruptionBudget
-from cluster.objects.kube_object import Labels
 from cluster.objects.pod import Pod
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
-from policy.condition import conditions_of, first_unmet
 from policy.document import Gangs
 from scorer.cache.reserved_gpus import Place
+from scorer.gang.budgets import Budget, selecting
 from scorer.gang.placed_units import EvictionRules, ends_soon, placed_units
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
@@ -47,7 +45,7 @@ def units_that_run(  # noqa: PLR0913 - one for each fact about the cluster.
     pods = cluster.pods
     if policy.preemption.mode == "never" or all(_priority(pod) >= highest for pod in pods):
         return None
-    budgets = list(_budgets(objects))
+    budgets = _budgets(objects)
     fragile = {
         workload.metadata.uid
         for _, workload in workloads_in(objects)
@@ -59,12 +57,12 @@ def units_that_run(  # noqa: PLR0913 - one for each fact about the cluster.
         fragile=fragile,
         # Files need not say when a pod started.
         started=lambda pod: (pod.life.started if pod.life else "") or pod.created,
-        budgets=_Budgets(budgets).selecting,
+        budgets=lambda namespace, labels: selecting(budgets.get(namespace, ()), labels),
     )
     infos, nodes = cluster.pod_infos, cluster.ledger.nodes
     evicted = [pod for each in nominations for pod in each.evicted]
     evicting = set(map(owners.key, evicted))
-    allowed = {budget.name: budget.status.disruptions_allowed for budget in budgets}
+    allowed = {budget.name: budget.allowed for each in budgets.values() for budget in each}
     return RunningUnits(
         [
             unit.victim
@@ -95,25 +93,12 @@ def _priority(pod: Pod) -> int:
     return pod.spec.priority or 0
 
 
-def _budgets(objects: Iterable[Value]) -> Iterator[DisruptionBudget]:
+def _budgets(objects: Iterable[Value]) -> dict[str, list[Budget]]:
+    """Return the PodDisruptionBudgets by namespace."""
+    budgets: dict[str, list[Budget]] = {}
     for value in objects:
         if value.need("kind").plain == "PodDisruptionBudget":
-            yield read_as(DisruptionBudget, without_nulls(value.mapping()), value)
-
-
-class _Budgets:
-    """PodDisruptionBudgets by their namespace."""
-
-    def __init__(self, budgets: Iterable[DisruptionBudget]) -> None:
-        self._budgets = defaultdict[str, list[DisruptionBudget]](list)
-        for budget in budgets:
-            self._budgets[budget.metadata.namespace or "default"].append(budget)
-
-    def selecting(self, namespace: str, labels: Labels) -> frozenset[str]:
-        """Return the budgets that select a pod."""
-        return frozenset(
-            budget.name
-            for budget in self._budgets.get(namespace, ())
-            if (selector := budget.spec.selector)
-            and first_unmet(conditions_of(selector), labels) is None
-        )
+            read = read_as(DisruptionBudget, without_nulls(value.mapping()), value)
+            namespace = read.metadata.namespace or "default"
+            budgets.setdefault(namespace, []).append(Budget.of(read))
+    return budgets

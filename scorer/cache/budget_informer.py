@@ -1,58 +1,30 @@
 """Watch the PodDisruptionBudgets: which pods each selects, and how many evictions it allows."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Set
 
 import msgspec
 from msgspec import Raw
 
 from cluster.objects.disruption_budget import DisruptionBudget
 from cluster.objects.kube_object import Labels
-from policy.condition import Condition, conditions_of, first_unmet
 from runtime.kube.client import Kube
 from runtime.kube.decode import decode
 from runtime.kube.objects import Key
 from runtime.kube.reflector import Reflector
+from scorer.gang.budgets import Budget, selecting
 from scorer.gang.pod_info import PodInfo
-
-OF_NAMESPACE_MAX = 16
-"""Budgets of a namespace that pods are compared with."""
-_CONDITIONS_MAX = 16
-"""Conditions of a selector. One with more counts as selecting all pods."""
-
 
 _decoder = msgspec.json.Decoder(DisruptionBudget)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedBudget:
-    """The part of a PodDisruptionBudget that is kept."""
-
-    name: str
-    """`namespace/name`."""
-    conditions: tuple[Condition, ...] | None
-    """Of the labels of its pods; None: it selects none."""
-    allowed: int
-    """How many of its pods may be evicted now."""
-
-    def selects(self, labels: Labels) -> bool:
-        """Return whether it selects a pod of its namespace."""
-        return self.conditions is not None and first_unmet(self.conditions, labels) is None
-
-
-def read_budget(raw: bytes | Raw) -> WatchedBudget:
+def read_budget(raw: bytes | Raw) -> Budget:
     """Return a PodDisruptionBudget from its JSON.
 
     Raises:
         msgspec.DecodeError: The JSON is not that of a PodDisruptionBudget.
     """
-    budget = decode(raw, _decoder)
-    selector = budget.spec.selector
-    conditions = None if selector is None else conditions_of(selector)
-    if conditions and len(conditions) > _CONDITIONS_MAX:
-        conditions = ()
-    return WatchedBudget(budget.name, conditions, max(0, budget.status.disruptions_allowed))
+    return Budget.of(decode(raw, _decoder))
 
 
 class BudgetInformer:
@@ -60,18 +32,18 @@ class BudgetInformer:
 
     def __init__(self, kube: Kube) -> None:
         """Prepare the watch."""
-        self._by_namespace: dict[str, dict[str, WatchedBudget]] = {}
+        self._by_namespace: dict[str, dict[str, Budget]] = {}
         path = "/apis/policy/v1/poddisruptionbudgets"
         self.reflector = Reflector(kube, path, read_budget, on_change=self._changed)
 
     def selecting(self, namespace: str, labels: Labels) -> frozenset[str] | None:
         """Return the budgets that select a pod; None: its namespace has too many to compare."""
-        return _selecting(self._by_namespace.get(namespace, {}).values(), labels)
+        return selecting(self._by_namespace.get(namespace, {}).values(), labels)
 
     def at_present(self) -> Callable[[str, Labels], frozenset[str] | None]:
         """Return `selecting` with the budgets of this moment, for another thread."""
         present = {name: (*budgets.values(),) for name, budgets in self._by_namespace.items()}
-        return lambda namespace, labels: _selecting(present.get(namespace, ()), labels)
+        return lambda namespace, labels: selecting(present.get(namespace, ()), labels)
 
     def blocker(self, pods: Iterable[PodInfo]) -> str | None:
         """Return which budget does not let all these pods be evicted; None: all do.
@@ -104,7 +76,7 @@ class BudgetInformer:
         budgets = self.reflector.items.values()
         return {budget.name: budget.allowed for budget in budgets}
 
-    def _changed(self, items: Mapping[Key, WatchedBudget], changed: Set[Key]) -> None:
+    def _changed(self, items: Mapping[Key, Budget], changed: Set[Key]) -> None:
         for namespace, name in changed:
             budget = items.get((namespace, name))
             of_namespace = self._by_namespace.setdefault(namespace, {})
@@ -113,9 +85,3 @@ class BudgetInformer:
                 of_namespace[name] = budget
             if not of_namespace:
                 del self._by_namespace[namespace]
-
-
-def _selecting(budgets: Collection[WatchedBudget], labels: Labels) -> frozenset[str] | None:
-    if len(budgets) > OF_NAMESPACE_MAX:
-        return None
-    return frozenset(each.name for each in budgets if each.selects(labels))

@@ -11,6 +11,7 @@ from cluster.allocations.gpus import GPUShare
 from cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy, TopologyManager
 from cluster.nodes.topology_configmap import PublishedTopology
 from runtime.process.clock import wall
+from scorer.gang.budgets import OF_NAMESPACE_MAX
 
 CLUSTER = """\
 apiVersion: linkwise.dev/v1alpha1
@@ -947,6 +948,14 @@ def test_a_pod_that_linkwise_did_not_place_is_preempted_by_policy(simulate, poli
 
     units = answer["pods"][0].get("preempts", ())
     assert [(unit["kind"], unit["name"]) for unit in units] == [("pod", name) for name in names]
+
+
+def test_nothing_is_preempted_where_a_namespace_has_too_many_budgets(simulate):
+    cluster = two_gangs(*(a_budget(f"gang-{n}") for n in range(OF_NAMESPACE_MAX + 1)))
+
+    _, answer = simulate(pod("prod", WHOLE_NODE, priority=1000), cluster=cluster)
+
+    assert "preempts" not in answer["pods"][0]
 
 
 def test_a_gang_that_fits_preempts_nothing(simulate):

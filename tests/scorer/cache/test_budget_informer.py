@@ -8,7 +8,7 @@ from support.servers.informers_harness import watching
 from cluster import keys
 from cluster.allocations.gpus import GPUShare
 from cluster.objects.pod import Pod
-from scorer.cache.budget_informer import OF_NAMESPACE_MAX
+from scorer.gang.budgets import OF_NAMESPACE_MAX
 from scorer.gang.pod_info import pod_info
 
 BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"

@@ -1,0 +1,45 @@
+"""Find the PodDisruptionBudgets that select a pod. Pure."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from cluster.objects.disruption_budget import DisruptionBudget
+from cluster.objects.kube_object import Labels
+from policy.condition import Condition, conditions_of, first_unmet
+
+OF_NAMESPACE_MAX = 16
+"""Budgets of a namespace that pods are compared with."""
+_CONDITIONS_MAX = 16
+"""Conditions of a selector. One with more counts as selecting all pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The part of a PodDisruptionBudget that is kept."""
+
+    name: str
+    """`namespace/name`."""
+    conditions: tuple[Condition, ...] | None
+    """Of the labels of its pods; None: it selects none."""
+    allowed: int
+    """How many of its pods may be evicted now."""
+
+    @classmethod
+    def of(cls, budget: DisruptionBudget) -> "Budget":
+        """Return the part of an object that is kept."""
+        selector = budget.spec.selector
+        conditions = None if selector is None else conditions_of(selector)
+        if conditions and len(conditions) > _CONDITIONS_MAX:
+            conditions = ()
+        return cls(budget.name, conditions, max(0, budget.status.disruptions_allowed))
+
+    def selects(self, labels: Labels) -> bool:
+        """Return whether it selects a pod of its namespace."""
+        return self.conditions is not None and first_unmet(self.conditions, labels) is None
+
+
+def selecting(budgets: Collection[Budget], labels: Labels) -> frozenset[str] | None:
+    """Return which budgets of a namespace select a pod; None: there are too many to compare."""
+    if len(budgets) > OF_NAMESPACE_MAX:
+        return None
+    return frozenset(budget.name for budget in budgets if budget.selects(labels))
