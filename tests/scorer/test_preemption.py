@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
+from support.builders import a_container
 from support.servers import leader_harness
 from support.servers.fake_cluster import status
 from support.servers.leader_harness import NOW, PODS, Clock, Cluster
@@ -164,6 +165,27 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
     assert event["involvedObject"]["name"] == "low"
     assert event["message"].startswith("All 2 pods of low are evicted, since a unit of priority 10")
     assert [each["involvedObject"]["name"] for each in cluster.events("Preempting")] == ["high"]
+
+
+async def test_a_gang_is_evicted_on_a_counted_node_and_its_gpus_go_to_nobody_else(cluster):
+    cluster.remove("/api/v1/nodes/gpu-0")
+    cluster.node(resource=keys.NVIDIA_GPU, **{keys.NODE_MODE: "default"})
+    ask = {"containers": [a_container({keys.NVIDIA_GPU: "4"})]}
+    async with leading(cluster) as leader:
+        cluster.named_gang("low", 2, 0, **ask)
+        await cluster.run("low-0", "low-1")
+        cluster.named_gang("high", 2, 0, priority=10, **ask)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        nominated = [{"node": "gpu-0", "gpus": [], "count": 8}]
+        await until(lambda: cluster.status().get("nominatedNodes") == nominated)
+        assert leader.nominated_gpus == 8
+        cluster.delete("low-0")
+        cluster.owned("other", 0, **ask)
+        await stays(cluster, "other")
+        cluster.delete("low-1")
+        await until(lambda: cluster.allocated("high-0", "high-1"))
+        assert not cluster.record("other")
+    assert sorted(cluster.evicted()) == ["low-0", "low-1"]
 
 
 async def test_gpus_that_become_free_go_to_nobody_else_meanwhile(cluster):
