@@ -1,12 +1,23 @@
 """Gangs of higher priority take whole gangs of lower priority off full nodes."""
 
+import json
+import subprocess
+import sys
 from collections import Counter
 from contextlib import ExitStack
+from pathlib import Path
 from statistics import median
 
 import pytest
 from controlplane.api import refusal
-from controlplane.gangs import events, make_stateful_gang, wait_for_event, wait_for_phase, where
+from controlplane.gangs import (
+    events,
+    gang_labels,
+    make_stateful_gang,
+    wait_for_event,
+    wait_for_phase,
+    where,
+)
 from controlplane.history import gpus
 from controlplane.pods import container
 from controlplane.process import wait_until
@@ -14,7 +25,9 @@ from controlplane.soak import often
 from controlplane.temporary import priority_class
 
 from cluster import keys
+from scorer.gang.crd import gangs_of
 
+LINKWISE = Path(sys.executable).with_name("linkwise")
 VALUES = {"nightly": 100, "research": 500, "production": 1000}
 PATIENCE = 120
 GRACE = 2
@@ -62,18 +75,52 @@ def size(pods, gang):
     return len(where(pods, gang))
 
 
+def would_preempt(plane, pods, folder):
+    """Return the gangs that `linkwise simulate` names for a production gang, by the files."""
+    labels, container_ = gang_labels("urgent", 2), container({keys.GPU_WHOLE: 4})
+    spec = {"containers": [container_], "priority": VALUES["production"]}
+    urgent = [
+        {"metadata": {"name": f"urgent-{i}", "namespace": pods.namespace, "labels": labels}}
+        | {"apiVersion": "v1", "kind": "Pod", "spec": spec}
+        for i in range(2)
+    ]
+    manifest = {"apiVersion": "v1", "kind": "List", "items": urgent}
+    (folder / "urgent.json").write_text(json.dumps(manifest))
+
+    def linkwise(*arguments):
+        command = [LINKWISE, *arguments]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+    seen = linkwise("snapshot", "--to", "now.json", "--kubeconfig", plane.kubeconfig)
+    assert seen.returncode == 0, seen.stderr
+    ran = linkwise("simulate", "urgent.json", "--cluster", "now.json", "-o", "json")
+    (gang,) = json.loads(ran.stdout)["gangs"]
+    return [each["name"] for each in gang["preempts"]]
+
+
 @pytest.mark.usefixtures("history")
-def test_a_production_gang_takes_a_nightly_gang_as_a_whole(pods, machines, gangs):
+def test_a_production_gang_takes_the_nightly_gang_that_was_named_before_as_a_whole(
+    plane, pods, machines, gangs, tmp_path
+):
     machines(3)
     for name, of_class in BEFORE.items():
         gangs(name, of_class)
     wait_until(lambda: all(size(pods, name) == 2 for name in BEFORE), "all are bound", PATIENCE)
     before = {name: uids(pods, name) for name in BEFORE}
+    (named,) = would_preempt(plane, pods, tmp_path)
+    keep = f"/apis/policy/v1/namespaces/{pods.namespace}/poddisruptionbudgets"
+    apps = {"matchExpressions": [{"key": "app", "operator": "In", "values": list(BEFORE)}]}
+    budget = {"minAvailable": 6, "selector": apps}
+    pods.api.create(keep, {"metadata": {"name": "keep"}, "spec": budget})
 
     gangs("urgent", "production")
+    wait_until(lambda: "disruption budget" in reason(pods, "urgent"), "it is blocked", PATIENCE)
+    assert {name: uids(pods, name) for name in BEFORE} == before
+    pods.api.patch(f"{keep}/keep", {"spec": {"minAvailable": 4}})
     wait_until(lambda: size(pods, "urgent") == 2, "it is bound", PATIENCE)
 
     (evicted,) = [name for name in BEFORE if uids(pods, name) != before[name]]
+    assert evicted == named
     assert evicted in {"first", "second"}
     assert not uids(pods, evicted) & before[evicted]
     assert size(pods, evicted) == 0
@@ -82,6 +129,13 @@ def test_a_production_gang_takes_a_nightly_gang_as_a_whole(pods, machines, gangs
 
 
 BEFORE = {"first": "nightly", "second": "nightly", "kept": "research"}
+
+
+def reason(pods, gang):
+    """Return why a gang waits."""
+    found = pods.api.get(gangs_of(pods.namespace))["items"]
+    statuses = [each.get("status", {}) for each in found if each["spec"]["gang"] == gang]
+    return statuses[0].get("reason", "") if statuses else ""
 
 
 def uids(pods, gang):
