@@ -141,7 +141,7 @@ class NativeGangs:
         if len(members) == 1 or label is None:
             return pods.place(snapshot, shape, members)
         view = view_of(snapshot)
-        capacity, values = view.capacity(shape, len(members)), labels(snapshot, label)
+        capacity, values = view.capacity(shape, _MOST), labels(snapshot, label)
         totals = np.bincount(values, weights=capacity)
         fitting = [value for value in np.flatnonzero(totals >= len(members)).tolist() if value]
         for value in sorted(fitting, key=lambda value: (totals[value], value)):

@@ -1,6 +1,7 @@
 """`simulate` and `replay` place the same sequence of pods on the same nodes and GPUs."""
 
 import random
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -31,23 +32,22 @@ def pods_of(job, *, shared):
 
 def replayed(fleet, jobs, *, shared):
     run = Run(fleet, a_policy("linkwise"), Rules(shared=shared, waits=False))
-    return {
-        each.member.pod.metadata.name: (each.node, each.gpus.indices)
+    return placed(
+        each
         for event in run.events(jobs)
         if event.kind is EventKind.STARTS
         for each in event.placements
-    }
+    )
 
 
 def simulated(fleet, jobs, *, shared):
     pods = [pod for job in jobs for pod in pods_of(job, shared=shared)]
     results, _ = simulate(fleet, pods, ())
-    return {
-        each.member.pod.metadata.name: (each.node, each.gpus.indices)
-        for result in results
-        if result.plan
-        for each in result.plan.placements
-    }
+    return placed(each for result in results if result.plan for each in result.plan.placements)
+
+
+def placed(placements):
+    return {each.member.pod.metadata.name: (each.node, each.gpus.indices) for each in placements}
 
 
 def a_sequence(seed, count, shapes):
@@ -75,3 +75,24 @@ def test_shares(seed):
     found = replayed(shared_fleet(4, 4, 2), jobs, shared=True)
     assert found == simulated(shared_fleet(4, 4, 2), jobs, shared=True)
     assert 5 < len(found) < len(jobs)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "shapes", "shared"),
+    [(whole_fleet(3), WHOLE, False), (shared_fleet(4, 2), SHARES, True)],
+    ids=["whole GPUs", "shares"],
+)
+def test_after_departures_each_job_starts_where_simulate_places_it(fleet, shapes, shared):
+    jobs = [
+        replace(job, duration=2.0 + 5 * (i % 4)) for i, job in enumerate(a_sequence(7, 20, shapes))
+    ]
+    run = Run(fleet, a_policy("linkwise"), Rules(shared=shared))
+    kinds = []
+
+    for event in run.events(jobs):
+        kinds.append(event.kind)
+        if event.kind is EventKind.STARTS:
+            found = simulated(event.before, [event.job], shared=shared)
+            assert placed(event.placements) == found
+    assert kinds.count(EventKind.STARTS) == kinds.count(EventKind.LEAVES) == len(jobs)
+    assert EventKind.REFUSED in kinds

@@ -93,24 +93,6 @@ def test_a_pod_is_placed_exactly_if_brute_force_finds_a_place(name, taken, gpus,
     assert (place(name, fleet, gpus=gpus, milli=milli) is not None) == fits
 
 
-@settings(max_examples=60, deadline=None)
-@given(taken=AMOUNTS, milli=st.sampled_from([200, 500, 900]))
-def test_best_fit_leaves_the_least_on_the_node_by_brute_force(taken, milli):
-    used = [("ab"[i // 2], i % 2, amount) for i, amount in enumerate(taken) if amount]
-    fleet = occupied(shared_fleet(2, 2), *used)
-    found = place("best-fit", fleet, milli=milli)
-
-    left = [1000 - amount for amount in taken]
-    options = [
-        (left[2 * n] + left[2 * n + 1], n, left[2 * n + card], card)
-        for n in range(2)
-        for card in range(2)
-        if left[2 * n + card] >= milli
-    ]
-    expected = min(options, default=None)
-    assert found == (expected and [("ab"[expected[1]], [expected[3]])])
-
-
 def test_a_gang_by_a_baseline_is_all_or_nothing():
     job = a_job(gpus=2, pods=3)
     run = Run(shared_fleet(2, 2), a_policy("best-fit"), Rules(shared=True))
