@@ -1,9 +1,10 @@
 """The pending units of a cluster, and why each waits. Pure."""
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from cli.analysis.planner_view import Decision, PlannerView
+from cli.analysis.suggestions import suggested_change, suggestions
 from cluster.requests.request import Request
 from cluster.whatif_api import Preempted
 from scorer.placement.baselines import never_fits
@@ -11,6 +12,8 @@ from scorer.placement.result import Plan
 from scorer.whatif.preemption import Preemptions
 
 FITS = "it fits now: the planner places it next"
+HELPED = 4
+"""Pending units for which a change that would help is searched, the first ones that may fit."""
 SEARCHES = 16
 """Pending units for which victims are searched, the first ones; each takes up to about 40 ms."""
 
@@ -33,19 +36,38 @@ class PendingUnit:
     """The number of nodes that are reserved for it, since it is starving."""
     preempts: tuple[Preempted, ...] = ()
     """The units that would be evicted for it, beside those for the units before it."""
+    help: str = ""
+    """What would help, the first suggestion; empty: none was searched for, or found."""
 
 
 def pending_units(view: PlannerView) -> list[PendingUnit]:
     """Return the pending units, in the order of the planner's cycle.
 
-    Cost: a plan for each unit, one more for each kind of unit that is refused, and `SEARCHES`
-    searches for victims.
+    Cost: a plan for each unit, one more for each kind of unit that is refused, `SEARCHES`
+    searches for victims, and up to some dozens of plans for each of `HELPED` units.
     """
     never: dict[Hashable, bool] = {}
     running = view.running()
     preemptions = Preemptions(running, SEARCHES) if running else None
     decisions = {id(decision.unit): decision for decision in view.decisions.values()}
-    return [_pending_unit(decision, view, never, preemptions) for decision in decisions.values()]
+    units = [_pending_unit(decision, view, never, preemptions) for decision in decisions.values()]
+    return list(_with_help(units, decisions.values()))
+
+
+def _with_help(
+    units: Iterable[PendingUnit], decisions: Iterable[Decision]
+) -> Iterator[PendingUnit]:
+    """Yield the units with what would help those that are refused."""
+    left = HELPED
+    for pending, decision in zip(units, decisions, strict=True):
+        unit, outcome, before, _ = decision
+        text = ""
+        if pending.never:
+            text = suggested_change(before, unit.members)
+        elif not isinstance(outcome, Plan) and left:
+            left -= 1
+            text = next(suggestions(before, unit), "")
+        yield replace(pending, help=text)
 
 
 def _pending_unit(

@@ -92,6 +92,8 @@ class WaitingUnit(Struct, frozen=True):
     """The number of nodes that are reserved for it, since it is starving."""
     preempts: tuple[str, ...]
     """The units that would be evicted for it, in words."""
+    help: str
+    """What would help; empty if that is not known."""
 
 
 class PlanView(Struct, frozen=True):
@@ -213,6 +215,7 @@ def waiting_view(moment: Moment) -> list[WaitingUnit]:
             never=unit.never,
             reserved=unit.reserved_nodes,
             preempts=_preempts(unit.preempts),
+            help=sentence(unit.help) if unit.help else "",
         )
         for unit in moment.pending
     ]

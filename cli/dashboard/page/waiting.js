@@ -26,7 +26,7 @@ function earlier(/** @type {NonNullable<typeof store.past>} */ {at, waiting: {co
   return [
     h("h1", {}, count ? `${plural(count, "unit")} waited` : "Nothing waited"),
     h("p.quiet", {}, `At ${clock(at)}, by priority, then age. Reasons are computed for the present alone.`),
-    h("ol.queue", {}, first.map((unit, i) => row({...unit, reason: "", reserved: 0, preempts: []}, i, at))),
+    h("ol.queue", {}, first.map((unit, i) => row({...unit, reason: "", help: "", reserved: 0, preempts: []}, i, at))),
     count > first.length ? h("p.quiet", {}, `${plural(count - first.length, "more unit")} after these.`) : "",
   ];
 }
@@ -59,6 +59,7 @@ function row(/** @type {any} */ unit, /** @type {number} */ number, /** @type {n
         : `pod, ${unit.asks}`, " · namespace ", nameOf(unit.namespace)),
       h(`span.status.${kind}`, {}, words)),
       unit.reason ? h("p", {}, shown(unit.reason)) : null,
+      unit.help ? h("p.would-help", {}, h("b", {}, "Would help: "), shown(unit.help)) : null,
       preempted(unit.preempts),
       unit.reserved ? h("p.reserved", {}, `${plural(unit.reserved, "node")} ${unit.reserved === 1 ? "is" : "are"} `
         + "reserved for it, since it has waited so long: others of its priority or below go elsewhere.") : null),

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from support.dashboard import owned, placed_pod, urgent, waiting_pod
 
+from cli.analysis.pending import HELPED
 from cli.dashboard.gang_changes import Past
 from cli.dashboard.history import History
 from cli.dashboard.moment import Moment, colour_of
@@ -84,6 +85,8 @@ def test_waiting_units_have_the_reasons_of_the_planner(moment):
     assert rows["fits"].reason == "It fits now: the planner places it next."
     assert not rows["fits"].never
     assert rows["big"].never
+    assert rows["big"].help.startswith("It would not fit if nothing else ran: ")
+    assert not rows["fits"].help
     assert rows["big"].kind == "gang"
     assert rows["big"].asks == "99 GPUs"
 
@@ -101,6 +104,14 @@ def test_a_waiting_unit_names_the_units_that_would_be_preempted_for_it(moment):
     assert preempts["second"][:2] == ("gang team/g0: 1 pod", "gang team/g1: 1 pod")
     assert preempts["second"][5:] == ("3 more",)
     assert preempts["third"] == ()
+
+
+def test_the_first_waiting_units_say_what_would_help_them(moment):
+    taken = [placed_pod(f"p{i}-{n}", i, "low", f"dgx-{n}") for i in range(8) for n in (0, 1)]
+    rows = waiting_view(moment(*taken, *(waiting_pod(f"g{i}", 8) for i in range(HELPED + 1))))
+
+    assert rows[0].help == "It would fit once gang team/low on dgx-0 ends."
+    assert [bool(row.help) for row in rows] == [True] * HELPED + [False]
 
 
 def test_a_waiting_unit_of_no_higher_priority_preempts_nothing(moment):
