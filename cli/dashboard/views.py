@@ -9,6 +9,7 @@ from cli.analysis.fleet import fleet_of
 from cli.analysis.inspection import InspectedNode
 from cli.analysis.unit_explanation import UnitExplanation, UnitState
 from cli.dashboard.gang_changes import GangChange, Past, gang_changes
+from cli.dashboard.gang_history import GangEvent, gang_history
 from cli.dashboard.history import History
 from cli.dashboard.moment import Moment, colour_of
 from cli.dashboard.tree import Tree, tree_of
@@ -23,10 +24,9 @@ from cli.render.page.unit_results import request_text
 from cli.render.preempted_text import preempted_text
 from cluster.account.node_ledger import NodeLedger
 from cluster.allocations.gpus import Counted
+from cluster.objects.pod import Pod
 from cluster.whatif_api import Preempted
-from runtime.process.clock import rfc3339
 from scorer.gang.crd import Gang
-from scorer.gang.moved import moved_of
 from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import gpus_of, mask_of
 
@@ -105,8 +105,8 @@ class PlanView(Struct, frozen=True):
     bandwidth: float | None
     best: float | None
     nodes: tuple[str, ...]
-    events: tuple[tuple[str, str, str], ...]
-    """Time, what happened and a message, of its last move and of each of its conditions."""
+    events: tuple[GangEvent, ...]
+    """The oldest first."""
 
 
 class DrawnNode(Struct, frozen=True):
@@ -247,12 +247,14 @@ def _unit(moment: Moment, past: Past, unit: UnitExplanation, gang: Gang | None) 
         for rank, pod in enumerate(unit.pods)
     }
     ledgers = _ledgers(moment, unit)
+    known = moment.planner.pods
+    pods = [known[key] for pod in unit.pods if (key := (unit.namespace, pod.name)) in known]
     held = [node for node in dict.fromkeys(pod.node for pod in unit.pods) if node in ledgers]
     drawn = [node for node in held if node][:NODES]
     return UnitView(
         document,
         mark.colour,
-        _plan(gang) if gang else None,
+        _plan(gang, pods) if gang else None,
         tuple(
             drawn_node(ledgers[node], mark, tags) for node in drawn if ledgers[node].node.machine
         ),
@@ -279,7 +281,7 @@ def drawn_node(ledger: NodeLedger, mark: Mark, tags: Mapping[str, str]) -> Drawn
     return DrawnNode(ledger.node.name, node_drawing(ledger, marks) or [])
 
 
-def _plan(gang: Gang) -> PlanView:
+def _plan(gang: Gang, pods: Sequence[Pod]) -> PlanView:
     plan, status = gang.spec.plan, gang.status
     return PlanView(
         phase=status.phase.value if status.phase else "",
@@ -288,17 +290,8 @@ def _plan(gang: Gang) -> PlanView:
         bandwidth=rounded(plan.bandwidth) if plan else None,
         best=rounded(plan.best_possible) if plan else None,
         nodes=plan.nodes if plan else (),
-        events=tuple(sorted(_events(gang))),
+        events=gang_history(gang, pods),
     )
-
-
-def _events(gang: Gang) -> Iterator[tuple[str, str, str]]:
-    for each in gang.status.conditions:
-        yield each.last_transition_time, f"{each.type} is {each.status}", each.message
-    if moved := moved_of(gang):
-        why = moved.why or "a fault"
-        text = f"{why}: all members were evicted, to be placed together elsewhere"
-        yield rfc3339(moved.at), "Moved off a fault", text
 
 
 def namespace_rows(moment: Moment, history: History) -> list[NamespaceRow]:
