@@ -1,6 +1,7 @@
 // @ts-check
 /** The frame of the page: the head, the views and their addresses. */
 
+import {parts} from "./address.js";
 import {clock, h, nameOf, plural, shown} from "./dom.js";
 import {connect, staleness, store, subscribe} from "./store.js";
 import {fleet} from "./fleet.js";
@@ -27,19 +28,16 @@ const find = (/** @type {string} */ id) => /** @type {HTMLElement} */(document.g
 let view = null;
 
 function route() {
-  const parts = location.hash.replace(/^#\/?/, "").split("/").map(part => {
-    try { return decodeURIComponent(part); } catch { return part; }
-  });
+  const here = parts();
   if (view && view.leave) view.leave();
-  const kind = Object.hasOwn(VIEWS, parts[0]) ? parts[0] : "fleet";
+  const kind = Object.hasOwn(VIEWS, here[0]) ? here[0] : "fleet";
   const place = find("view");
   place.replaceChildren();
   place.dataset.view = kind;
-  view = VIEWS[kind](place, kind === parts[0] ? parts : [kind]);
+  view = VIEWS[kind](place, kind === here[0] ? here : [kind]);
   document.title = `${shown(view.title)} – Linkwise`;
   for (const item of find("nav").querySelectorAll("a")) {
-    const here = item.dataset.view === kind;
-    if (here) item.setAttribute("aria-current", "page");
+    if (item.dataset.view === kind) item.setAttribute("aria-current", "page");
     else item.removeAttribute("aria-current");
   }
   view.draw();

@@ -1,6 +1,7 @@
 // @ts-check
 /** The map of all nodes. Only the part that is seen has elements, so 5,000 nodes stay fluid. */
 
+import {choices, choose} from "./address.js";
 import {byName, h, link, nameOf, plural, shown} from "./dom.js";
 import {rows, store, COLOUR, DOMAIN, FREE, GANG, GPUS, HOLDERS, MODE, MODEL, NAME, POD,
   POOL, PROBLEMS, STATES, STRANDED, USED, totals} from "./store.js";
@@ -30,10 +31,27 @@ const GROUPS = {pool: ["Pool", POOL], model: ["GPU model", MODEL], domain: ["Net
   mode: ["Mode", MODE], none: ["None", -1]};
 const COLOURS = {units: ["Gangs"], used: ["Utilization"], fragmented: ["Fragmentation"]};
 const DENSITIES = {auto: ["Automatic"], cards: ["Cards"], gpus: ["GPUs"], dots: ["Dots"]};
-const CONTROLS = {colour: ["Colour", COLOURS, "units"], group: ["Group", GROUPS, "model"],
-  sort: ["Sort", ORDERS, "name"], show: ["Show", KINDS, "all"], size: ["Size", DENSITIES, "auto"]};
+const CONTROLS = {colour: ["Colour", COLOURS], group: ["Group", GROUPS],
+  sort: ["Sort", ORDERS], show: ["Show", KINDS], size: ["Size", DENSITIES]};
 
-const chosen = {search: "", colour: "units", group: "model", sort: "name", show: "all", size: "auto"};
+const USUAL = {search: "", colour: "units", group: "model", sort: "name", show: "all", size: "auto"};
+/** What is chosen: by the address, else the last choice of this page. */
+const chosen = {...USUAL};
+
+/** Take the choices of the address; where it has none, write the last ones into it. */
+function restore() {
+  const wanted = Object.entries(USUAL).map(([id, usual]) => {
+    const value = choices().get(id) ?? "";
+    const options = /** @type {any} */(CONTROLS)[id]?.[1];
+    return [id, !options || Object.hasOwn(options, value) ? value || usual : usual];
+  });
+  if (Object.keys(USUAL).some(id => choices().has(id))) Object.assign(chosen, Object.fromEntries(wanted));
+  for (const [id, value] of Object.entries(chosen)) write(id, value);
+}
+
+/** Write a choice into the address, which leaves out the usual one. */
+const write = (/** @type {string} */ id, /** @type {string} */ value) =>
+  choose(id, value === /** @type {any} */(USUAL)[id] ? "" : value);
 
 /** Return everything of a node that the search looks through. */
 const texts = new WeakMap();
@@ -85,18 +103,17 @@ export function cells(/** @type {Row} */ row, /** @type {Row | undefined} */ bef
 
 /** @returns {import("./app.js").View} */
 export function fleet(/** @type {HTMLElement} */ place) {
+  restore();
   const total = h("section.totals", {"aria-label": "Totals"});
   const count = h("span.quiet.small", {role: "status"});
   const keys = h("div.legend-line");
   const map = h("div", {id: "map", "aria-label": "Nodes"});
   const search = /** @type {HTMLInputElement} */(h("input", {type: "search", id: "search",
     placeholder: "node, pod, gang, namespace/ …", value: chosen.search,
-    oninput: () => { chosen.search = search.value; draw(); }}));
+    oninput: () => pick("search", search.value)}));
   const selects = Object.entries(CONTROLS).map(([id, [title, options]]) => {
-    const select = /** @type {HTMLSelectElement} */(h("select", {id, onchange: () => {
-      chosen[/** @type {"sort"} */(id)] = select.value;
-      draw();
-    }}, Object.entries(options).map(([value, [words]]) => h("option", {value}, words))));
+    const select = /** @type {HTMLSelectElement} */(h("select", {id, onchange: () => pick(id, select.value)},
+      Object.entries(options).map(([value, [words]]) => h("option", {value}, words))));
     select.value = chosen[/** @type {"sort"} */(id)];
     return h("label", {}, title, select);
   });
@@ -110,6 +127,12 @@ export function fleet(/** @type {HTMLElement} */ place) {
   /** @type {Row[]} */
   let order = [];
   let size = "cards", focused = "";
+
+  function pick(/** @type {string} */ id, /** @type {string} */ value) {
+    chosen[/** @type {"sort"} */(id)] = value;
+    write(id, value);
+    draw();
+  }
 
   function tile(/** @type {Row} */ row, /** @type {Row | undefined} */ before) {
     const faulty = row[PROBLEMS].length ? ".faulty" : "";

@@ -1,6 +1,7 @@
 // @ts-check
 /** The last hour as a line of free GPUs, with a scrubber that shows the cluster as it was. */
 
+import {choices, choose} from "./address.js";
 import {clock, duration, h, s} from "./dom.js";
 import {changed, fetched, now, store, subscribe, NAME} from "./store.js";
 
@@ -19,17 +20,23 @@ export function timeline(/** @type {HTMLElement} */ place) {
 
   const start = () => store.facts?.start ?? now();
 
-  async function scrub() {
+  function scrub() {
     const part = Number(range.value) / 1000;
-    if (part >= 1) return back();
-    wanted = start() + part * (now() - start());
+    if (part >= 1) back();
+    else show(Math.round(start() + part * (now() - start())));
+  }
+
+  /** Show an earlier moment [s since 1970], and write it into the address. */
+  async function show(/** @type {number} */ moment) {
+    wanted = moment;
+    choose("at", String(wanted));
     words.textContent = clock(wanted);
     if (busy) return;
     busy = true;
     try {
       for (let at = 0; at !== wanted;) {
         at = wanted;
-        const past = await fetched("past", {at: String(Math.round(at))});
+        const past = await fetched("past", {at: String(at)});
         const byName = past.nodes.map((/** @type {any} */ row) => [row[NAME], row]);
         if (wanted) store.past = {at, rows: new Map(byName), waiting: past.waiting};
         changed();
@@ -41,11 +48,26 @@ export function timeline(/** @type {HTMLElement} */ place) {
 
   function back() {
     [wanted, range.value, store.past] = [0, "1000", null];
+    choose("at", "");
     changed();
+  }
+
+  /** Show the moment of the address; an address without one gets that which is shown. */
+  function follow() {
+    if (!store.facts?.live) return;
+    const at = Math.round(Number(choices().get("at")));
+    if (!at) choose("at", wanted ? String(wanted) : "");
+    else if (at >= now()) back();
+    else if (at !== wanted) {
+      const moment = Math.max(at, Math.ceil(start()));
+      range.value = String(Math.round(1000 * (moment - start()) / (now() - start())));
+      show(moment);
+    }
   }
 
   function draw() {
     if (!store.facts) return;
+    follow();
     place.hidden = !store.facts.live && !store.past;
     document.body.classList.toggle("past", store.past !== null);
     live.toggleAttribute("disabled", store.past === null);
@@ -72,4 +94,5 @@ export function timeline(/** @type {HTMLElement} */ place) {
   }
 
   subscribe(draw);
+  window.addEventListener("hashchange", follow);
 }

@@ -204,6 +204,37 @@ def test_search_filter_sort_and_group_answer(many, opened):
     assert "nothing matches" in page.locator(".keys").inner_text()
 
 
+def test_the_address_has_the_choices_of_the_map(many, opened):
+    page = opened(many(128))
+    page.wait_for_selector("a.node")
+    page.fill("#search", "dgx-1 & ?")
+    page.fill("#search", "dgx-1")
+    page.select_option("#sort", "free")
+    page.select_option("#group", "none")
+    page.wait_for_function("() => location.hash.endsWith('group=none')")
+
+    sent = opened(many(128), page.url.partition("#/")[2])
+    sent.wait_for_selector("a.node")
+    controls = ("#search", "#sort", "#group", "#colour")
+    assert [sent.input_value(control) for control in controls] == ["dgx-1", "free", "none", "units"]
+    assert 0 < sent.locator("a.node").count() < 128
+
+    sent.locator("a.node").first.click()
+    sent.wait_for_selector("svg rect.tile")
+    assert "?" not in sent.url
+    sent.go_back()
+    sent.wait_for_selector("a.node")
+    assert sent.input_value("#search") == "dgx-1"
+
+
+def test_choices_of_an_address_that_do_not_exist_are_the_usual_ones(small, opened):
+    page = opened(small, "fleet?sort=constructor&group=%3Cimg%3E&colour=used&at=x")
+    page.wait_for_selector("a.node")
+
+    controls = ("#sort", "#group", "#colour")
+    assert [page.input_value(control) for control in controls] == ["name", "model", "used"]
+
+
 def test_keys_go_from_node_to_node_and_open_one(many, opened):
     page = opened(many(128))
     page.wait_for_selector("a.node")
@@ -241,6 +272,7 @@ def test_a_unit_that_waits_says_why(small, opened):
     page.wait_for_selector(".unit-row")
 
     assert "never fits" in page.locator(".unit-row").inner_text()
+    assert "It would not fit if nothing else ran" in page.locator(".would-help").inner_text()
     page.get_by_role("link", name="big").click()
     page.wait_for_selector(".help")
     assert "It would not fit if nothing else ran" in page.locator(".help").inner_text()

@@ -86,6 +86,21 @@ def test_the_time_line_moves_the_map(page):
     page.wait_for_function("() => !document.querySelector('[data-node=dgx-0] .g.held')")
 
 
+def test_the_address_has_the_moment_that_is_shown(page):
+    scrub(page, 90)
+    page.wait_for_function("() => location.hash.includes('?at=')")
+    query = page.url.partition("?")[2]
+    assert abs(int(query.removeprefix("at=")) - START - 90) < 30
+    open_view(page, "node/dgx-0")
+    page.wait_for_function("hash => location.hash === hash", arg=f"#/node/dgx-0?{query}")
+
+    page.reload()
+    page.wait_for_selector("body.past")
+    assert page.url.endswith(f"#/node/dgx-0?{query}")
+    page.get_by_role("button", name="Now").click()
+    page.wait_for_function("() => location.hash === '#/node/dgx-0'")
+
+
 def test_the_time_line_moves_the_free_sets(page):
     open_view(page, "sets")
     page.wait_for_selector("h1:text-is('Free sets')")
