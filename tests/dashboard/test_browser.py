@@ -2,7 +2,7 @@
 
 import asyncio
 
-from support.browser import NEEDS_CHROMIUM, new_context, new_page, running_chromium
+from support.browser import NEEDS_CHROMIUM, new_context, new_page, running_chromium, violations
 from support.dashboard import JOB, placed_pod
 
 pytestmark = NEEDS_CHROMIUM
@@ -27,6 +27,7 @@ async def test_a_person_pastes_a_token_once(serving):
                 page.goto(served.url)
                 page.wait_for_selector("dialog[open]")
                 assert "dgx" not in page.locator("main").inner_text()
+                assert violations(page) == []
 
                 page.keyboard.press("Escape")
                 assert page.locator("dialog[open]").count() == 1
@@ -42,6 +43,7 @@ async def test_a_person_pastes_a_token_once(serving):
                 page.goto(f"{served.url}#/node/dgx-0")
                 page.wait_for_selector("main:has-text('another namespace')")
                 assert "vgg" not in page.locator("body").inner_text()
+                assert violations(page) == []
                 page.goto(f"{served.url}#/try")
                 page.get_by_label("Manifest").fill(JOB.replace("GPUS", "2"))
                 page.get_by_role("button", name="Try it").click()
