@@ -2,10 +2,12 @@
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from urllib.request import urlopen
 from zipfile import ZipFile
 
 import pytest
@@ -82,6 +84,29 @@ def test_installed_command_places_a_gang_on_catalogue_machines(installed, clone)
 
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout.startswith("placed gang default/mpijob-vgg16 on dgx-0\n")
+
+
+def test_installed_command_serves_the_live_page_with_its_modules(installed, clone):
+    arguments = ("dashboard", "--cluster", "docs/demo/cluster.yaml", "--no-browser")
+    command = [str(installed / "linkwise"), *arguments]
+    with subprocess.Popen(command, cwd=clone, stdout=subprocess.PIPE, text=True) as served:
+        try:
+            url = re.search(r"http://\S+", served.stdout.readline())[0]
+            found, left = set(), {"", "app.js"}
+            while left:
+                name = left.pop()
+                found.add(name)
+                with urlopen(url + name) as answer:  # noqa: S310
+                    text = answer.read().decode()
+                left |= set(
+                    re.findall(r'(?:src|href|from)=? ?"(?:\./)?([\w.]+\.(?:js|css))"', text)
+                )
+                left -= found
+        finally:
+            served.send_signal(signal.SIGINT)
+    assert served.returncode == 0
+    page = {each.name for each in (ROOT / "cli/dashboard/page").iterdir()}
+    assert found == page - {"index.html"} | {"", "base.css"}
 
 
 # uninstall needs no more than the command.

@@ -330,6 +330,39 @@ def test_a_manifest_is_placed_on_the_map_in_a_second_colour(small, opened):
     assert page.locator("a.node").count() == page.locator("a.node.tried").count()
 
 
+def test_a_file_that_is_dropped_is_tried(small, opened):
+    page = opened(small, "try")
+    page.wait_for_selector("#manifest")
+    dropped = page.evaluate_handle(
+        """text => {
+            const data = new DataTransfer();
+            data.items.add(new File([text], "job.yaml", {type: "application/yaml"}));
+            return data;
+        }""",
+        MANIFEST,
+    )
+    page.dispatch_event("#manifest", "dragover", {"dataTransfer": dropped})
+    page.dispatch_event("#manifest", "drop", {"dataTransfer": dropped})
+    page.wait_for_selector(".figures.many svg")
+
+    assert page.input_value("#manifest") == MANIFEST
+    assert "2 of 2 pods would be placed" in page.locator("main").inner_text()
+
+
+def test_nothing_moves_for_people_who_reduce_motion(small, opened):
+    page = opened(small)
+    page.wait_for_selector("a.node")
+    moving = """() => [...document.querySelectorAll("*")].filter(one => {
+        const style = getComputedStyle(one);
+        return [style.animationDuration, style.transitionDuration].join().split(/, */)
+            .some(time => parseFloat(time) > 0.001);
+    }).length"""
+
+    assert page.evaluate(moving) > 0
+    page.emulate_media(reduced_motion="reduce")
+    assert page.evaluate(moving) == 0
+
+
 def test_findings_name_lines_of_the_manifest(small, opened):
     page = opened(small, "try")
     page.fill("#manifest", WRONG)
