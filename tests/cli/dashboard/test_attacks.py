@@ -37,6 +37,7 @@ VIEWS = (
     ("fleet", "a.node"),
     ("sets", "h1"),
     (f"node/{quote(NODE)}", "h1"),
+    (f"node/{quote(f'claims {H}')}", "h1, .empty"),
     ("waiting", ".unit-row"),
     (f"gang/{quote(NAMESPACE)}/{quote(H)}", "h1"),
     (f"gang/{quote(NAMESPACE)}/{quote('waits ' + H)}", "h1"),
@@ -55,6 +56,27 @@ def pod(name, limits, node=None, **annotations):
         spec["schedulingGates"] = [{"name": keys.GANG}]
     labels = {keys.MODEL_SERIES: H, "app": H}
     return {"metadata": {"annotations": annotations, "labels": labels, "name": name}, "spec": spec}
+
+
+def hostile_devices():
+    """Yield a slice of NVIDIA's DRA driver, and a claim for one of its devices."""
+    name = f"claims {H}"
+    labels = {keys.NODE_MODE: "topology"}
+    status = {"allocatable": {"cpu": "8", "memory": "64Gi"}}
+    yield f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}, "status": status}
+    attributes = {
+        "type": {"string": "gpu"},
+        **{key: {"string": H} for key in ("uuid", "productName", "architecture", H)},
+    }
+    device = {"name": H, "attributes": attributes, "capacity": {"memory": {"value": "80Gi"}}}
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    slices = {"driver": "gpu.nvidia.com", "nodeName": name, "pool": pool, "devices": [device]}
+    devices = "/apis/resource.k8s.io/v1"
+    yield f"{devices}/resourceslices/{H}", {"metadata": {}, "spec": slices}
+    result = {"request": H, "driver": "gpu.nvidia.com", "pool": name, "device": H}
+    allocation = {"devices": {"results": [result]}}
+    claim = {"metadata": {}, "spec": {}, "status": {"allocation": allocation}}
+    yield f"{devices}/namespaces/{NAMESPACE}/resourceclaims/{H}", claim
 
 
 def hostile_objects():
@@ -95,6 +117,16 @@ def hostile_objects():
     waits = {keys.GANG: f"waits {H}", keys.GANG_SIZE: H}
     yield f"{PODS}/waits {H}", pod("c", {keys.GPU_WHOLE: "99"}, **waits)
     yield f"{PODS}/amount {H}", pod("d", {keys.GPU_WHOLE: H, keys.GPU_MEM: H})
+    yield from hostile_devices()
+    yield f"/api/v1/namespaces/{NAMESPACE}", {"metadata": {"labels": {H: H}, "annotations": {H: H}}}
+    owned = pod("e", one)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": H, "uid": H, "controller": True}
+    owned["metadata"]["ownerReferences"] = [owner]
+    yield f"{PODS}/owned {H}", owned
+    job = {"metadata": {"uid": H, "labels": {H: H}}, "spec": {"parallelism": 2, "completions": H}}
+    yield f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/{H}", job
+    budget = {"metadata": {}, "spec": {"minAvailable": H, "selector": {"matchLabels": {"app": H}}}}
+    yield f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets/{H}", budget
     condition = dict.fromkeys(("type", "status", "lastTransitionTime", "reason", "message"), H)
     yield (
         f"/apis/linkwise.dev/v1alpha1/namespaces/{NAMESPACE}/gangs/"
