@@ -304,6 +304,8 @@ class PodStatus(KubeObject, frozen=True):
     resource_claim_statuses: list[MadeClaim] | None = None
     start_time: str | None = None
     """When the kubelet of its node first saw it (RFC 3339)."""
+    nominated_node_name: str | None = None
+    """The node where kube-scheduler keeps what it needs from pods of a lower priority."""
 
     @property
     def was_tried(self) -> bool:

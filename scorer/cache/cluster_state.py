@@ -46,6 +46,8 @@ class ClusterState:
         """The same of pods with whole GPUs that Linkwise did not place."""
         self._ending: dict[str, str] = {}
         """By uid of a pod with GPUs that is being deleted: its node."""
+        self._nominated: set[Key] = set()
+        """Pods behind our gate that have a nominated node."""
         self._groups: dict[Key, dict[Key, PodInfo]] = {}
         """Pods that wait or waited for GPUs, by namespace and gang, or by their own name."""
         self._ledgers: dict[str, NodeLedger] = {}
@@ -156,6 +158,11 @@ class ClusterState:
         """
         counted = (self._priorities, self._priorities_of_others if others else ())
         return min(chain.from_iterable(counted), default=None)
+
+    @property
+    def nominated(self) -> list[PodInfo]:
+        """The pods behind our gate that have a nominated node."""
+        return [self._pods[key] for key in self._nominated]
 
     @property
     def preferences(self) -> Preferences:
@@ -279,12 +286,15 @@ class ClusterState:
 
     def _set(self, key: Key, pod: PodInfo | None) -> None:
         before = self._pods.pop(key, None)
+        self._nominated.discard(key)
         if before is not None:
             self._ending.pop(before.uid, None)
             self._set_usage(before.uid, before.usage, exists=False)
             self._set_group(key, before, exists=False)
         if pod is not None:
             self._pods[key] = pod
+            if pod.waiting and pod.nominated:
+                self._nominated.add(key)
             if pod.is_ending and pod.usage:
                 self._ending[pod.uid] = pod.usage.target
             self._set_usage(pod.uid, pod.usage, exists=True)

@@ -75,6 +75,8 @@ class PodInfo:
     """Its mark has the size of its gang."""
     is_group_leader: bool = False
     """It may own the object that makes the other members of its gang."""
+    nominated: str = ""
+    """Its nominated node, while it waits behind our gate."""
     left: str = ""
     """Why kube-scheduler allocates its claims for GPUs, while it has no node."""
     weight: int = 0
@@ -189,6 +191,7 @@ def pod_info(pod: Pod) -> PodInfo:
         info,
         member=member if pod.spec.is_gated else None,
         ungated=None if pod.spec.is_gated else member,
+        nominated=(pod.status.nominated_node_name or "") if pod.spec.is_gated else "",
         weight=weight(kept),
         annotations=sum(len(key) + len(text) for key, text in pod.annotations.items()),
     )

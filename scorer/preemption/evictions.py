@@ -18,6 +18,7 @@ from scorer.commit.handle import Handle
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.metrics import EvictionReason, Stage
+from scorer.preemption.nominated_pods import NominatedPods
 from scorer.preemption.nomination import Nominated
 from scorer.preemption.record import LONGEST, text_of, write_records
 from scorer.queue.fault_isolation import FAULT
@@ -47,6 +48,7 @@ class Evictions:
         self._state = handle.informers.state
         self._status_reporter, self._faults = handle.status_reporter, handle.faults
         self._on_failure = on_failure
+        self._pods = NominatedPods(handle)
         self._evict_again = Backoff(
             handle.timings.commit_retry, _AGAIN_MAX, handle.informers.changed.set
         )
@@ -147,7 +149,7 @@ class Evictions:
         if self._may_record() and self._text() != self._recorded:
             self._is_recording = True
             calls.append(self._record())
-        return calls
+        return calls + self._pods.reconcile(self._nominated.values())
 
     def _may_record(self) -> bool:
         return not self._is_recording and _RECORD not in self._record_again
@@ -204,12 +206,20 @@ class Evictions:
             self._informers.changed.set()
 
     async def _evict_remaining(self, key: GangKey) -> None:
+        if why := await self._pods.nominate(self._nominated[key]):
+            self._refused(key, why)
+            return
+        if key not in self._nominated:
+            return
         pods = self._nominated[key].remaining(self._state)
         refused = await evict(self._handle, pods, only_unchanged=False)
         self._metrics.evicted(len(pods) - len(refused), EvictionReason.PREEMPTED)
+        self._refused(key, _refusal(next(iter(refused.values()))) if refused else "")
+
+    def _refused(self, key: GangKey, why: str) -> None:
+        """Note why pods were not evicted; empty: all were. They are evicted again later."""
         nominated = self._nominated.get(key)
         if nominated is not None:
-            why = _refusal(next(iter(refused.values()))) if refused else ""
             self._nominated[key] = replace(nominated, refusal=why)
             # A pod that was evicted is shown by the watch within this time.
             self._evict_again.start(key)

@@ -23,6 +23,7 @@ ALL = (
     "--set=certs.mode=cert-manager",
     "--set=policy.autoscaling.request=podCondition",
     "--set=policy.placement.templates=auto",
+    "--set=policy.gangs.preemption.others=lowerPriority",
     "--set=dashboard.enabled=true",
 )
 """Options that render each template of a manifest."""

@@ -13,12 +13,14 @@ from controlplane.api import refusal
 from controlplane.gangs import (
     events,
     gang_labels,
+    make_gang,
     make_stateful_gang,
     wait_for_event,
     wait_for_phase,
     where,
 )
 from controlplane.history import gpus
+from controlplane.manifests import ROOT
 from controlplane.pods import container
 from controlplane.process import wait_until
 from controlplane.soak import often
@@ -37,6 +39,7 @@ RESERVED = 30
 POLICY = (
     "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {preemption: {minRunMinutes: 0}}\n"
 )
+RIGHTS = str(ROOT / "manifests/preemption")
 GANGS, NODES = often(9, 30), often(4, 16)
 """Each gang needs as many GPUs as a node has. `make soak` runs the long form."""
 
@@ -246,3 +249,49 @@ def test_high_gangs_are_placed_whole_on_full_nodes_and_none_loses_a_part(
     )
     # The goal is 2 s; docs/benchmarks.md has the figures.
     assert max(after) < RESERVED
+
+
+def others(name):
+    """Return a ReplicaSet of two pods whose GPUs NVIDIA's plugin chooses, four of each."""
+    labels = {"app": name}
+    spec = {
+        "containers": [container({keys.NVIDIA_GPU: 4})],
+        "terminationGracePeriodSeconds": GRACE,
+    }
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    replicas = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    head = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": name}}
+    return {**head, "spec": replicas}
+
+
+@pytest.fixture(scope="module")
+def rights(plane, webhook):
+    """The rights to nominate pods."""
+    del webhook  # It installs the base, and removes what was there before.
+    applied = plane.kubectl("apply", "-k", RIGHTS)
+    assert applied.returncode == 0, applied.stderr
+    yield
+    plane.kubectl("delete", "-k", RIGHTS)
+
+
+@pytest.mark.usefixtures("rights")
+def test_a_gang_takes_gpus_of_pods_that_linkwise_did_not_place(pods, nodes, policy, placing):
+    policy(POLICY.replace("minRunMinutes: 0", "minRunMinutes: 0, others: lowerPriority"))
+    nodes({"name": "counted", "count": 1, "machine": "dgx1-v100", "cpu": 96, "memory": "768Gi"})
+    path = f"/apis/apps/v1/namespaces/{pods.namespace}/replicasets"
+    pods.api.create(path, others("web"))
+
+    def bound():
+        found = [name for name, pod in pods.all().items() if pod["spec"].get("nodeName")]
+        return {name.partition("-")[0] for name in found} if len(found) == 2 else {}
+
+    wait_until(lambda: bound() == {"web"}, "the node is full", PATIENCE)
+    before = preemptions(placing)
+
+    spec = {"priorityClassName": "production"}
+    make_gang(pods, "urgent", 2, 4, resource=keys.NVIDIA_GPU, spec=spec)
+    wait_until(lambda: bound() == {"urgent"}, "the gang is bound", PATIENCE)
+
+    pods.api.delete(f"{path}/web")
+    assert preemptions(placing) - before == Counter(started=1, placed=1)
+    wait_for_event(pods, "Preempted", "Its only pod is evicted", of="ReplicaSet")

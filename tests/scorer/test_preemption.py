@@ -289,7 +289,7 @@ def of_others(cluster, name, gpus, **pod):
 def of_count(cluster, name, **pod):
     """Create a gated pod that needs all GPUs of a node, and runs where NVIDIA's plugin chooses."""
     containers = [{"name": "c", "resources": EIGHT}]
-    cluster.owned(name, 0, containers=containers, priority=10, **pod)
+    cluster.pod(name, 0, containers=containers, **{"owner": OWNER, "priority": 10} | pod)
 
 
 def counted(cluster):
@@ -306,6 +306,7 @@ async def test_pods_of_others_are_evicted_by_policy_and_the_unit_gets_their_gpus
     async with leading(cluster, registry=registry):
         of_count(cluster, "high")
         await until(lambda: cluster.ending("a", "b"))
+        assert cluster["high"]["status"]["nominatedNodeName"] == "gpu-0"
         assert [sorted(each["victims"]) for each in cluster.nominations()] == [[["a"], ["b"]]]
         cluster.delete("a")
         cluster.delete("b")
@@ -343,6 +344,62 @@ async def test_pods_of_others_stay(cluster, policy, fields):
     async with leading(cluster):
         of_count(cluster, "high")
         assert await stays(cluster) == []
+
+
+async def test_nothing_is_evicted_before_the_pods_of_the_unit_are_nominated(cluster):
+    """Else kube-scheduler would give the GPUs to the pods that are created again."""
+    counted(cluster)
+    cluster.policy(OTHERS)
+    of_others(cluster, "low", 8)
+    refused = [(403, "no right")] * 3
+    cluster.fail("PATCH", "high-0/status", *refused)
+    async with leading(cluster):
+        job = {**OWNER, "name": "high", "uid": "job-high"}
+        of_count(cluster, "high-0", gang="high", size=1, owner=job)
+        await until(lambda: "manifests/preemption has the rights" in cluster.waits())
+        await until(lambda: cluster.ending("low"))
+    writes = [(method, path.rpartition("/pods/")[2]) for method, path, _ in cluster.writes]
+    nomination, eviction = ("PATCH", "high-0/status"), ("POST", "low/eviction")
+    assert writes.index(eviction) > writes.index(nomination)
+    assert writes[: writes.index(eviction)].count(nomination) == len(refused) + 1
+
+
+async def test_a_unit_for_which_others_are_evicted_in_vain_is_nominated_no_more(cluster):
+    counted(cluster)
+    cluster.policy(OTHERS)
+    of_others(cluster, "low", 8)
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        of_count(cluster, "high")
+        await until(lambda: cluster.ending("low"))
+        clock.now += 61
+        cluster.node("another", 1)
+        await until(lambda: "nominatedNodeName" not in cluster["high"]["status"])
+
+
+@pytest.mark.parametrize("policy", [NONE_YET, OTHERS], ids=["the default", "others"])
+async def test_a_past_nomination_is_removed_by_the_next_leader(cluster, policy):
+    cluster.policy(policy)
+    cluster.owned("high", 8)
+    high = cluster["high"]
+    high["status"]["nominatedNodeName"] = "gone"
+    cluster.put(f"{PODS.replace('pods', 'namespaces/team/pods')}/high", high)
+    cluster.remove("/api/v1/nodes/gpu-0")
+    async with leading(cluster):
+        await until(lambda: "nominatedNodeName" not in cluster["high"]["status"])
+
+
+@pytest.mark.parametrize("policy", [NONE_YET, OTHERS], ids=["the default", "others"])
+async def test_units_of_linkwise_are_nominated_where_others_may_be_evicted(cluster, policy):
+    """There, pods of others could take the GPUs that units of Linkwise leave."""
+    counted(cluster)
+    cluster.policy(policy)
+    async with leading(cluster):
+        of_count(cluster, "low")
+        await cluster.run("low")
+        of_count(cluster, "high", priority=11)
+        await until(lambda: cluster.ending("low"))
+        assert ("nominatedNodeName" in cluster["high"]["status"]) == (policy == OTHERS)
 
 
 async def test_pods_without_an_owner_are_not_evicted(cluster):

@@ -233,7 +233,7 @@ class FakeCluster:
         elif request.content_type == "application/strategic-merge-patch+json":
             if body["metadata"]["uid"] != old["metadata"]["uid"]:
                 return status(409, "it is another object")
-            new = {**old, "status": _with_conditions(old.get("status", {}), body["status"])}
+            new = {**old, "status": _merged_status(old.get("status", {}), body["status"])}
         else:
             if body["metadata"].get("resourceVersion") not in {
                 None,
@@ -286,10 +286,11 @@ def _merged(old, new):
     return merged
 
 
-def _with_conditions(old, new):
-    """Merge the conditions of a status by their type."""
-    merged = {one["type"]: one for one in (*old.get("conditions", ()), *new["conditions"])}
-    return {**old, "conditions": list(merged.values())}
+def _merged_status(old, new):
+    """Return a status with changed fields; conditions are merged by their type."""
+    both = *old.get("conditions", ()), *new.get("conditions", ())
+    merged = {"conditions": list({one["type"]: one for one in both}.values())} if both else {}
+    return _merged(old, {**new, **merged})
 
 
 def is_object(path):
