@@ -4,6 +4,7 @@
 """
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,8 +41,7 @@ _DISPLAYED = "disabled-by-default-display.framedisplayed"
 class _Served(NamedTuple):
     cluster: ChangingCluster
     url: str
-    memory: float
-    """Of the server, before a page asked [MB]."""
+    process: subprocess.Popen[str]
 
 
 def figures() -> Iterator[Figure]:
@@ -56,7 +56,7 @@ def figures() -> Iterator[Figure]:
                 yield Figure(f"{what}: first picture", target, spread(first), "s")
                 changes = [*_changes(browser, served)]
                 yield Figure(f"{what}: a new pod is seen", "≤ 300", spread(changes), "ms")
-                memory = spread([served.memory])
+                memory = spread([resident(served.process)])
                 yield Figure(f"{what}: memory of the server", "≤ 200", memory, "MB")
                 if nodes > _CARDS:
                     scrolls = [_scrolled(browser, served.url) for _ in range(_TIMES)]
@@ -72,7 +72,7 @@ def _served(nodes: int) -> Iterator[_Served]:
         cluster.change(nodes, 0)
         config = cluster.write_kubeconfig(Path(folder))
         with running_dashboard("--kubeconfig", config) as (url, process):
-            yield _Served(cluster, url, resident(process))
+            yield _Served(cluster, url, process)
 
 
 @contextmanager

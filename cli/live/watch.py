@@ -38,8 +38,8 @@ from scorer.gang.crd import GANGS
 
 DELAY = 0.1
 """The shortest time between two changes that are shown [s]."""
-_SHARE = 2
-"""The time without work after each change, as a multiple of the work that it took."""
+_LONGEST = 1.0
+"""The longest time without work after a change: as long as its work, if that is shorter [s]."""
 _OPTIONAL = 5.0
 """How long collections are waited for that the user may not be allowed to list [s]."""
 _OWNERS = 15.0
@@ -165,7 +165,7 @@ class ClusterWatch:
             except Exception as error:  # noqa: BLE001 - one object must not end the page of all.
                 problem = f"this state cannot be shown: {type(error).__name__}: {error}"[:300]
             report(problem or self.problem)
-            await asyncio.sleep(max(DELAY, _SHARE * (monotonic() - began)))
+            await asyncio.sleep(max(DELAY, min(monotonic() - began, _LONGEST)))
             while not self._dirty.is_set():
                 await wait_at_most(1, self._dirty)
                 report(problem or self.problem)
