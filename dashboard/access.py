@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from cli.dashboard.guard import HEADERS
-from cluster.keys import API_VERSION, DASHBOARD
+from cluster.keys import API_VERSION, CREDENTIAL_ID, DASHBOARD
 from dashboard.reviews import Reviews
 from dashboard.visible import ALL, Visible
 from runtime.http.authentication import UserInfo, authenticate
@@ -18,11 +18,11 @@ from runtime.http.types import HttpRequest, HttpResponse, error_response
 from runtime.kube.client import Kube
 from runtime.process.clock import Clock
 
-AT_ONCE = 16
+REVIEWS_AT_ONCE = 16
 """The number of reviews that are sent at once: few beside the hundreds of requests that an API
 server answers at once by default."""
-SOME = 4
-"""The number of namespaces that are reviewed at once for one user: a quarter of `AT_ONCE`, so that
+NAMESPACES_AT_ONCE = 4
+"""The number of namespaces that are reviewed at once for one user: a quarter of `REVIEWS_AT_ONCE`, so that
 four users are reviewed at the same time."""
 NAMESPACES = 200
 """The number of namespaces that are reviewed for a user who may not list all pods: at two reviews
@@ -36,7 +36,6 @@ _INSIDE = (
 )
 """What a viewer must be allowed to list in a namespace."""
 _WANTED = f"bring a token for the audience {DASHBOARD}"
-_TOKEN_ID = "authentication.kubernetes.io/credential-id"  # noqa: S105 - a name
 
 
 class Viewer(NamedTuple):
@@ -62,7 +61,7 @@ class Access:
         """By the digest of a token."""
         self._rights: Reviews[bytes, Visible | None] = Reviews(clock)
         """By the digest of a user; None: it may not list nodes."""
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._turns = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def viewer(self, request: HttpRequest) -> Viewer | HttpResponse:
         """Return the caller of a request, or why it gets nothing.
@@ -92,7 +91,7 @@ class Access:
         if user is None:
             return _unauthorized(401, f"this token is not accepted: {_WANTED}")
         # Each token has an id of its own, and all tokens of a user have the same rights.
-        extra = {key: values for key, values in user.extra.items() if key != _TOKEN_ID}
+        extra = {key: values for key, values in user.extra.items() if key != CREDENTIAL_ID}
         return msgspec.structs.replace(user, extra=extra)
 
     async def _visible(self, user: UserInfo) -> Visible | None:
@@ -102,8 +101,8 @@ class Access:
             return ALL
         names = list(islice(self._namespaces(), NAMESPACES))
         visible: set[str] = set()
-        for start in range(0, len(names), SOME):
-            some = names[start : start + SOME]
+        for start in range(0, len(names), NAMESPACES_AT_ONCE):
+            some = names[start : start + NAMESPACES_AT_ONCE]
             seen = await asyncio.gather(*(self._sees(user, name) for name in some))
             visible.update(name for name, sees in zip(some, seen, strict=True) if sees)
         return Visible(frozenset(visible))

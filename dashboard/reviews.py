@@ -13,8 +13,8 @@ from runtime.kube.client import KubeError
 from runtime.process.clock import Clock
 
 REVIEWED = 30.0
-"""How long a review counts [s]. A message is waited for 20 s: in a minute a revoked token gets
-nothing more."""
+"""How long a review counts [s]. A message is waited for 20 s, so that a revoked token is refused
+within a minute."""
 KEPT = 2000
 """The number of results of one kind that are kept; the least recently used are dropped."""
 NEW = 100

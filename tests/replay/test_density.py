@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.traces import a_job, a_policy, whole_fleet
 
-from replay.engine import Kind, Rules, Run
+from replay.engine import EventKind, Rules, Run
 from replay.policies.registry import POLICIES
 from topology.catalogue import entry
 
@@ -19,7 +19,7 @@ def a_run(nodes, policy="linkwise", shapes=()):
 
 
 def starts(run, jobs):
-    return {event.job.name: event.time for event in run.events(jobs) if event.kind is Kind.STARTS}
+    return {event.job.name: event.time for event in run.events(jobs) if event.kind is EventKind.STARTS}
 
 
 def test_an_application_has_no_more_pods_on_a_node_than_it_allows():
@@ -72,11 +72,11 @@ def test_no_policy_exceeds_a_limit(policy, jobs):
     run = a_run(2, policy, tuple({job.shape for job in jobs}) or (a_job().shape,))
     rdma, pods = Counter(), Counter()
     for event in run.events(jobs):
-        shape, sign = event.job.shape, {Kind.STARTS: 1, Kind.LEAVES: -1}.get(event.kind, 0)
+        shape, sign = event.job.shape, {EventKind.STARTS: 1, EventKind.LEAVES: -1}.get(event.kind, 0)
         for node in event.nodes:
             rdma[node] += sign * shape.rdma
             pods[node, shape.application] += sign * bool(shape.most_per_node)
-        if event.kind is Kind.STARTS:
+        if event.kind is EventKind.STARTS:
             (node,) = event.nodes
             assert rdma[node] <= 100 * NICS
             assert not shape.most_per_node or pods[node, shape.application] <= shape.most_per_node

@@ -916,7 +916,7 @@ def test_nothing_is_preempted(simulate, spec, policy):
     assert "preempts" not in answer["pods"][0]
 
 
-COUNTED = EMPTY.replace("topology", "default")
+COUNTED_NODES = EMPTY.replace("topology", "default")
 
 
 def a_pod_of_others(node, **fields):
@@ -942,7 +942,7 @@ def a_pod_of_others(node, **fields):
 def test_a_pod_that_linkwise_did_not_place_is_preempted_by_policy(simulate, policy, fields, names):
     running = [a_pod_of_others("dgx-0", **fields), a_pod_of_others("dgx-1")]
     text = f"placement: {{nvidia: count}}\ngangs: {{preemption: {{{policy}}}}}"
-    cluster = "\n---\n".join([COUNTED, *map(json.dumps, [*running, a_policy(text)])])
+    cluster = "\n---\n".join([COUNTED_NODES, *map(json.dumps, [*running, a_policy(text)])])
 
     _, answer = simulate(pod("prod", {keys.NVIDIA_GPU: 8}, priority=9), cluster=cluster)
 
