@@ -22,8 +22,8 @@ REVIEWS_AT_ONCE = 16
 """The number of reviews that are sent at once: few beside the hundreds of requests that an API
 server answers at once by default."""
 NAMESPACES_AT_ONCE = 4
-"""The number of namespaces that are reviewed at once for one user: a quarter of `REVIEWS_AT_ONCE`, so that
-four users are reviewed at the same time."""
+"""The number of namespaces that are reviewed at once for one user: a quarter of all reviews, so
+that four users are reviewed at the same time."""
 NAMESPACES = 200
 """The number of namespaces that are reviewed for a user who may not list all pods: at two reviews
 each, 400 for a user in 30 s."""

@@ -19,7 +19,9 @@ def a_run(nodes, policy="linkwise", shapes=()):
 
 
 def starts(run, jobs):
-    return {event.job.name: event.time for event in run.events(jobs) if event.kind is EventKind.STARTS}
+    return {
+        event.job.name: event.time for event in run.events(jobs) if event.kind is EventKind.STARTS
+    }
 
 
 def test_an_application_has_no_more_pods_on_a_node_than_it_allows():
@@ -72,7 +74,10 @@ def test_no_policy_exceeds_a_limit(policy, jobs):
     run = a_run(2, policy, tuple({job.shape for job in jobs}) or (a_job().shape,))
     rdma, pods = Counter(), Counter()
     for event in run.events(jobs):
-        shape, sign = event.job.shape, {EventKind.STARTS: 1, EventKind.LEAVES: -1}.get(event.kind, 0)
+        shape, sign = (
+            event.job.shape,
+            {EventKind.STARTS: 1, EventKind.LEAVES: -1}.get(event.kind, 0),
+        )
         for node in event.nodes:
             rdma[node] += sign * shape.rdma
             pods[node, shape.application] += sign * bool(shape.most_per_node)
