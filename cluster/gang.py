@@ -147,6 +147,8 @@ def foreign_mark(pod: NewPod) -> str | None:
     mark, _ = gang_mark(pod)
     if mark is not None:
         return mark.source
+    if is_of_group(pod):
+        return f"metadata.labels[{LWS_NAME}]"
     annotations = pod.metadata.annotations or {}
     key = next((key for key in OTHER_GROUPS if annotations.get(key)), None)
     return f"metadata.annotations[{key}]" if key else None

@@ -102,7 +102,7 @@ def placed_units(
         spare = _spare(running, owners.expected.get(key.owner), rules)
         held = [_held(pod, nodes) for pod in (*_without(running, spare), *spare)]
         if held:
-            blocker = _blocker(held, rules) or _tie(held[0].pod, owners, rules)
+            blocker = _blocker(held, rules) or _tie(held[0].pod, owners)
             units.append(_placed_unit(key, found, held, len(spare), blocker, rules))
     return units
 
@@ -203,6 +203,7 @@ def _placed_unit(
         or ("its namespace has too many PodDisruptionBudgets" if None in budgets else None)
         or _youth(starts, rules),
         spare=spare,
+        is_of_others=any(pod.usage.is_of_others for pod in members if pod.usage),
     )
     return PlacedUnit(key, victim, tuple(each.pod for each in held))
 
@@ -219,7 +220,7 @@ def _blocker(held: Sequence[_Held], rules: EvictionRules) -> str | None:
     return eviction_blocker((each.pod for each in held), rules.fragile)
 
 
-def _tie(pod: PodInfo, owners: Owners, rules: EvictionRules) -> str | None:
+def _tie(pod: PodInfo, owners: Owners) -> str | None:
     """Return why a pod that Linkwise did not place must not be evicted; None: it may be."""
     if pod.usage is None or not pod.usage.is_of_others:
         return None
@@ -229,7 +230,7 @@ def _tie(pod: PodInfo, owners: Owners, rules: EvictionRules) -> str | None:
         return f"pod {pod.name} has a priority of system components"
     owner = owners.top(pod.controller)
     kind = kind_of(owner.api_version, owner.kind) if owner else None
-    if owner and kind and kind.gang in rules.policy.kinds:
+    if owner and kind and kind.gang:
         return f"pod {pod.name} is part of {owner.kind} {owner.name}, whose pods are a gang"
     return None
 

@@ -43,6 +43,8 @@ class NominatedPods:
         nodes = self._nodes(nominated)
         names = ((nominated.key.namespace, each.pod) for each in nominated.record.members)
         pods = [pod for pod in map(self._state.pod, names) if pod and pod.waiting]
+        if nodes and self._is_removing:
+            return "earlier nominations of pods are being removed"
         planned = ((pod, nodes.get(pod.uid)) for pod in pods)
         error = await self._write_all(
             (pod, node) for pod, node in planned if node and node != pod.nominated

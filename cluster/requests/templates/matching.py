@@ -7,8 +7,9 @@ Source: kubernetes v1.36, `staging/src/k8s.io/dynamic-resource-allocation/struct
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import combinations
+from operator import or_
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -55,6 +56,23 @@ class MatchedGPUs(NamedTuple):
         """The requests of the parts, then its own."""
         inner = (one for part in self.parts for one in part.all_requests)
         return (*inner, *self.requests)
+
+    @property
+    def gpus(self) -> int:
+        """The number of all its GPUs."""
+        return sum(count for _, count in self.all_requests)
+
+    @property
+    def shape(self) -> "MatchedGPUs":
+        """What the sets of GPUs depend on: the same without names, and in an order of its own.
+
+        Users choose the names, and would make each result that is remembered useless.
+        """
+        return MatchedGPUs(
+            self.attributes,
+            tuple(("", count) for count in sorted(count for _, count in self.requests)),
+            tuple(sorted(part.shape for part in self.parts)),
+        )
 
     @property
     def all_attributes(self) -> frozenset[str]:
@@ -153,7 +171,7 @@ def matching_sets(
     Returns:
         By mask: the GPUs in the order of `all_requests`, one way to divide them.
 
-    Cost: 1 ms for 8 GPUs; up to about 0.6 s for 16. Remembered.
+    Cost: 1 ms for 8 GPUs; below 1 s for 16. Remembered.
     """
     return _extended({0: ()}, matched, dict(groups), within)
 
@@ -166,7 +184,7 @@ def _extended(
 ) -> dict[int, tuple[int, ...]]:
     """Return the sets with GPUs for more requests."""
     found: dict[int, tuple[int, ...]] = {}
-    for equal in _equal_in(matched.attributes, groups, within):
+    for equal in _equal_in(matched, groups, within):
         longer = dict(ways)
         for part in matched.parts:
             longer = _extended(longer, part, groups, equal)
@@ -178,13 +196,14 @@ def _extended(
 
 
 def _equal_in(
-    attributes: tuple[str, ...], groups: Mapping[str, tuple[int, ...]], within: int
+    matched: MatchedGPUs, groups: Mapping[str, tuple[int, ...]], within: int
 ) -> list[int]:
-    """Return the largest masks of GPUs that have the same values of all these attributes."""
+    """Return the largest masks of GPUs that have the same values of all attributes."""
     masks = [within]
-    for name in attributes:
+    for name in matched.attributes:
         masks = [mask & group for mask in masks for group in groups[name] if mask & group]
-    return masks
+    # A single GPU equals itself, whatever its value is.
+    return [reduce(or_, masks, 0)] if matched.gpus == 1 else masks
 
 
 def _with_one_more(ways: Mapping[int, tuple[int, ...]], within: int) -> dict[int, tuple[int, ...]]:

@@ -76,6 +76,8 @@ class Victim:
     """Number of its last pods without which it goes on running; fewer than all."""
     whole: "Victim | None" = None
     """The unit of which this is a part; None: it is a unit."""
+    is_of_others: bool = False
+    """It is a pod that Linkwise did not place."""
 
     def part(self, pods: int) -> "Victim":
         """Return the last pods of an elastic gang, at most the spare ones."""

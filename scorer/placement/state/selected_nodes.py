@@ -87,7 +87,7 @@ def _restricted_tables(
     known: SelectedNodes, snapshot: Snapshot, matching: MatchedGPUs
 ) -> dict[str, Table]:
     """Return the tables of claims nodes; those that were kept for nodes that are the same."""
-    nodes, attributes = snapshot.nodes, matching.all_attributes
+    nodes, attributes, shape = snapshot.nodes, matching.all_attributes, matching.shape
     same = min(len(known.before), len(nodes))
     changed = {*changed_nodes(known.before, nodes), *range(same, len(nodes))}
     tables: dict[str, Table] = {}
@@ -98,7 +98,7 @@ def _restricted_tables(
                 tables[name] = known.tables[name]
         elif pool is not None and (table := snapshot.tables.get(name)):
             snapshot.cache.check_deadline()
-            tables[name] = _restricted(table, matching, groups_of(attributes, pool.facts))
+            tables[name] = _restricted(table, shape, groups_of(attributes, pool.facts))
     return tables
 
 
@@ -106,4 +106,4 @@ def _restricted_tables(
 def _restricted(table: Table, matching: MatchedGPUs, groups: Groups) -> Table:
     """Return the tables of a machine with the sets for which constraints hold."""
     sets = matching_sets(matching, groups, (1 << table.n) - 1)
-    return table.restricted(sets, sum(count for _, count in matching.all_requests))
+    return table.restricted(sets, matching.gpus)

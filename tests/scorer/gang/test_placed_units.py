@@ -289,7 +289,17 @@ def test_pods_of_others_whose_end_frees_no_whole_gpu_are_in_no_unit(pod):
         pytest.param(
             owned_by(of_others("a"), kind="MPIJob", apiVersion="kubeflow.org/v2beta1"),
             "pod a is part of MPIJob job, whose pods are a gang",
-            id="a kind of the policy",
+            id="MPIJob",
+        ),
+        pytest.param(
+            owned_by(of_others("a"), kind="PyTorchJob", apiVersion="kubeflow.org/v1"),
+            "pod a is part of PyTorchJob job, whose pods are a gang",
+            id="a kind that is not gathered",
+        ),
+        pytest.param(
+            of_others("a", labels={keys.LWS_NAME: "l", keys.LWS_GROUP_INDEX: "0"}),
+            "a gang",
+            id="LeaderWorkerSet",
         ),
         pytest.param(of_others("a", schedulerName="hami-scheduler"), "pod a has shares", id="HAMi"),
         pytest.param(

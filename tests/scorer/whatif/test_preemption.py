@@ -5,6 +5,7 @@ from support.builders import a_node, a_seen, a_snapshot, exact
 
 from cluster.account.node_ledger import Holding
 from cluster.gang import GangKey
+from cluster.keys import GANG, GANG_SIZE
 from cluster.whatif_api import FitResult, Preempted
 from scorer.gang.unit import Owners, units_of
 from scorer.gang.victim_choice import Promise, RunningUnits
@@ -60,6 +61,21 @@ def test_a_unit_is_evicted_once():
     evicted = [found.find(snapshot, unit) for unit in waiting("x", "y", "z")]
 
     assert [[one.name for one in each] for each in evicted] == [["a"], ["b"], []]
+
+
+@pytest.mark.parametrize(("lowest", "names"), [(1, ["a", "b"]), (0, [])])
+def test_pods_of_others_go_only_for_units_of_which_each_pod_has_a_higher_priority(lowest, names):
+    """Nominated pods of no higher priority keep no GPUs from pods that are created again."""
+    snapshot, units = running("o/a", "o/b")
+    others = replace(units, units=[replace(unit, is_of_others=True) for unit in units.units])
+    pods = [
+        a_seen(4, name, priority=priority, annotations={GANG: "g", GANG_SIZE: "2"})
+        for name, priority in (("x", 1), ("y", lowest))
+    ]
+    (gang,) = units_of(pods, Owners({}, {}))
+
+    assert [one.name for one in Preemptions(others).find(snapshot, gang)] == names
+    assert Preemptions(units).find(snapshot, gang)
 
 
 def test_equal_units_are_searched_once_where_nothing_is_found():

@@ -170,3 +170,15 @@ def test_sixteen_equal_gpus_are_divided():
     divided = template.divided([a_gpu(a="x")] * 16)
 
     assert sorted(i for some in divided.values() for i in some) == list(range(16))
+
+
+def test_sets_depend_on_no_names_and_no_order():
+    first, second = (
+        TemplateClaims(((name, claimed(amounts, *(matching(A, one) for one in amounts))),))
+        for name, amounts in (("c", {"r": 1, "s": 2, "t": 3}), ("d", {"x": 3, "y": 1, "z": 2}))
+    )
+    one, other = first.needs.matching, second.needs.matching
+    groups = ((A, (0b11110000, 0b1111)),)
+
+    assert one.shape == other.shape
+    assert {*matching_sets(one, groups, 255)} == {*matching_sets(one.shape, groups, 255)}
