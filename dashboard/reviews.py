@@ -15,6 +15,8 @@ from runtime.process.clock import Clock
 REVIEWED = 30.0
 """How long a review counts [s]. A message is waited for 20 s, so that a revoked token is refused
 within a minute."""
+SLOW = 5.0
+"""How long a review counts at least [s]: a slow API server is not asked for each request."""
 KEPT = 2000
 """The number of results of one kind that are kept; the least recently used are dropped."""
 NEW = 100
@@ -83,7 +85,7 @@ class Reviews(Generic[K, V]):
         if isinstance(result, HttpResponse):
             self._kept.pop(key, None)
             return result
-        self._kept[key] = _Review(result, started + REVIEWED)
+        self._kept[key] = _Review(result, max(started + REVIEWED, self._clock() + SLOW))
         self._kept.move_to_end(key)
         if len(self._kept) > KEPT:
             self._kept.popitem(last=False)

@@ -41,7 +41,8 @@ def arriving(
         first = window[0].submit if first is None else first
         for here, other in zip(window, order, strict=True):
             after = (here.submit - first) * stretch
-            if after > until:
+            # The stretch that makes the last arrival be `until` is rounded.
+            if after > until * (1 + 1e-9):
                 return
             yield replace(window[other], submit=first + after)
 

@@ -44,8 +44,9 @@ _OPTIONAL = 5.0
 """How long collections are waited for that the user may not be allowed to list [s]."""
 _OWNERS = 15.0
 """The time after which owners of waiting pods, budgets and the Lease are read again [s]."""
-_NEW = 500
-"""The number of owners of pods that may be evicted that are read before a change is shown."""
+_NEW = 250
+"""The number of owners of pods that may be evicted that are read before a change is shown: with
+those above them, up to four levels, they are within the limit of `read_owners`."""
 _FORGOTTEN = 1000
 """Owners that are kept although none of their pods may be evicted any more."""
 

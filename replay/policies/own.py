@@ -27,7 +27,9 @@ def load(name: str) -> Callable[[Context], Policy]:
         raise InputError(f"--policies: {module_name!r} cannot be imported: {error!r}.") from error
     factory = getattr(module, attribute, None)
     if not callable(factory):
-        raise InputError(f"--policies: {module.__file__} has no function {attribute!r}.")
+        # A module of Python itself, and a folder, has no file.
+        file = getattr(module, "__file__", None) or f"module {module_name!r}"
+        raise InputError(f"--policies: {file} has no function {attribute!r}.")
 
     def create(run: Context) -> Policy:
         policy = factory(run)
@@ -53,7 +55,7 @@ def errors_named(name: str) -> Iterator[None]:
     except Exception as error:
         if not is_own(name):
             raise
-        file = import_module(name.partition(":")[0]).__file__
+        file = getattr(import_module(name.partition(":")[0]), "__file__", None)
         lines = [f.lineno for f in extract_tb(error.__traceback__) if f.filename == file]
         place = f" at {file}:{lines[-1]}" if lines else ""
         raise InputError(f"--policies: {name} failed{place}: {error!r}.") from error

@@ -400,6 +400,7 @@ def test_a_policy_of_ones_own_runs_in_several_processes(own, monkeypatch):
         ("own_broken:first", "'own_broken' cannot be imported: ZeroDivisionError"),
         ("own_policies:second", "/.*/own_policies.py has no function 'second'"),
         ("own_policies:OWN", "/.*/own_policies.py has no function 'OWN'"),
+        ("sys:nothing", "module 'sys' has no function 'nothing'"),
         ("own_policies:nothing", "own_policies:nothing returns a NoneType, which has no method"),
         ("own_policies:raises", r"own_policies:raises failed at /.*/own_policies.py:8: IndexErr"),
         ("own_policies:Twice", "own_policies:Twice failed: LedgerError"),
