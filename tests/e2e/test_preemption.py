@@ -285,7 +285,11 @@ def test_a_gang_takes_gpus_of_pods_that_linkwise_did_not_place(pods, nodes, poli
         found = [name for name, pod in pods.all().items() if pod["spec"].get("nodeName")]
         return {name.partition("-")[0] for name in found} if len(found) == 2 else {}
 
-    wait_until(lambda: bound() == {"web"}, "the node is full", PATIENCE)
+    def free():
+        return [node["gpus_free"] for node in placing.look("/v1/nodes")["nodes"]]
+
+    # A scorer that does not know them yet would place the gang, and kube-scheduler would preempt.
+    wait_until(lambda: free() == [0], "the scorer knows that the node is full", PATIENCE)
     before = preemptions(placing)
 
     spec = {"priorityClassName": "production"}
