@@ -1,23 +1,20 @@
 """The running units of a cluster, and the rules for their eviction. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from cli.analysis.nominations import Nomination
 from cli.analysis.workload_owners import workloads_in
 from cli.files.cluster_file import Cluster
-from cluster.account.node_ledger import NodeLedger
 from cluster.objects.disruption_budget import DisruptionBudget
 from cluster.objects.pod import Pod
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
 from policy.document import Gangs
-from scorer.cache.reserved_gpus import Place
 from scorer.gang.budgets import Budget, selecting
 from scorer.gang.placed_units import EvictionRules, ends_soon, placed_units
-from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
-from scorer.gang.victim_choice import RunningUnits
+from scorer.gang.victim_choice import RunningUnits, places_held
 from scorer.placement.preemption.victim import Disruptions
 
 
@@ -70,18 +67,9 @@ def units_that_run(  # noqa: PLR0913 - one for each fact about the cluster.
             if unit.key not in evicting
         ],
         Disruptions(now, allowed),
-        list(_places([*(pod for pod in infos if ends_soon(pod, now)), *evicted], nodes)),
+        places_held([*(pod for pod in infos if ends_soon(pod, now)), *evicted], nodes.get),
         [each.promise for each in nominations],
     )
-
-
-def _places(pods: Iterable[PodInfo], nodes: Mapping[str, NodeLedger]) -> Iterator[Place]:
-    """Yield what pods hold on their nodes."""
-    for pod in pods:
-        node = nodes.get(pod.usage.target) if pod.usage else None
-        holding = node.holdings.get(pod.uid) if node else None
-        if node and holding:
-            yield Place(node.node.name, holding)
 
 
 def highest_priority(pods: Iterable[Pod]) -> int:

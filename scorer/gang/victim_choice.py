@@ -11,7 +11,9 @@ from typing import TypeAlias
 from cluster.account.gpu_usage import LedgerError
 from cluster.account.node_ledger import Holding
 from cluster.gang import GangKey
+from scorer.gang.health import LedgerOf
 from scorer.gang.placed_units import is_of_kueue
+from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.placement.options import PlanOptions
 from scorer.placement.preemption.search import Eviction, NoEviction, find_victims
@@ -55,6 +57,16 @@ class RunningUnits:
             if promise.key != unit.key and promise.priority >= unit.priority:
                 soon = _with_places(soon, promise.places)
         return soon
+
+
+def places_held(pods: Iterable[PodInfo], ledger: LedgerOf) -> Places:
+    """Return what pods have on their nodes."""
+    ledgers = ((pod, ledger(pod.usage.target)) for pod in pods if pod.usage)
+    return [
+        (there.node.name, there.holdings[pod.uid])
+        for pod, there in ledgers
+        if there and pod.uid in there.holdings
+    ]
 
 
 def may_preempt(unit: Unit) -> bool:

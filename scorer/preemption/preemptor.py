@@ -21,7 +21,13 @@ from scorer.commit.handle import Handle
 from scorer.gang.placed_units import PlacedUnit
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
-from scorer.gang.victim_choice import Promise, RunningUnits, choose_victims, may_preempt
+from scorer.gang.victim_choice import (
+    Promise,
+    RunningUnits,
+    choose_victims,
+    may_preempt,
+    places_held,
+)
 from scorer.metrics import PreemptionOutcome
 from scorer.placement.options import PlanOptions
 from scorer.placement.preemption.search import Eviction
@@ -39,7 +45,6 @@ from scorer.preemption.record import Record, read_records
 from scorer.preemption.units import (
     ending_soon,
     placed_in,
-    places_held,
 )
 from scorer.queue.gang_size import GangSizeResolver
 from workloads.registry import kind_of
@@ -175,7 +180,7 @@ class Preemptor:
         return RunningUnits(
             (),
             Disruptions(now, self._informers.budgets.allowed),
-            [*ending_soon(state, now), *places_held(state, evicting)],
+            [*ending_soon(state, now), *places_held(evicting, state.ledger)],
             [
                 Promise(each.key, each.priority, places_of(each.key, Purpose.NOMINATION))
                 for each in nominated

@@ -1,6 +1,6 @@
 """The units that have GPUs, by the cache, and what preempting them depends on."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from cluster.account.node_ledger import Holding
 from runtime.process.clock import rfc3339
@@ -44,16 +44,6 @@ def ending_soon(state: ClusterState, now: float) -> list[Place]:
     """Return the GPUs of pods that are being deleted, unless their time to end has passed."""
     pods = ((place, _pod(state, place.holding)) for place in state.ending())
     return [place for place, pod in pods if pod and ends_soon(pod, now)]
-
-
-def places_held(state: ClusterState, pods: Iterable[PodInfo]) -> list[Place]:
-    """Return what pods with GPUs have on their nodes."""
-    ledgers = ((pod.uid, state.ledger(pod.usage.target)) for pod in pods if pod.usage)
-    return [
-        Place(ledger.node.name, ledger.holdings[uid])
-        for uid, ledger in ledgers
-        if ledger and uid in ledger.holdings
-    ]
 
 
 def _pods(state: ClusterState) -> Iterator[PodInfo]:
