@@ -41,9 +41,11 @@ def fit_results(
     pods = cluster.pod_infos
 
     def running() -> RunningUnits | None:
-        gangs, owners = inputs.policy.policy.gangs, owners_of(inputs.stored, pods)
+        preemption, owners = inputs.policy.policy.gangs.preemption, owners_of(inputs.stored, pods)
         highest = highest_priority(template.pod for template in request.templates)
-        return units_that_run(cluster, inputs.stored, owners, gangs, highest=highest, now=clock)
+        return units_that_run(
+            cluster, inputs.stored, owners, preemption, highest=highest, now=clock
+        )
 
     snapshot = placement_snapshot(cluster, inputs.policy)
     return would_fit(snapshot, request, settled_members(pods), running=running)

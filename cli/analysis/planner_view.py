@@ -129,12 +129,12 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
     @cache
     def running() -> RunningUnits | None:
         highest = highest_priority(pod for pod in pods.values() if not pod.spec.node_name)
-        gangs_policy = current.policy.policy.gangs
+        preemption = current.policy.policy.gangs.preemption
         return units_that_run(
             current.cluster,
             current.objects,
             owners,
-            gangs_policy,
+            preemption,
             highest=highest,
             now=clock,
             nominations=nominations,

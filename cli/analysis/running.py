@@ -10,7 +10,7 @@ from cluster.objects.pod import Pod
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
-from policy.document import Gangs
+from policy.document import Preemption
 from scorer.gang.budgets import Budget, selecting
 from scorer.gang.placed_units import EvictionRules, ends_soon, placed_units
 from scorer.gang.unit import Owners
@@ -22,7 +22,7 @@ def units_that_run(  # noqa: PLR0913 - one for each fact about the cluster.
     cluster: Cluster,
     objects: Sequence[Value],
     owners: Owners,
-    policy: Gangs,
+    preemption: Preemption,
     *,
     highest: int,
     now: float,
@@ -34,13 +34,13 @@ def units_that_run(  # noqa: PLR0913 - one for each fact about the cluster.
         cluster: Its nodes and pods.
         objects: Its other objects: PodDisruptionBudgets and Jobs count here.
         owners: The owners of the pods.
-        policy: Says whether and when units are evicted.
+        preemption: Says whether and when units are evicted.
         highest: The highest priority of the units that wait.
         now: The time [s since the epoch].
         nominations: The gangs for which units are being evicted, as far as is known.
     """
     pods = cluster.pods
-    if policy.preemption.mode == "never" or all(_priority(pod) >= highest for pod in pods):
+    if preemption.mode == "never" or all(_priority(pod) >= highest for pod in pods):
         return None
     budgets = _budgets(objects)
     fragile = {
@@ -50,7 +50,7 @@ def units_that_run(  # noqa: PLR0913 - one for each fact about the cluster.
     }
     rules = EvictionRules(
         now=now,
-        policy=policy,
+        policy=preemption,
         fragile=fragile,
         # Files need not say when a pod started.
         started=lambda pod: (pod.life.started if pod.life else "") or pod.created,

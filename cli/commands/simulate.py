@@ -57,9 +57,9 @@ def show_simulation(inputs: Inputs, view: View, mode: ChoiceMode, caption: Capti
     pods, stored = inputs.cluster.pods, inputs.stored
     owners = owners_of(stored, inputs.cluster.pod_infos)
     highest = highest_priority(one.pod for one in admitted)
-    gangs = inputs.policy.policy.gangs
+    preemption = inputs.policy.policy.gangs.preemption
     running = units_that_run(
-        inputs.cluster, stored, owners, gangs, highest=highest, now=caption.clock
+        inputs.cluster, stored, owners, preemption, highest=highest, now=caption.clock
     )
     simulation = simulate(snapshot, admitted, pods, _placing, running)
     for unjudged in inputs.unjudged:

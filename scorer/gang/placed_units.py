@@ -9,7 +9,7 @@ from cluster.gang import GangKey
 from cluster.keys import KUEUE_LABELS
 from cluster.objects.kube_object import Labels
 from cluster.objects.time import seconds_of
-from policy.document import Gangs
+from policy.document import Preemption
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
 from scorer.placement.preemption.victim import Victim, VictimPod
@@ -29,7 +29,7 @@ class EvictionRules:
 
     now: float
     """[s since the epoch]"""
-    policy: Gangs
+    policy: Preemption
     """Says for how long units stay, and whether pods of others may be evicted."""
     fragile: Set[str]
     """Uids of the Jobs that count an evicted pod as a failure."""
@@ -42,12 +42,12 @@ class EvictionRules:
     @property
     def min_run(self) -> float:
         """Time since the start of its first pod for which a unit is not evicted [s]."""
-        return self.policy.preemption.min_run_minutes * 60
+        return self.policy.min_run_minutes * 60
 
     @property
     def has_others(self) -> bool:
         """Pods that Linkwise did not place may be evicted, each by itself."""
-        return self.policy.preemption.others == "lowerPriority"
+        return self.policy.others == "lowerPriority"
 
     def start_of(self, pod: PodInfo) -> float | None:
         """Return when a pod started [s since the epoch]; None: it is not known."""

@@ -33,7 +33,7 @@ def rules_of(informers: Informers, now: float) -> EvictionRules:
     today = rfc3339(now)
     return EvictionRules(
         now=now,
-        policy=informers.policy.policy.gangs,
+        policy=informers.policy.policy.gangs.preemption,
         fragile=frozenset(informers.workloads.fails_on_eviction),
         started=lambda pod: (pod.life.started if pod.life else "") or today,
         budgets=informers.budgets.at_present(),

@@ -8,14 +8,14 @@ from cluster import keys
 from cluster.account.accounting import ledger_of
 from cluster.allocations.gpus import GPUShare
 from cluster.objects.pod import Pod
-from policy.document import Gangs, Preemption
+from policy.document import Preemption
 from scorer.gang.placed_units import EvictionRules, placed_units
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners
 from workloads.members import ElasticSet, ExpectedPods
 
 NOW = 1_767_225_600.0 + 3_600  # 2026-01-01T01:00:00Z
-GANGS = Gangs()
+DEFAULT = Preemption()
 JOB = {"kind": "JobSet", "name": "job", "uid": "job", "controller": True}
 
 
@@ -29,7 +29,7 @@ def of_gang(name, gpu, **fields):
     return a_running_pod(name, gpu, labels={keys.POD_GROUP_NAME: "bert"}, **fields)
 
 
-def units(*pods, fragile=frozenset(), budgets=frozenset(), elastic=(), policy=GANGS, node=None):
+def units(*pods, fragile=frozenset(), budgets=frozenset(), elastic=(), policy=DEFAULT, node=None):
     read = [msgspec.convert(pod, Pod) for pod in pods]
     nodes = ledger_of([node or a_node("n")], read).nodes
     rules = EvictionRules(NOW, policy, fragile, lambda pod: pod.life.started, lambda _, __: budgets)
@@ -218,7 +218,7 @@ def test_the_minimum_and_all_young_members_stay_and_no_other_member_could_go(siz
 
 # ---- Pods that Linkwise did not place.
 
-OTHERS = Gangs(preemption=Preemption(others="lowerPriority"))
+OTHERS = Preemption(others="lowerPriority")
 
 
 def of_others(name, gpus=2, resource=keys.NVIDIA_GPU, annotations=None, labels=None, **spec):
@@ -240,13 +240,13 @@ def on_a_counted_node(*pods, policy=OTHERS, **rules):
 
 def test_each_pod_of_others_is_a_unit_by_policy_alone():
     pods = [of_others("a", priority=-3), of_others("b")]
-    young = Gangs(preemption=Preemption(others="lowerPriority", min_run_minutes=61))
+    young = Preemption(others="lowerPriority", min_run_minutes=61)
 
     a, b = on_a_counted_node(*pods)
 
     assert (a.name, a.priority, len(a.pods), a.amounts["n"].gpus) == ("default/a", -3, 1, 2)
     assert [unit.protected for unit in (a, b)] == [None, None]
-    assert on_a_counted_node(*pods, policy=Gangs()) == []
+    assert on_a_counted_node(*pods, policy=DEFAULT) == []
     assert all("61 min ago" in unit.protected for unit in on_a_counted_node(*pods, policy=young))
 
 

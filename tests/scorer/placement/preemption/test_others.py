@@ -11,7 +11,7 @@ from support.builders import a_counted_node, a_pod, a_snapshot, gated_workers
 from cluster import keys
 from cluster.account.accounting import ledger_of
 from cluster.objects.pod import Pod
-from policy.document import Gangs, Preemption
+from policy.document import Preemption
 from scorer.gang.placed_units import EvictionRules, placed_units
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners
@@ -112,7 +112,7 @@ def test_the_cheapest_units_and_pods_of_others_are_victims(held_pods, size, gpus
         for member in gated_workers(size, gpus)
     ]
     assume(not isinstance(plan(snapshot, members), Plan))
-    policy = Gangs(preemption=Preemption(others="lowerPriority" if others else "never"))
+    policy = Preemption(others="lowerPriority" if others else "never")
     rules = EvictionRules(
         NOW, policy, frozenset(), lambda pod: pod.life.started, lambda _, __: frozenset()
     )
