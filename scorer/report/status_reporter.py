@@ -242,8 +242,10 @@ class StatusReporter:
                 return
             gang = await self._gangs.create(update.unit)
         desired = self._desired(gang, key)
-        if desired.unhealthy and desired.unhealthy != self._gangs.last_status(gang, key).unhealthy:
-            self._recorder.record(health_event(gang, desired.unhealthy))
+        # The note on the faults, which may come later, is not reported again.
+        unhealthy = self._state_of_pods(gang, key).unhealthy
+        if not (self._gangs.last_status(gang, key).unhealthy or "").startswith(unhealthy):
+            self._recorder.record(health_event(gang, desired.unhealthy or unhealthy))
         await self._gangs.write_status(gang, key, desired)
         await self._shrink_plan(key)
 
@@ -281,12 +283,13 @@ class StatusReporter:
         )
 
     def _state(self, gang: Gang, key: GangKey) -> GangState:
+        return with_fault_note(self._state_of_pods(gang, key), self._fault_notes.get(key, ""))
+
+    def _state_of_pods(self, gang: Gang, key: GangKey) -> GangState:
         report = self._reports.get(key)
         update = report.latest if report else None
-        state = gang_state(
-            gang, update.unit.needed if update else None, self._informers, self._clock()
-        )
-        return with_fault_note(state, self._fault_notes.get(key, ""))
+        needed = update.unit.needed if update else None
+        return gang_state(gang, needed, self._informers, self._clock())
 
 
 async def _settle(written: asyncio.Future[None], write: Awaitable[None]) -> None:

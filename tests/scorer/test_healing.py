@@ -150,7 +150,10 @@ async def test_by_default_a_gang_is_only_reported(cluster):
         await passed(cluster, clock, 7200)
         assert leader.faulty == 1
         assert "no pod is evicted because of that (policy gangs.onFault: report)" in health(cluster)
-    assert not evictions(cluster)
+        assert not evictions(cluster)
+        cluster.policy("gangs: {onFault: evict, onFaultSeconds: 86400}")
+        await until(lambda: "are evicted together if this lasts" in health(cluster))
+        await passed(cluster, clock, 0)
     assert len(cluster.events("GangGPUUnhealthy")) == 1
 
 
