@@ -297,5 +297,9 @@ def test_a_gang_takes_gpus_of_pods_that_linkwise_did_not_place(pods, nodes, poli
     wait_until(lambda: bound() == {"urgent"}, "the gang is bound", PATIENCE)
 
     pods.api.delete(f"{path}/web")
-    assert preemptions(placing) - before == Counter(started=1, placed=1)
+
+    def is_counted():
+        return preemptions(placing) - before == Counter(started=1, placed=1)
+
+    wait_until(is_counted, "one preemption is counted, of which the gang is placed", PATIENCE)
     wait_for_event(pods, "Preempted", "Its only pod is evicted", of="ReplicaSet")

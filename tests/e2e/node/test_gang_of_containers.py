@@ -119,7 +119,7 @@ def test_a_gang_on_a_lost_gpu_is_reported_and_moves_as_a_whole_once_the_policy_s
     gang = wait_for_phase(chain.pods, "train", "Placed", members="2/2")
     (condition,) = (one for one in gang["status"]["conditions"] if one["type"] == "GPUsHealthy")
     assert (condition["status"], fault in condition["message"]) == ("False", True)
-    assert chain.scorer.metrics["linkwise_faulty_gangs"] == 1
+    wait_until(lambda: chain.scorer.metrics["linkwise_faulty_gangs"] == 1, "a gang has a fault")
     argv = [LINKWISE, "explain", "gang", f"{chain.pods.namespace}/train"]
     ran = subprocess.run(
         [*argv, "--kubeconfig", plane.kubeconfig], capture_output=True, text=True, check=True
