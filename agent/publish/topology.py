@@ -8,6 +8,7 @@ from cluster.keys import NODE_MODE, TOPOLOGY_NAME_PREFIX, TOPOLOGY_NAMESPACE, TO
 from cluster.mode import NodeMode
 from cluster.nodes.topology_configmap import PublishedTopology, write_published
 from runtime.kube.client import ApiError, Ignored, Kube
+from runtime.kube.objects import OwnerReference, Written
 
 COLLECTION = f"/api/v1/namespaces/{TOPOLOGY_NAMESPACE}/configmaps"
 ATTEMPTS = 3
@@ -16,16 +17,7 @@ _CHANGED = frozenset({404, 409})
 """Statuses of a write if the object was created, changed or deleted since it was read."""
 
 
-class OwnerReference(Struct, frozen=True, rename="camel"):
-    """OwnerReference; the garbage collector deletes an object after its owner."""
-
-    api_version: str
-    kind: str
-    name: str
-    uid: str
-
-
-class Metadata(Struct, frozen=True, rename="camel", omit_defaults=True):
+class Metadata(Written, frozen=True):
     """The part of ObjectMeta that is published."""
 
     name: str

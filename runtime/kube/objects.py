@@ -40,6 +40,22 @@ class LabelledObject(Struct, frozen=True):
     metadata: LabelledMeta = LabelledMeta()
 
 
+class Written(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """A part of an object that we write. Fields with their default are omitted.
+
+    It is never part of a cycle, so that garbage collection skips it.
+    """
+
+
+class OwnerReference(Written, frozen=True):
+    """The garbage collector deletes an object after its owner."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
 class ConfigMap(LabelledObject, frozen=True):
     """A ConfigMap; only its text, not its binary data."""
 

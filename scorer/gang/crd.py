@@ -6,19 +6,20 @@ is for users; the next leader reads since when its conditions hold, and nothing 
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from hashlib import sha256
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from cluster.allocations.gpus import Counted, Exact, GPUs, GPUShare, number_counted
 from cluster.allocations.record import Index
 from cluster.gang import GangKey, Link
 from cluster.keys import API_VERSION, NVIDIA_GPU
 from cluster.objects.pod import Owner
+from runtime.kube.objects import OwnerReference, Written
 
 GANGS = f"/apis/{API_VERSION}/gangs"
 """The Gangs of all namespaces."""
@@ -48,20 +49,7 @@ class Phase(StrEnum):
     """It has no pods, and its owner is not known to be suspended."""
 
 
-class _Wire(Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """Fields with their default are omitted; without cycles, so garbage collection skips it."""
-
-
-class Reference(_Wire, frozen=True):
-    """An ownerReference."""
-
-    api_version: str
-    kind: str
-    name: str
-    uid: str
-
-
-class PlannedPod(_Wire, frozen=True):
+class PlannedPod(Written, frozen=True):
     """Node and GPUs of one member."""
 
     pod: str
@@ -80,7 +68,7 @@ class PlannedPod(_Wire, frozen=True):
         return _read_gpus(self.indices, self.count)
 
 
-class NodeGPUs(_Wire, frozen=True):
+class NodeGPUs(Written, frozen=True):
     """The GPUs of a gang on one node."""
 
     node: str
@@ -95,7 +83,7 @@ class NodeGPUs(_Wire, frozen=True):
         return _read_gpus(self.indices, self.count)
 
 
-class Held(_Wire, frozen=True):
+class Held(Written, frozen=True):
     """The GPUs of the present members of a gang."""
 
     nodes: tuple[NodeGPUs, ...] = ()
@@ -108,7 +96,7 @@ class Held(_Wire, frozen=True):
     """GPUs that are reserved while others are evicted for the gang."""
 
 
-class GangPlan(_Wire, frozen=True):
+class GangPlan(Written, frozen=True):
     """Nodes and GPUs of all members, and their bandwidth [GB/s]."""
 
     id: str
@@ -145,7 +133,7 @@ class GangPlan(_Wire, frozen=True):
         return Held(nodes, self.bandwidth)
 
 
-class GangSpec(_Wire, frozen=True):
+class GangSpec(Written, frozen=True):
     """The gang and its plan."""
 
     gang: str
@@ -157,7 +145,7 @@ class GangSpec(_Wire, frozen=True):
     plan: GangPlan | None = None
 
 
-class GangCondition(_Wire, frozen=True):
+class GangCondition(Written, frozen=True):
     """A condition, for `kubectl wait`."""
 
     type: str
@@ -167,7 +155,7 @@ class GangCondition(_Wire, frozen=True):
     message: str
 
 
-class GangStatus(_Wire, frozen=True):
+class GangStatus(Written, frozen=True):
     """The state of a gang, for users."""
 
     phase: Phase | None = None
@@ -208,7 +196,7 @@ class GangStatus(_Wire, frozen=True):
         return next(times, None)
 
 
-class GangMetadata(_Wire, frozen=True):
+class GangMetadata(Written, frozen=True):
     """The metadata that is read or written."""
 
     name: str = ""
@@ -216,11 +204,11 @@ class GangMetadata(_Wire, frozen=True):
     uid: str = ""
     resource_version: str = ""
     creation_timestamp: str | None = None
-    annotations: dict[str, str] = {}
-    owner_references: tuple[Reference, ...] = ()
+    annotations: Mapping[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
 
 
-class Gang(_Wire, frozen=True):
+class Gang(Written, frozen=True):
     """A Gang."""
 
     metadata: GangMetadata

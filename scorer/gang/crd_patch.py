@@ -6,13 +6,13 @@ from typing import TypeAlias
 from cluster.gang import GangKey, Link
 from cluster.keys import API_VERSION
 from cluster.objects.pod import Owner
+from runtime.kube.objects import OwnerReference
 from scorer.gang.crd import (
     Gang,
     GangMetadata,
     GangPlan,
     GangSpec,
     GangStatus,
-    Reference,
     name_of,
     truncated,
 )
@@ -24,16 +24,16 @@ Steps: TypeAlias = list[dict[str, object]]
 """A JSON patch."""
 
 
-def owners_of(job: Owner | None, members: Iterable[PodInfo]) -> tuple[Reference, ...]:
+def owners_of(job: Owner | None, members: Iterable[PodInfo]) -> tuple[OwnerReference, ...]:
     """Return the owners of a Gang: its job, else all its member pods."""
     if job is not None:
-        return (Reference(job.api_version, job.kind, job.name, job.uid),)
-    return tuple(Reference("v1", "Pod", member.name, member.uid) for member in members)
+        return (OwnerReference(job.api_version, job.kind, job.name, job.uid),)
+    return tuple(OwnerReference("v1", "Pod", member.name, member.uid) for member in members)
 
 
 def new_gang(
     key: GangKey,
-    owners: tuple[Reference, ...],
+    owners: tuple[OwnerReference, ...],
     *,
     size: int | None,
     link: Link,

@@ -8,10 +8,8 @@ Source: `cluster-autoscaler/apis/provisioningrequest` of the autoscaler reposito
 
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from cluster.keys import MANAGED_BY, PROVISIONING_API, SCORER
-from scorer.gang.crd import Reference
+from runtime.kube.objects import OwnerReference, Written
 
 POD_SETS_MAX = 32
 """Most pods that differ in a ProvisioningRequest; each of them is read."""
@@ -23,11 +21,7 @@ _FINAL = frozenset({"BookingExpired", "CapacityRevoked", "Failed"})
 """Conditions after which cluster-autoscaler does nothing more for a request."""
 
 
-class _Wire(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """Fields with their default are omitted."""
-
-
-class Metadata(_Wire, frozen=True):
+class Metadata(Written, frozen=True):
     """ObjectMeta."""
 
     name: str = ""
@@ -35,39 +29,39 @@ class Metadata(_Wire, frozen=True):
     uid: str = ""
     creation_timestamp: str | None = None
     labels: Mapping[str, str] = {}
-    owner_references: tuple[Reference, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
 
 
-class TemplateReference(_Wire, frozen=True):
+class TemplateReference(Written, frozen=True):
     """The name of a PodTemplate of the same namespace."""
 
     name: str = ""
 
 
-class PodSet(_Wire, frozen=True):
+class PodSet(Written, frozen=True):
     """A number of equal pods."""
 
     count: int
     pod_template_ref: TemplateReference = TemplateReference()
 
 
-class _Spec(_Wire, frozen=True):
+class _Spec(Written, frozen=True):
     pod_sets: tuple[PodSet, ...] = ()
     provisioning_class_name: str = ""
 
 
-class Condition(_Wire, frozen=True):
+class Condition(Written, frozen=True):
     """A condition of the status."""
 
     type: str = ""
     status: str = ""
 
 
-class _Status(_Wire, frozen=True):
+class _Status(Written, frozen=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class ProvisioningRequest(_Wire, frozen=True):
+class ProvisioningRequest(Written, frozen=True):
     """A ProvisioningRequest."""
 
     metadata: Metadata = Metadata()

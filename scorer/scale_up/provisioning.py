@@ -15,12 +15,11 @@ from cluster.keys import API_VERSION
 from cluster.objects.kube_object import pod_path
 from cluster.objects.time import seconds_of
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
-from runtime.kube.objects import Key
+from runtime.kube.objects import Key, OwnerReference
 from runtime.kube.paging import Page, Params, pages
 from runtime.process.backoff import Backoff
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
-from scorer.gang.crd import Reference
 from scorer.gang.unit import Unit
 from scorer.scale_up.crd import (
     OURS,
@@ -175,7 +174,9 @@ class ProvisioningRequests:
                     retry_after=delay,
                 )
 
-    async def _create_one(self, key: Key, unit: Unit, owner: Reference, class_name: str) -> bool:
+    async def _create_one(
+        self, key: Key, unit: Unit, owner: OwnerReference, class_name: str
+    ) -> bool:
         """Create a request and its templates; return whether it is a new one."""
         namespace, name = key
         groups = pod_sets(unit)
@@ -201,15 +202,15 @@ class ProvisioningRequests:
         _log.info("Created ProvisioningRequest", request="/".join(key), pods=len(unit.waiting))
         return True
 
-    def _owner(self, unit: Unit) -> Reference | None:
+    def _owner(self, unit: Unit) -> OwnerReference | None:
         """Return the object with which the request is deleted; None: it does not exist yet."""
         if not unit.is_gang:
             pod = unit.waiting[0]
-            return Reference("v1", "Pod", pod.name, pod.uid)
+            return OwnerReference("v1", "Pod", pod.name, pod.uid)
         gang = self._informers.gang(unit.key)
-        return (
-            Reference(API_VERSION, "Gang", gang.metadata.name, gang.metadata.uid) if gang else None
-        )
+        if gang is None:
+            return None
+        return OwnerReference(API_VERSION, "Gang", gang.metadata.name, gang.metadata.uid)
 
     async def _template(self, namespace: str, group: UnitPods) -> Mapping[str, object] | None:
         pods: list[tuple[msgspec.Raw, int]] = []

@@ -10,6 +10,7 @@ from support.builders import workers
 from cluster import keys
 from cluster.gang import GangKey, Link
 from cluster.objects.pod import Owner
+from runtime.kube.objects import OwnerReference
 from scorer.gang.crd import (
     GANGS,
     Gang,
@@ -20,7 +21,6 @@ from scorer.gang.crd import (
     Held,
     Phase,
     PlannedPod,
-    Reference,
     gangs_of,
     name_of,
     read_gang,
@@ -63,7 +63,7 @@ _plans = st.builds(
     _speeds,
     st.none() | _names,
 )
-_owners = st.lists(st.builds(Reference, _names, _names, _names, _names), max_size=2).map(tuple)
+_owners = st.lists(st.builds(OwnerReference, _names, _names, _names, _names), max_size=2).map(tuple)
 _sizes = st.none() | st.integers(1, 4096)
 
 
