@@ -46,7 +46,7 @@ class ExpectedPods:
     """Pods of which it needs a part only."""
 
 
-class Declared(NamedTuple):
+class OwnerPods(NamedTuple):
     """What an owner of pods declares."""
 
     state: OwnerState = OwnerState.ACTIVE
@@ -54,7 +54,7 @@ class Declared(NamedTuple):
     expected: ExpectedPods = ExpectedPods()
 
 
-def declared(kind: Kind, workload: Workload, uid: str) -> Declared:
+def declared(kind: Kind, workload: Workload, uid: str) -> OwnerPods:
     """Return what an owner declares; nothing where the object is another one of its name.
 
     Args:
@@ -63,10 +63,10 @@ def declared(kind: Kind, workload: Workload, uid: str) -> Declared:
         uid: Of the owner.
     """
     if workload.metadata.uid != uid:
-        return Declared()
+        return OwnerPods()
     sets = placed(workload.pod_sets())
     expected = _expected(sets, ordered_start(kind, workload, sets))
-    return Declared(workload.state, _number(workload, sets), expected)
+    return OwnerPods(workload.state, _number(workload, sets), expected)
 
 
 def members_of(workload: Workload) -> int:

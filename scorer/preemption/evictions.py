@@ -19,7 +19,7 @@ from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.metrics import EvictionReason, Stage
 from scorer.preemption.nominated_pods import NominatedPods
-from scorer.preemption.nomination import Nominated
+from scorer.preemption.nomination import Nomination
 from scorer.preemption.record import LONGEST, text_of, write_records
 from scorer.queue.fault_isolation import FAULT
 from scorer.report.events import EventMessage, preempted, preempting
@@ -55,7 +55,7 @@ class Evictions:
         """Units for which an eviction was refused."""
         self._record_again = Backoff(_RECORD_PAUSE, _AGAIN_MAX, handle.informers.changed.set)
         """The record of all nominations, after each write; longer after one that was refused."""
-        self._nominated: dict[GangKey, Nominated] = {}
+        self._nominations: dict[GangKey, Nomination] = {}
         self._unannounced: dict[GangKey, Unit] = {}
         """Units whose nominations are not recorded yet."""
         self._recorded: str | None = ""
@@ -66,90 +66,90 @@ class Evictions:
 
     def __contains__(self, key: GangKey) -> bool:
         """Return whether others are evicted for a unit."""
-        return key in self._nominated
+        return key in self._nominations
 
     @property
     def victims(self) -> frozenset[str]:
         """The uids of all pods that are evicted."""
-        nominated = self._nominated.values()
-        return frozenset(uid for each in nominated for pods in each.victims for _, uid in pods)
+        every = self._nominations.values()
+        return frozenset(uid for each in every for pods in each.victims for _, uid in pods)
 
     @property
     def gangs(self) -> frozenset[GangKey]:
         """The gangs, and single pods, of which pods are still to be evicted."""
-        left = (pod for each in self._nominated.values() for pod in each.remaining(self._state))
+        left = (pod for each in self._nominations.values() for pod in each.remaining(self._state))
         return frozenset(map(self._informers.owners.key, left))
 
     @property
     def due(self) -> float:
         """When the next nomination ends [s since 1970]; infinite: there is none."""
-        return min((each.until for each in self._nominated.values()), default=math.inf)
+        return min((each.until for each in self._nominations.values()), default=math.inf)
 
     @property
-    def nominations(self) -> tuple[Nominated, ...]:
+    def nominations(self) -> tuple[Nomination, ...]:
         """All nominations."""
-        return tuple(self._nominated.values())
+        return tuple(self._nominations.values())
 
     def reason(self, key: GangKey) -> str | None:
         """Return what is done for a unit that waits; None: nothing."""
-        nominated = self._nominated.get(key)
-        if nominated is None or nominated.is_served:
+        nomination = self._nominations.get(key)
+        if nomination is None or nomination.is_served:
             return None
-        return nominated.summary(self._state)
+        return nomination.summary(self._state)
 
-    def has_room_for(self, nominated: Nominated) -> bool:
+    def has_room_for(self, nomination: Nomination) -> bool:
         """Return whether the record of all nominations has room for another one."""
-        every = (*self._nominated.values(), nominated)
+        every = (*self._nominations.values(), nomination)
         return len(text_of(each.record for each in every)) <= LONGEST
 
-    def begin(self, unit: Unit, nominated: Nominated, places: tuple[Place, ...]) -> None:
+    def begin(self, unit: Unit, nomination: Nomination, places: tuple[Place, ...]) -> None:
         """Reserve GPUs for a unit, and evict the victims once this is recorded."""
         self._unannounced[unit.key] = unit
-        self.carry_on(nominated, places)
+        self.carry_on(nomination, places)
 
-    def carry_on(self, nominated: Nominated, places: tuple[Place, ...]) -> None:
+    def carry_on(self, nomination: Nomination, places: tuple[Place, ...]) -> None:
         """Reserve GPUs for a nomination, which may be one of the last leader."""
-        key = nominated.key
-        self._nominated[key], self._recorded = nominated, None
-        self._state.reserved.set(key, nominated.priority, places, Purpose.NOMINATION)
+        key = nomination.key
+        self._nominations[key], self._recorded = nomination, None
+        self._state.reserved.set(key, nomination.priority, places, Purpose.NOMINATION)
 
     def end(self, key: GangKey) -> bool:
         """End the reservation of a unit that needs none; return whether there was one.
 
         Gangs of which a part was evicted are still evicted as a whole.
         """
-        nominated = self._nominated.get(key)
-        if nominated is None or nominated.is_served:
+        nomination = self._nominations.get(key)
+        if nomination is None or nomination.is_served:
             return False
         self._state.reserved.set(key, 0, (), Purpose.NOMINATION)
-        served = replace(nominated, is_served=True)
-        if nominated.is_recorded and served.remaining(self._state):
-            self._nominated[key] = served
+        served = replace(nomination, is_served=True)
+        if nomination.is_recorded and served.remaining(self._state):
+            self._nominations[key] = served
         else:
             self._drop(key)
         return True
 
     def _drop(self, key: GangKey) -> None:
-        self._nominated.pop(key, None)
+        self._nominations.pop(key, None)
         self._unannounced.pop(key, None)
         self._evict_again.reset(key)
 
     def reconcile(self) -> list[Call]:
         """End nominations that took too long; return the calls that are due."""
         calls: list[Call] = []
-        for key, nominated in list(self._nominated.items()):
-            left = nominated.remaining(self._state)
-            if self._clock() >= nominated.until:
-                self._fail(key, self._overdue(nominated, left))
-            elif nominated.is_served and not left:
+        for key, nomination in list(self._nominations.items()):
+            left = nomination.remaining(self._state)
+            if self._clock() >= nomination.until:
+                self._fail(key, self._overdue(nomination, left))
+            elif nomination.is_served and not left:
                 self._drop(key)
-            elif left and nominated.is_recorded and self._may_evict(key):
+            elif left and nomination.is_recorded and self._may_evict(key):
                 self._busy.add(key)
                 calls.append(self._evict(key))
         if self._may_record() and self._text() != self._recorded:
             self._is_recording = True
             calls.append(self._record())
-        return calls + self._pods.reconcile(self._nominated.values())
+        return calls + self._pods.reconcile(self._nominations.values())
 
     def _may_record(self) -> bool:
         return not self._is_recording and _RECORD not in self._record_again
@@ -158,26 +158,26 @@ class Evictions:
         return key not in self._busy and key not in self._evict_again
 
     def _text(self) -> str:
-        return text_of(each.record for each in self._nominated.values())
+        return text_of(each.record for each in self._nominations.values())
 
-    def _overdue(self, nominated: Nominated, left: list[PodInfo]) -> str:
+    def _overdue(self, nomination: Nomination, left: list[PodInfo]) -> str:
         if left:
-            return f"not all pods could be evicted for it: {nominated.refusal or 'no answer'}"
+            return f"not all pods could be evicted for it: {nomination.refusal or 'no answer'}"
         return "the GPUs of units that were evicted for it did not become free in time"
 
     def _fail(self, key: GangKey, reason: str) -> None:
         """End a nomination in vain."""
-        nominated = self._nominated[key]
+        nomination = self._nominations[key]
         self._state.reserved.set(key, 0, (), Purpose.NOMINATION)
         self._drop(key)
-        if nominated.is_served:
+        if nomination.is_served:
             return
         self._on_failure(key, reason)
         self._informers.changed.set()
 
     async def _record(self) -> None:
         """Write all nominations; those that are new may then be carried out, or fail."""
-        text, records = self._text(), [each.record for each in self._nominated.values()]
+        text, records = self._text(), [each.record for each in self._nominations.values()]
         why: str | None = FAULT
         with self._faults.isolate(Stage.PREEMPT, "record"):
             why = await write_records(self._handle.kube, text, self._handle.term)
@@ -186,12 +186,12 @@ class Evictions:
             self._record_again.reset(_RECORD)
         self._record_again.start(_RECORD)
         for record in records:
-            nominated = self._nominated.get(record.unit)
-            if nominated is None or nominated.record is not record or nominated.is_recorded:
+            nomination = self._nominations.get(record.unit)
+            if nomination is None or nomination.record is not record or nomination.is_recorded:
                 continue
             if why is None:
-                self._nominated[record.unit] = replace(nominated, is_recorded=True)
-                self._announce(nominated)
+                self._nominations[record.unit] = replace(nomination, is_recorded=True)
+                self._announce(nomination)
             else:
                 self._fail(record.unit, f"it could not be recorded what is evicted: {why}")
         self._informers.changed.set()
@@ -206,31 +206,31 @@ class Evictions:
             self._informers.changed.set()
 
     async def _evict_remaining(self, key: GangKey) -> None:
-        if why := await self._pods.nominate(self._nominated[key]):
+        if why := await self._pods.nominate(self._nominations[key]):
             self._refused(key, why)
             return
-        if key not in self._nominated:
+        if key not in self._nominations:
             return
-        pods = self._nominated[key].remaining(self._state)
+        pods = self._nominations[key].remaining(self._state)
         refused = await evict(self._handle, pods, only_unchanged=False)
         self._metrics.evicted(len(pods) - len(refused), EvictionReason.PREEMPTED)
         self._refused(key, _refusal(next(iter(refused.values()))) if refused else "")
 
     def _refused(self, key: GangKey, why: str) -> None:
         """Note why pods were not evicted; empty: all were. They are evicted again later."""
-        nominated = self._nominated.get(key)
-        if nominated is not None:
-            self._nominated[key] = replace(nominated, refusal=why)
+        nomination = self._nominations.get(key)
+        if nomination is not None:
+            self._nominations[key] = replace(nomination, refusal=why)
             # A pod that was evicted is shown by the watch within this time.
             self._evict_again.start(key)
 
-    def _announce(self, nominated: Nominated) -> None:
+    def _announce(self, nomination: Nomination) -> None:
         """Create an Event about the unit, and one about each unit that is evicted."""
-        unit, state = self._unannounced.pop(nominated.key), self._state
-        message = preempting(unit.key.name, nominated.summary(state))
+        unit, state = self._unannounced.pop(nomination.key), self._state
+        message = preempting(unit.key.name, nomination.summary(state))
         pod = (unit.waiting or unit.settled)[0]
         self._status_reporter.announce(_event(pod, message, unit.key.name))
-        for victim in nominated.victims:
+        for victim in nomination.victims:
             first = next((there for key, _ in victim if (there := state.pod(key))), None)
             if first is not None:
                 name, total = first.gang or first.name, self._size(first)

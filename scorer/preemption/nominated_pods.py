@@ -19,7 +19,7 @@ from runtime.process.backoff import Backoff
 from scorer.commit.handle import Handle
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
-from scorer.preemption.nomination import Nominated
+from scorer.preemption.nomination import Nomination
 
 _AGAIN_MAX = 60.0
 """The longest delay before a node is removed again that was not [s]."""
@@ -38,10 +38,10 @@ class NominatedPods:
         self._again = Backoff(handle.timings.commit_retry, _AGAIN_MAX, handle.informers.changed.set)
         self._is_removing = False
 
-    async def nominate(self, nominated: Nominated) -> str | None:
+    async def nominate(self, nomination: Nomination) -> str | None:
         """Nominate the pods of a unit for their planned nodes; return why not, or None."""
-        nodes = self._nodes(nominated)
-        names = ((nominated.key.namespace, each.pod) for each in nominated.record.members)
+        nodes = self._nodes(nomination)
+        names = ((nomination.key.namespace, each.pod) for each in nomination.record.members)
         pods = [pod for pod in map(self._state.pod, names) if pod and pod.waiting]
         if nodes and self._is_removing:
             return "earlier nominations of pods are being removed"
@@ -51,7 +51,7 @@ class NominatedPods:
         )
         return _reason(error) if error else None
 
-    def reconcile(self, nominations: Collection[Nominated]) -> list[Coroutine[Any, Any, object]]:
+    def reconcile(self, nominations: Collection[Nomination]) -> list[Coroutine[Any, Any, object]]:
         """Return the call that ends the nominations of pods for which nothing is evicted."""
         current = {uid for each in nominations for uid in self._nodes(each)}
         past = [pod for pod in self._state.nominated if pod.uid not in current]
@@ -60,12 +60,12 @@ class NominatedPods:
         self._is_removing = True
         return [self._remove(past)]
 
-    def _nodes(self, nominated: Nominated) -> dict[str, str]:
+    def _nodes(self, nomination: Nomination) -> dict[str, str]:
         """Return the planned node of each pod of a unit that is to be nominated, by uid."""
         policy = self._informers.policy.policy.gangs.preemption
-        if nominated.is_served or policy.others == "never":
+        if nomination.is_served or policy.others == "never":
             return {}
-        members = ((each, self._state.node(each.node)) for each in nominated.record.members)
+        members = ((each, self._state.node(each.node)) for each in nomination.record.members)
         return {each.uid: each.node for each, node in members if node and node.is_counted}
 
     async def _remove(self, pods: Iterable[PodInfo]) -> None:

@@ -25,7 +25,7 @@ _GONE = "", ""
 
 
 @dataclass(frozen=True, slots=True)
-class Nominated:
+class Nomination:
     """A unit for which others are evicted."""
 
     key: GangKey
@@ -73,7 +73,7 @@ class Nominated:
 
 def new_nomination(
     unit: Unit, victims: Sequence[Sequence[PodInfo]], plan: Plan, now: float
-) -> Nominated:
+) -> Nomination:
     """Return a nomination that is not recorded yet.
 
     Args:
@@ -91,7 +91,7 @@ def new_nomination(
     )
     uids = tuple(tuple(uid for _, uid in victim) for victim in refs)
     record = Record(unit.key, members, uids, now + grace + _MARGIN)
-    return Nominated(unit.key, unit.priority, refs, record)
+    return Nomination(unit.key, unit.priority, refs, record)
 
 
 def places_of(plan: Plan) -> tuple[Place, ...]:
@@ -117,7 +117,7 @@ def _single_gpus(gpus: GPUs) -> Sequence[GPUs]:
     return [Exact((share,)) for share in gpus.shares]
 
 
-def restored(record: Record, unit: Unit | None, keys: Mapping[str, Key]) -> Nominated:
+def restored(record: Record, unit: Unit | None, keys: Mapping[str, Key]) -> Nomination:
     """Return the nomination of an earlier leader.
 
     Args:
@@ -128,7 +128,7 @@ def restored(record: Record, unit: Unit | None, keys: Mapping[str, Key]) -> Nomi
     victims = tuple(tuple((keys.get(uid, _GONE), uid) for uid in uids) for uids in record.victims)
     priority = unit.priority if unit else 0
     is_served = unit is None
-    return Nominated(record.unit, priority, victims, record, is_recorded=True, is_served=is_served)
+    return Nomination(record.unit, priority, victims, record, is_recorded=True, is_served=is_served)
 
 
 def restored_places(record: Record, unit: Unit, state: ClusterState) -> tuple[Place, ...]:

@@ -26,7 +26,7 @@ from scorer.cache.informers import Informers
 from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from workloads.members import Declared, declared
+from workloads.members import OwnerPods, declared
 from workloads.paths import path_of
 from workloads.pod_group import PodGroup, group_paths
 from workloads.registry import kind_of
@@ -185,7 +185,7 @@ class GangSizeResolver:
         return True
 
 
-def _owner(owner: Owner, raw: Raw) -> Declared | None:
+def _owner(owner: Owner, raw: Raw) -> OwnerPods | None:
     kind = kind_of(owner.api_version, owner.kind)
     return declared(kind, decode(raw, kind.decoder), owner.uid) if kind else None
 

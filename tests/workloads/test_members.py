@@ -15,7 +15,7 @@ from support.builders import a_pod
 from cluster import keys
 from cluster.objects.pod import Owner, Pod
 from workloads.kinds import stateful_set
-from workloads.members import Declared, ExpectedPods
+from workloads.members import ExpectedPods, OwnerPods
 from workloads.members import declared as declared_by
 from workloads.paths import path_of
 from workloads.pod_group import PodGroup, group_paths
@@ -472,7 +472,7 @@ def test_an_owner_of_another_shape_declares_nothing(spec):
 
 
 def test_another_owner_of_the_same_name_declares_nothing():
-    assert read(yaml.safe_load(JOB), "before") == Declared()
+    assert read(yaml.safe_load(JOB), "before") == OwnerPods()
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ class DaemonSet(Workload, frozen=True):
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         """Return the pod of one node."""
-        note = "a DaemonSet makes one pod a node; one stands here for all"
+        note = "a DaemonSet makes a pod for each node; this is one of them"
         spec = self.spec.template.spec
         return (PodSet(("spec", "template"), spec, 1, numbered(self.name), note=note),)
 
