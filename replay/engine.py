@@ -119,6 +119,8 @@ class _Queue:
 
     def start_each(self, start: Callable[[_Waiting], Iterator[Event]]) -> Iterator[Event]:
         """Try the first job of each shape by priority and arrival; yield what happens."""
+        # Only heads of queues are tried: after a departure, a job behind one of its own shape fits
+        # where that one fits. So the cost is the number of shapes, not of jobs that wait.
         order = [(-shape.priority, q[0].number, shape) for shape, q in self._by_shape.items()]
         heads = {number: shape for _, number, shape in order}
         todo = sorted((priority, number) for priority, number, _ in order)
@@ -202,6 +204,7 @@ class Run:
         """Yield the departures up to a time, and the starts that they allow."""
         while self._ends and self._ends[0].end <= time and self._ends[0].end < FOREVER:
             gone = heappop(self._ends)
+            # The heap also has the ends of jobs that were evicted: it cannot find a job by name.
             if self._running.pop(gone.unit.name, None) is None:
                 continue
             yield self._remove(

@@ -78,6 +78,8 @@ class NodeSearch:
         """Remove the cheapest option from the heap and return it."""
         while heap:
             option = heapq.heappop(heap)
+            # An option whose node changed stays in the heap until it is popped: to remove it
+            # there would be a pass over the heap for each unit that is taken.
             if option.version != taken.version[option.node]:
                 continue
             # Pods of the budgets that the units before used up cost more than alone.
@@ -149,6 +151,8 @@ def _least(
             break
     else:
         return []
+    # Room grows with each unit, so only the last one is surely needed: small cheap units before a
+    # large one may be needless. The costliest ones are tried first.
     kept = [chosen.pop()]
     for unit in reversed(chosen):
         without = free.minus(unit.amounts[node])
@@ -186,6 +190,8 @@ def cheapest_nodes(room: Room, ordered: UnitsByCost, count: int) -> dict[str, li
     # The last unit of each node that the next member needs; of all where GPUs alone do not do.
     total = np.cumsum(gpus)
     before = np.repeat(total[starts] - gpus[starts], ends - starts)
+    # The free GPUs of a node that no member uses count for the next one; one that is overbooked
+    # has a debt to pay first.
     lacking = room.each.gpus - np.where(
         room.gpus < 0, room.gpus, room.gpus % max(room.each.gpus, 1)
     )

@@ -33,6 +33,8 @@ class Room:
             self.needed, self.each = 1, Amounts(group.gpus, total.cpu, total.memory, group.size)
         else:
             self.needed, self.each = group.size, _least(group)
+        # The least that a member needs gives an upper bound of the members that fit, which rules
+        # sets of units out without a plan. An amount that nobody asks for does not limit.
         limits = [
             free // bounded(each) for free, each in zip(self._free, self.each, strict=True) if each
         ]

@@ -157,6 +157,9 @@ class _Search:
 
     def _by_nodes(self, candidates: Sequence[Victim]) -> Eviction | None:
         ordered = self.disruptions.in_order(candidates)
+        # Node by node, a gang looks as dear as all its pods on one of its nodes, although it makes
+        # room on the others, too. So some searches begin with such a gang already taken: those of
+        # the lowest priority, and of these the ones on the most nodes.
         spread = [ordered.units[i] for i in np.flatnonzero(ordered.spans > 1).tolist()]
         spread.sort(key=lambda unit: (unit.priority, -len(unit.amounts)))
         starts: list[tuple[Victim, ...]] = [(), *((unit,) for unit in spread[:STARTS_MAX])]
@@ -167,6 +170,7 @@ class _Search:
             found = [self._complete(nodes, start) for start in starts]
             if any(found):
                 return min(filter(None, found), key=_rank)
+            # More nodes help only if there are more, and if all units together make enough room.
             if len(on_node) < count or not Ended(self.room, candidates).suffices:
                 return None
             starts, count = [()], 8 * count
@@ -184,6 +188,7 @@ class _Search:
 
     def _needed(self, world: Snapshot, units: Sequence[Victim]) -> Sequence[Victim]:
         """Return a part of some units of which all are needed, the cheapest ones where possible."""
+        # The costliest first: if two units make the same room, the cheaper one is kept.
         costliest = sorted(units, key=lambda unit: self.disruptions.cost([unit]), reverse=True)
         ended, kept = Ended(self.room, units), dict.fromkeys(units)
         for unit in costliest:
@@ -209,6 +214,7 @@ class _Search:
 
             if not enough or not suffices(enough):
                 continue
+            # By bisection, since a plan is the expensive step.
             while enough - few > 1:
                 middle = (few + enough) // 2
                 few, enough = (few, middle) if suffices(middle) else (middle, enough)
