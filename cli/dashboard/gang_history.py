@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from cli.output.words import plural
 from cluster.objects.pod import Pod
 from runtime.process.clock import rfc3339
 from scorer.gang.crd import Gang
@@ -23,7 +24,15 @@ def gang_history(gang: Gang, pods: Sequence[Pod]) -> tuple[GangEvent, ...]:
 
     A condition has only its last transition, so pods say when they were created and bound.
     """
-    return tuple(sorted((*_of_conditions(gang), *_of_pods(gang, pods))))
+    return tuple(sorted((*_of_plan(gang), *_of_conditions(gang), *_of_pods(gang, pods))))
+
+
+def _of_plan(gang: Gang) -> Iterator[GangEvent]:
+    plan = gang.spec.plan
+    if plan and plan.planned_at:
+        pods, nodes = len(plan.members), len(plan.nodes)
+        text = f"{pods} {plural('pod', pods)} on {nodes} {plural('node', nodes)}"
+        yield GangEvent(plan.planned_at, "Planned", text)
 
 
 def _of_conditions(gang: Gang) -> Iterator[GangEvent]:

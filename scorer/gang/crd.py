@@ -115,6 +115,8 @@ class GangPlan(Written, frozen=True):
     """The number of nodes that best_possible spans."""
     index_order_nodes: int | None = None
     """The number of nodes that index_order spans."""
+    planned_at: str = ""
+    """RFC 3339; empty in plans of an earlier version."""
 
     @property
     def nodes(self) -> tuple[str, ...]:

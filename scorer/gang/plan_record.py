@@ -31,12 +31,13 @@ class RecordedBandwidths(NamedTuple):
     index_order: Bandwidth
 
 
-def plan_of(plan: Plan, plan_id: str) -> GangPlan:
+def plan_of(plan: Plan, plan_id: str, now: str) -> GangPlan:
     """Return a plan as it is written, without baselines.
 
     Args:
         plan: The placements of the members.
         plan_id: Different for each plan; the pods' records contain it.
+        now: RFC 3339.
     """
     return GangPlan(
         id=plan_id,
@@ -45,6 +46,7 @@ def plan_of(plan: Plan, plan_id: str) -> GangPlan:
         bandwidth=tenths(plan.bandwidth.value),
         bandwidth_note=plan.bandwidth.note,
         domain=plan.domain,
+        planned_at=now,
     )
 
 

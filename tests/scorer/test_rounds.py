@@ -202,8 +202,9 @@ async def test_nothing_is_kept_of_deleted_gangs(cluster):
         for i in range(WORKERS):
             cluster.delete(f"bert-{i}")
         await until(lambda: not declared)
+        before = cluster.reads.count(path)
         cluster.offer("bert", size=None)
-        await until(lambda: cluster.reads.count(path) == 2)
+        await until(lambda: cluster.reads.count(path) > before)
 
 
 def choosy(terms):

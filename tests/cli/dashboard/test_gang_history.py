@@ -12,7 +12,15 @@ MOVED_AT = 1_795_341_660
 """2026-11-22T10:01:00Z"""
 
 
-def a_gang(*, moved: bool = False):
+PLAN = {
+    "id": "1-1",
+    "exact": True,
+    "members": [{"pod": "p", "uid": "u", "node": "gpu-0", "gpus": [0]}],
+    "plannedAt": "2026-11-22T10:01:30Z",
+}
+
+
+def a_gang(*, moved: bool = False, planned: bool = False):
     annotations = {keys.MOVED: f'{{"plan":"p","at":{MOVED_AT}}}'} if moved else {}
     placed = {
         "type": "Placed",
@@ -23,7 +31,7 @@ def a_gang(*, moved: bool = False):
     }
     raw = {
         "metadata": {"name": "g", "namespace": "team", "annotations": annotations},
-        "spec": {"gang": "g", "link": "best"},
+        "spec": {"gang": "g", "link": "best", **({"plan": PLAN} if planned else {})},
         "status": {"conditions": [placed]},
     }
     return msgspec.convert(raw, Gang)
@@ -77,3 +85,10 @@ def test_history_is_in_order_of_time(moved, pods, events):
     history = gang_history(a_gang(moved=moved), pods)
 
     assert [f"{event.time[14:16]} {event.what}" for event in history] == events
+
+
+def test_history_says_when_the_gang_was_planned():
+    (planned, placed) = gang_history(a_gang(planned=True), [])
+
+    assert planned == ("2026-11-22T10:01:30Z", "Planned", "1 pod on 1 node")
+    assert placed.what == "Placed is True"
