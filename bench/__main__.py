@@ -18,14 +18,13 @@ from time import perf_counter
 from controlplane.binaries import VERSION, BuildError, MissingError, binaries
 
 from bench import dashboard
-from bench.admission import creates, process, review
+from bench.admission import review, side_by_side
 from bench.admission.programs import programs
 from bench.admission.stage import stage
-from bench.gangs import rates, shares
+from bench.gangs import rates
 from bench.gangs.floor import floor
 from bench.measure import ROUNDS
-from bench.node import agent, containers
-from bench.planning import extender, memory, placement, preemption, preemption_cycle, tenants
+from bench.planning import placement, preemption, preemption_cycle
 from bench.topology import tables
 
 REPETITIONS = 9
@@ -42,8 +41,6 @@ def rows() -> Iterator[Row]:
         placement.rows(),
         preemption.rows(),
         preemption_cycle.rows(),
-        tenants.rows(),
-        extender.rows(),
         review.rows(),
         [_command()],
     )
@@ -72,9 +69,7 @@ def main() -> None:
         median, least, most = statistics.median(seconds), seconds[0], seconds[-1]
         spread = f"({_time(least)} to {_time(most)})"
         print(f"{name:<66} {target:>9}  {_time(median):>10}  {spread}", flush=True)
-    for figure in chain(
-        placement.figures(), memory.figures(), agent.figures(), dashboard.figures()
-    ):
+    for figure in chain(placement.figures(), dashboard.figures()):
         print(figure, flush=True)
     _live()
 
@@ -89,17 +84,12 @@ def _live() -> None:
         return
     print(f"\nside by side, {ROUNDS} rounds; median (its 95 % interval); API server {VERSION}\n")
     with stage(found, others) as running:
-        for figure in chain(creates.figures(running), process.figures(running)):
+        for figure in side_by_side.figures(running):
             print(figure, flush=True)
     with floor(found, rates.MACHINES) as ours, rates.native(found) as theirs:
         for figure in rates.figures(ours, theirs):
             print(figure, flush=True)
-    for figure in chain(
-        rates.counted(found),
-        rates.claimed(found),
-        shares.figures(found),
-        containers.figures(found),
-    ):
+    for figure in chain(rates.counted(found), rates.claimed(found)):
         print(figure, flush=True)
 
 

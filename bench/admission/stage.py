@@ -26,18 +26,13 @@ from controlplane.process import Process, free_ports, wait_until
 from controlplane.webhook import Replica, register, start_replica
 from support.certificates import a_ca, a_leaf
 
-from bench.admission.load import Load, Target
-from bench.admission.review import NAMESPACE, review_bytes, run, worker
+from bench.admission.load import Target
+from bench.admission.review import NAMESPACE, PROFILE, review_bytes, run, worker
 from cluster import keys
 
 CONSTANT, NOTHING = "constant", "nothing"
 """Namespaces; that of Linkwise's pods is the review's."""
 _NEEDLESS = ("kube-controller-manager", "kube-scheduler", "kwok")
-_PROFILE = {
-    "name": "gpu-hpn-driver",
-    "objectSelector": {"matchLabels": {keys.COMPUTE_CLASS: "gpu-hpn"}},
-    "effect": {"labels": {keys.DRIVER_VERSION: "1.5.0"}},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +41,8 @@ class Stage:
 
     plane: ControlPlane
     webhook: Replica
-    load: Load
+    sender: Path
+    """The program that sends."""
     folder: Path
     """Of bodies, certificates and logs."""
     servers: dict[str, tuple[Process, int]]
@@ -59,8 +55,8 @@ class Stage:
             url, self.folder / "ca.crt", self.folder / "review.json", expect='"patchType"'
         )
 
-    def creates(self, namespace: str, body: str = "worker", expect: str = "") -> Target:
-        """Return the request that creates a pod in a namespace."""
+    def creates(self, namespace: str, body: str, expect: str) -> Target:
+        """Return the request that creates a pod in a namespace, and what its answer contains."""
         return Target(
             f"{self.plane.server}{_pods(namespace)}",
             self.plane.ca_file,
@@ -82,7 +78,7 @@ def stage(found: Binaries, programs: Path) -> Iterator[Stage]:
     ):
         folder = Path(name) / "bench"
         folder.mkdir()
-        made = Stage(plane, _install(plane, folder), Load(programs / "load"), folder, {})
+        made = Stage(plane, _install(plane, folder), programs / "load", folder, {})
         _write_bodies(made)
         _furnish(plane)
         _start_servers(made, programs)
@@ -129,7 +125,7 @@ def _furnish(plane: ControlPlane) -> None:
         wait_until(partial(_has_account, plane, name), f"{name} can have pods")
     profiles = {
         "metadata": {"name": keys.PROFILE_NAME},
-        "data": {keys.PROFILE_KEY: json.dumps([_PROFILE])},
+        "data": {keys.PROFILE_KEY: json.dumps([PROFILE])},
     }
     plane.api.create(f"/api/v1/namespaces/{keys.PROFILE_NAMESPACE}/configmaps", profiles)
     lines = [{"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"}]

@@ -52,7 +52,6 @@ class _Metadata(Struct, frozen=True):
 
 class _Spec(Struct, frozen=True, rename="camel"):
     node_name: str = ""
-    scheduling_gates: list[object] = msgspec.field(default_factory=list)
 
 
 class Seen(Struct, frozen=True):
@@ -121,16 +120,6 @@ class Crowd:
             await self.kube.create(groups_of(self.namespace), group, Raw)
         bodies = [self._pod(gang, index, by) for index in range(WORKERS)]
         return await asyncio.gather(*(self.kube.create(self.path, one, Seen) for one in bodies))
-
-    async def make(self, bodies: Sequence[object]) -> None:
-        """Create pods, as many at once as of gangs."""
-        turn = asyncio.Semaphore(AT_ONCE * WORKERS)
-
-        async def one(body: object) -> None:
-            async with turn:
-                await self.kube.create(self.path, body, Seen)
-
-        await asyncio.gather(*map(one, bodies))
 
     async def _claim(self, pod: Seen, gpu: str) -> None:
         """Create the claim of a pod for one GPU, as a scorer would."""
@@ -206,11 +195,6 @@ _RECORD = {"allocation": 200, "term": 2, "visible-devices": 1, "isolation": 4, "
 def bound(pods: Sequence[Seen]) -> int:
     """Return the number of pods that have a node."""
     return sum(bool(pod.spec.node_name) for pod in pods)
-
-
-def freed(pods: Sequence[Seen]) -> int:
-    """Return the number of pods that wait only for the scheduler."""
-    return sum(not pod.spec.scheduling_gates for pod in pods)
 
 
 def nodes_of(pods: Sequence[Seen]) -> dict[str, list[str]]:

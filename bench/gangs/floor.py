@@ -1,6 +1,5 @@
 """A control plane with nodes, for benchmarks of the scorer and of others."""
 
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +12,8 @@ from controlplane.binaries import Binaries
 from controlplane.manifests import BASE, MUTATING, REGISTRATIONS, VALIDATING
 from controlplane.nodes import Line, add_nodes, read_nodes
 from controlplane.plane import ControlPlane, control_plane
-from controlplane.process import Process, answers, free_ports, wait_until
-from controlplane.scorer import Scorer, start_scorer, wait_for_leader
+from controlplane.process import wait_until
+from controlplane.scorer import start_scorer, wait_for_leader
 
 from bench.measure import Stopwatch
 
@@ -28,31 +27,14 @@ class Floor:
     _numbers: Iterator[int]
 
     @contextmanager
-    def scorer(self, *, leads: bool = True, server: str = "") -> Iterator[Scorer]:
-        """Run a scorer, and wait until it leads or can lead."""
-        log = f"scorer-{next(self._numbers)}.log"
-        one = start_scorer(self.plane, self.folder, log, server=server)
+    def scorer(self) -> Iterator[None]:
+        """Run a scorer, and wait until it leads."""
+        scorer = start_scorer(self.plane, self.folder, f"scorer-{next(self._numbers)}.log")
         try:
-            if leads:
-                wait_for_leader(one)
-            yield one
+            wait_for_leader(scorer)
+            yield
         finally:
-            self.plane.processes.stop(one.process)
-
-    @contextmanager
-    def limited(self, rate: float) -> Iterator[str]:
-        """Yield the address of an API server with a limited rate of writes."""
-        (port,) = free_ports(1)
-        words = (port, self.plane.server, self.plane.ca_file, rate)
-        argv = (sys.executable, "-m", "bench.gangs.limiter", *map(str, words))
-        process = Process("limiter", argv, self.folder / "limiter.log")
-        self.plane.processes.start(process)
-        try:
-            server = f"http://127.0.0.1:{port}"
-            process.wait_ready(lambda: answers(f"{server}/readyz"))
-            yield server
-        finally:
-            self.plane.processes.stop(process)
+            self.plane.processes.stop(scorer.process)
 
     @contextmanager
     def no_kubelets(self) -> Iterator[None]:
@@ -78,15 +60,12 @@ class Floor:
 
 
 @contextmanager
-def floor(
-    found: Binaries, line: Line, manifests: Path = BASE, **flags: Sequence[str]
-) -> Iterator[Floor]:
+def floor(found: Binaries, line: Line, **flags: Sequence[str]) -> Iterator[Floor]:
     """Start everything, with direct connections from the clients to the scorer.
 
     Args:
         found: What runs.
         line: The nodes.
-        manifests: What is installed of Linkwise.
         flags: Of programs, by their names; `_` stands for `-`.
     """
     # Nodes stay ready however long kwok stands still.
@@ -100,7 +79,7 @@ def floor(
     ):
         folder = Path(name) / "bench"
         folder.mkdir()
-        applied = plane.kubectl("apply", "-k", str(manifests))
+        applied = plane.kubectl("apply", "-k", str(BASE))
         if applied.returncode:
             raise ValueError(applied.stderr)
         bindings = f"{REGISTRATIONS}/validatingadmissionpolicybindings"

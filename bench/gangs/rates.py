@@ -5,29 +5,24 @@ lets each go as soon as it is there; and Kubernetes' own are placed by its sched
 """
 
 import asyncio
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from signal import SIGKILL
 from types import MappingProxyType
 
 from controlplane.binaries import Binaries
 from controlplane.claims_nodes import FENCED, RULES, claims_nodes
 from controlplane.dra import claims_of
-from controlplane.history import History
-from controlplane.manifests import BASE
 from controlplane.native_gangs import flags
 from controlplane.process import wait_until
-from controlplane.scorer import Scorer
 
-from bench.gangs.crowd import WORKERS, By, Crowd, bound, crowd, freed, nodes_of
+from bench.gangs.crowd import WORKERS, By, bound, crowd, nodes_of
 from bench.gangs.floor import Floor, floor
-from bench.measure import Figure, cpu, rounds, spread
+from bench.measure import Figure, rounds, spread
 from cluster import keys
 
-_NODES, _GANGS, _MANY = 128, 100, 140
+_NODES, _GANGS, _ROUNDS = 128, 100, 7
 _ROOM = {"cpu": 96, "memory": "768Gi"}
 MACHINES = {"name": "gpu", "count": _NODES, "machine": "dgx1-v100", "mode": "topology", **_ROOM}
 _COUNTED = {key: value for key, value in MACHINES.items() if key != "mode"}
@@ -40,18 +35,11 @@ _CLAIMED = {
 }
 """The same nodes with NVIDIA's DRA driver; kube-scheduler allocates the GPUs."""
 _ALL = _GANGS * WORKERS
-_ROUNDS, _SINGLES, _FAILOVERS = 7, 60, 3
-_LEASE = 15
-"""As it is shipped [s]."""
-_FEW = 50
-"""Writes that an API server takes [1/s]."""
-_QUIET = 10.0
-"""How long a scorer is looked at that has nothing to do [s]."""
 
 
 def native(found: Binaries) -> AbstractContextManager[Floor]:
     """Set up the same where the scheduler knows gangs."""
-    return floor(found, MACHINES, BASE, **flags())
+    return floor(found, MACHINES, **flags())
 
 
 def counted(found: Binaries) -> Iterator[Figure]:
@@ -98,15 +86,6 @@ def _beside_bare_client(kind: str, runs: Sequence[tuple["_Run", ...]]) -> Iterat
         yield Figure(f"  {whose}, gangs on one node", f"{_GANGS}", spread(whole))
 
 
-def figures(floor: Floor, native: Floor) -> Iterator[Figure]:
-    """Yield each row as soon as it is measured."""
-    yield from _throughput(floor, native)
-    yield from _offered_too_many(floor)
-    yield _slowly(floor)
-    yield from _alone(floor)
-    yield _failover(floor)
-
-
 @dataclass(frozen=True, slots=True)
 class _Run:
     pods_per_second: float
@@ -142,7 +121,8 @@ def _run(
     return found
 
 
-def _throughput(floor: Floor, native: Floor) -> Iterator[Figure]:
+def figures(floor: Floor, native: Floor) -> Iterator[Figure]:
+    """Yield the rows of exact GPUs, beside the bare client and Kubernetes' own gangs."""
     found = rounds(
         partial(_run, floor, By.SCORER),
         partial(_run, floor, By.BARE_CLIENT),
@@ -171,84 +151,3 @@ def _rate(run: _Run) -> float:
 
 def _cpu(run: _Run) -> float:
     return run.cpu_ms
-
-
-def _offered_too_many(floor: Floor) -> Iterator[Figure]:
-    async def offered(scorer: Scorer) -> tuple[int, int, float]:
-        async with crowd(floor.plane, namespace) as pods:
-            await pods.offer(_MANY)
-            await pods.until(lambda pods: bound(pods) == _NODES * WORKERS)
-            # The last observation is followed by its explanation.
-            await asyncio.sleep(_QUIET)
-            used = cpu(scorer.process.pid)
-            await asyncio.sleep(_QUIET)
-            idle = (cpu(scorer.process.pid) - used) / _QUIET * 100
-            gangs = nodes_of(list(pods.pods.values())).values()
-            counts = [sum(map(bool, nodes)) for nodes in gangs]
-            return counts.count(WORKERS), sum(0 < one < WORKERS for one in counts), idle
-
-    namespace = floor.namespace()
-    with floor.scorer() as scorer:
-        whole, partial, idle = asyncio.run(offered(scorer))
-    yield Figure(f"{_MANY} offered: gangs that are whole", f"{_NODES}", spread([whole]))
-    yield Figure("  gangs that are bound in part", "0", spread([partial]))
-    yield Figure("  the scorer afterwards, of a core", "≤ 1 %", spread([idle]), "%")
-
-
-def _slowly(floor: Floor) -> Figure:
-    async def offered() -> None:
-        async with crowd(floor.plane, namespace) as pods:
-            with floor.no_kubelets():
-                await pods.offer(_GANGS)
-                await pods.until(lambda pods: bound(pods) == _ALL)
-
-    namespace = floor.namespace()
-    with (
-        floor.limited(_FEW) as server,
-        floor.scorer(server=server),
-        History(floor.plane.api) as history,
-    ):
-        asyncio.run(offered())
-    longest = max(history.partly_bound().values())
-    return Figure(f"at {_FEW} writes/s: longest bound in part", "≤ 0.5 s", spread([longest]), "s")
-
-
-def _alone(floor: Floor) -> Iterator[Figure]:
-    async def placed(pods: Crowd, number: int) -> float:
-        await pods.create(f"gang-{number}")
-        begin = time.perf_counter()
-        await pods.until(lambda pods: freed(pods) == WORKERS)
-        took = time.perf_counter() - begin
-        await pods.clear()
-        return took * 1e3
-
-    async def all_of_them() -> list[float]:
-        async with crowd(floor.plane, namespace) as pods:
-            await placed(pods, _SINGLES)
-            return sorted([await placed(pods, number) for number in range(_SINGLES)])
-
-    namespace = floor.namespace()
-    with floor.scorer(), floor.no_kubelets():
-        found = asyncio.run(all_of_them())
-    name = f"a gang of {WORKERS} alone: last member created to all let go"
-    yield Figure(f"{name}, p50", "≤ 60 ms", spread(found), "ms")
-    yield Figure(f"{name}, p99", "≤ 200 ms", spread(found[-1:]), "ms")
-
-
-def _failover(floor: Floor) -> Figure:
-    async def next_bound(leader: Scorer, namespace: str) -> float:
-        async with crowd(floor.plane, namespace) as pods:
-            await pods.offer(_GANGS)
-            await pods.until(lambda pods: bound(pods) == _ALL)
-            leader.process.signal(SIGKILL)
-            begin = time.perf_counter()
-            await pods.create("next")
-            await pods.until(lambda pods: bound(pods) == _ALL + WORKERS)
-            return time.perf_counter() - begin
-
-    found = []
-    for _ in range(_FAILOVERS):
-        with floor.scorer() as leader, floor.scorer(leads=False):
-            found.append(asyncio.run(next_bound(leader, floor.namespace())))
-    name = f"leader killed beside {_ALL} pods: next gang bound"
-    return Figure(name, f"≤ {_LEASE + 3} s", spread(found), "s")

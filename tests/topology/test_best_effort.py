@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
+from support.best_effort import GPUS, Comparison, best_effort, comparisons, page
 
-from bench.topology.best_effort import GPUS, Comparison, best_effort, comparisons, page
 from topology.catalogue import NAMES, entry
 
 PAGE = Path(__file__).parents[2] / "docs" / "fast-against-best-effort.md"
@@ -32,7 +32,7 @@ def test_fast_is_better_on_the_meshes_of_a_dgx1_as_often_as_was_counted(compared
 
 def test_the_documentation_shows_what_is_computed(compared):
     assert PAGE.read_text(encoding="utf-8") == page(compared), (
-        "python -m bench.topology.best_effort > docs/fast-against-best-effort.md"
+        "PYTHONPATH=tests python -m support.best_effort > docs/fast-against-best-effort.md"
     )
 
 

@@ -6,6 +6,7 @@ from itertools import combinations
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.best_effort import best_effort, pair_scores
 from support.builders import (
     a_machine,
     a_pcie_machine,
@@ -17,7 +18,6 @@ from support.builders import (
 )
 from support.strategies import machines
 
-from bench.topology.best_effort import best_effort, pair_scores
 from topology.bandwidth import bandwidths
 from topology.choice import ChoiceMode, ChoiceRequest, advantage, candidates, choose, ranked
 from topology.constants import Constants

@@ -3,6 +3,7 @@ from itertools import combinations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.best_effort import best_effort, pair_scores
 from support.builders import (
     a_machine,
     a_pcie_machine,
@@ -13,7 +14,6 @@ from support.builders import (
 )
 from support.strategies import machines
 
-from bench.topology.best_effort import best_effort, pair_scores
 from topology.choice import ChoiceMode, ChoiceRequest, choose
 from topology.machine import Level, Machine, gpus_of, mask_of
 from topology.table import table_of

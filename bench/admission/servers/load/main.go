@@ -1,5 +1,5 @@
-// Command load sends one body again and again over connections of its own, and prints in JSON how
-// that went: seconds, failures (with the first one's words), and two quantiles of the latency [ms].
+// Command load sends one body again and again over connections of its own, as fast as they are
+// answered, and prints in JSON how that went: seconds and failures, with the first one's words.
 package main
 
 import (
@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,16 +27,12 @@ var (
 	expect      = flag.String("expect", "", "what a good answer contains")
 	connections = flag.Int("connections", 25, "how many, each with one request at a time")
 	count       = flag.Int("count", 1, "requests")
-	rate        = flag.Float64("rate", 0, "requests a second; 0 for as fast as they are answered")
-	cold        = flag.Bool("cold", false, "open the connections with the first requests only")
 )
 
 type outcome struct {
 	Seconds  float64 `json:"seconds"`
 	Failures int     `json:"failures"`
 	First    string  `json:"first"`
-	P50      float64 `json:"p50"`
-	P99      float64 `json:"p99"`
 }
 
 type sender struct {
@@ -111,36 +106,23 @@ func run(senders []*sender) outcome {
 	var next atomic.Int64
 	var lock sync.Mutex
 	var found outcome
-	var latencies []float64
 	start := time.Now()
 	all(senders, func(s *sender) {
 		for {
-			number := next.Add(1) - 1
-			if number >= int64(*count) {
+			if next.Add(1) > int64(*count) {
 				return
 			}
-			began := time.Now()
-			if *rate > 0 {
-				// From when it was due: a server that is late must not be asked less for it.
-				began = start.Add(time.Duration(float64(number) / *rate * float64(time.Second)))
-				time.Sleep(time.Until(began))
-			}
-			wrong := s.send()
-			took := time.Since(began).Seconds() * 1000
-			lock.Lock()
-			latencies = append(latencies, took)
-			if wrong != "" {
+			if wrong := s.send(); wrong != "" {
+				lock.Lock()
 				if found.Failures == 0 {
 					found.First = wrong
 				}
 				found.Failures++
+				lock.Unlock()
 			}
-			lock.Unlock()
 		}
 	})
 	found.Seconds = time.Since(start).Seconds()
-	slices.Sort(latencies)
-	found.P50, found.P99 = latencies[len(latencies)/2], latencies[len(latencies)*99/100]
 	return found
 }
 
@@ -157,8 +139,6 @@ func main() {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(certificates)
 	made := senders(body, pool)
-	if !*cold {
-		all(made, (*sender).open)
-	}
+	all(made, (*sender).open)
 	json.NewEncoder(os.Stdout).Encode(run(made))
 }

@@ -1,8 +1,9 @@
 """Compare `fast` with NVIDIA's best-effort policy on every 8-GPU machine of the catalogue.
 
-`python -m bench.topology.best_effort > docs/fast-against-best-effort.md` writes the page.
+`PYTHONPATH=tests python -m support.best_effort > docs/fast-against-best-effort.md` writes the page.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -36,7 +37,8 @@ Best-effort here is a restatement of the policy of go-gpuallocator at 876e7b7, w
 plugin uses: it walks every partition of F, padded to a multiple of k, keeps the first one with the
 largest sum of pair scores, and returns the first set with the largest sum in it.
 
-Written by `python -m bench.topology.best_effort`; a test compares it with what is computed.
+Written by `PYTHONPATH=tests python -m support.best_effort`; a test compares it with what is
+computed.
 """
 
 
@@ -143,4 +145,4 @@ def _partitions(free: tuple[int, ...], k: int) -> Iterator[tuple[tuple[int, ...]
 
 
 if __name__ == "__main__":
-    print(page(comparisons()), end="")
+    sys.stdout.write(page(comparisons()))

@@ -1,1 +1,0 @@
-"""The agent of a node, and containers on a real kubelet."""
