@@ -12,7 +12,7 @@ from cli.output.printer import Format, emit, say, warn, widely
 from cli.render import inspect_gpushare, inspect_json, inspect_text, slots
 from cli.render.page.caption import Caption
 from cluster.account.node_ledger import NodeLedger
-from cluster.account.slots import free_slots
+from cluster.account.slots import free_domains, free_slots
 from manifest.value import InputError
 
 
@@ -69,7 +69,7 @@ def show_inspection(
     for warning in current.warnings:
         warn(warning)
     if view.slots:
-        _show_slots(nodes, view.output)
+        _show_slots(nodes, current.policy.policy.gangs.domains, view.output)
     elif view.output == "html":
         echo(_page(current, [inspected.ledger for inspected in nodes], caption), nl=False)
     elif view.output not in {"table", "wide"}:
@@ -83,13 +83,14 @@ def show_inspection(
     return 0
 
 
-def _show_slots(nodes: Sequence[InspectedNode], output: str) -> None:
-    groups = free_slots(inspected.ledger for inspected in nodes)
+def _show_slots(nodes: Sequence[InspectedNode], domains: Sequence[str], output: str) -> None:
+    ledgers = [inspected.ledger for inspected in nodes]
+    found = slots.Slots(groups=free_slots(ledgers), domains=free_domains(ledgers, domains))
     if output in {"table", "wide"}:
         with widely(wide=output == "wide"):
-            slots.show(groups)
+            slots.show(found)
     else:
-        emit(slots.Slots(groups=groups), Format(output))
+        emit(found, Format(output))
 
 
 def _page(current: CurrentCluster, ledgers: Sequence[NodeLedger], caption: Caption) -> str:

@@ -1,5 +1,6 @@
-"""The map and the pending units of the last hour, as bounded differences; GPU time. Pure."""
+"""The map, the pending units and the usage of the last hour, as bounded differences. Pure."""
 
+import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import takewhile
@@ -19,8 +20,6 @@ SECONDS = 3600.0
 BYTES = 16 << 20
 """The size of all differences together, as JSON [bytes]."""
 SAMPLES = 3600
-NAMESPACES = 10_000
-"""The number of namespaces whose GPU time is counted."""
 
 
 class Sample(Struct, frozen=True, array_like=True):
@@ -32,6 +31,8 @@ class Sample(Struct, frozen=True, array_like=True):
     free: int
     stranded: int
     waiting: int
+    sets: tuple[int, ...]
+    """The number of free sets of each size, as in `Moment.free_sets`."""
 
 
 class Change(NamedTuple):
@@ -43,6 +44,8 @@ class Change(NamedTuple):
     """The rows as they were; None: there was no such node."""
     units_before: Mapping[GangKey, UnitRow | None]
     """The pending units as they were; None: it did not wait."""
+    usage_before: Mapping[str, int | None]
+    """By namespace: its whole GPUs as they were; None: it had none."""
     size: int
 
 
@@ -59,15 +62,11 @@ class History:
         self._seconds, self._max_bytes = seconds, max_bytes
         self._changes: deque[Change] = deque()
         self._size = 0
-        self._usage: tuple[float, dict[str, int]] | None = None
+        self._usage: Mapping[str, int] = {}
         self.rows: Mapping[str, NodeRow] = {}
         self._units: Mapping[GangKey, UnitRow] = {}
         self.version = 0
         self.samples: deque[Sample] = deque(maxlen=SAMPLES)
-        self.gpu_seconds: dict[str, float] = {}
-        """By namespace, since `began` [s]."""
-        self.began: float | None = None
-        """The first moment [s since 1970]."""
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -81,14 +80,17 @@ class History:
 
     def add(self, moment: Moment) -> None:
         """Add the next moment, as a new version."""
+        usage = {each.namespace: each.gpus for each in moment.usage if each.gpus}
         before = _replaced(self.rows, moment.rows) if self.version else {}
         units = _replaced(self._units, moment.units) if self.version else {}
+        used = _replaced(self._usage, usage) if self.version else {}
         self.version += 1
-        size = sum(len(msgspec.json.encode(list(each.items()))) for each in (before, units) if each)
-        self._changes.append(Change(self.version, moment.at, before, units, size))
+        size = sum(
+            len(msgspec.json.encode(list(each.items()))) for each in (before, units, used) if each
+        )
+        self._changes.append(Change(self.version, moment.at, before, units, used, size))
         self._size += size
-        self.rows, self._units = moment.rows, moment.units
-        self._count(moment)
+        self.rows, self._units, self._usage = moment.rows, moment.units, usage
         self._sample(moment)
         self._forget(moment.at)
 
@@ -112,21 +114,40 @@ class History:
             units.values(), key=lambda unit: (-unit.priority, unit.since, unit.namespace, unit.name)
         )
 
+    def gpu_seconds(self, until: float = math.inf) -> dict[str, float]:
+        """Return the time of whole GPUs of each namespace since `start` [s].
+
+        Args:
+            until: Its end [s since 1970]; at the latest that of the last moment.
+
+        Cost: the namespaces, and their changes that are kept.
+        """
+        if not self._changes:
+            return {}
+        latest = min(until, self._changes[-1].at)
+        totals: dict[str, float] = {}
+        # Backwards: each number of GPUs holds from the change that made it until the next one.
+        usage, ends = dict(self._usage), dict.fromkeys(self._usage, latest)
+
+        def count(namespace: str, since: float) -> None:
+            time = ends[namespace] - since
+            if time > 0:
+                totals[namespace] = totals.get(namespace, 0.0) + usage[namespace] * time
+
+        for change in reversed(self._changes):
+            for namespace, gpus in change.usage_before.items():
+                if namespace in usage:
+                    count(namespace, change.at)
+                    del usage[namespace]
+                if gpus:
+                    usage[namespace], ends[namespace] = gpus, min(latest, change.at)
+        for namespace in usage:
+            count(namespace, self._changes[0].at)
+        return totals
+
     def _after(self, time: float) -> Iterable[Change]:
         """Return the changes after a time, the newest first."""
         return takewhile(lambda change: change.at > time, reversed(self._changes))
-
-    def _count(self, moment: Moment) -> None:
-        """Add the GPU time of each namespace since the last moment."""
-        if self.began is None:
-            self.began = moment.at
-        if self._usage is not None:
-            since, held = self._usage
-            for namespace, gpus in held.items():
-                if namespace in self.gpu_seconds or len(self.gpu_seconds) < NAMESPACES:
-                    time = max(0.0, moment.at - since)
-                    self.gpu_seconds[namespace] = self.gpu_seconds.get(namespace, 0) + gpus * time
-        self._usage = moment.at, {each.namespace: each.gpus for each in moment.usage if each.gpus}
 
     def _sample(self, moment: Moment) -> None:
         """Keep the totals, at most once a second."""
@@ -137,6 +158,7 @@ class History:
             sum(row.free for row in rows),
             sum(row.stranded for row in rows),
             moment.waiting,
+            moment.free_sets,
         )
         if len(self.samples) > 1 and sample.at - self.samples[-2].at < 1:
             self.samples.pop()
@@ -150,7 +172,7 @@ class History:
             # What the oldest version replaced cannot be shown any more.
             first = self._changes[0]
             self._size -= first.size
-            self._changes[0] = first._replace(before={}, units_before={}, size=0)
+            self._changes[0] = first._replace(before={}, units_before={}, usage_before={}, size=0)
         while len(self.samples) > 1 and self.samples[1].at <= now - self._seconds:
             self.samples.popleft()
 

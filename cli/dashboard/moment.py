@@ -19,7 +19,15 @@ from cli.files.current_cluster import CurrentCluster
 from cli.render.page.occupancy import COLOURS
 from cli.render.page.unit_results import request_text
 from cluster.account.node_ledger import NodeLedger
-from cluster.account.slots import SlotGroup, free_slots, takes_pods
+from cluster.account.slots import (
+    SIZES,
+    FreeDomains,
+    SlotGroup,
+    free_domains,
+    free_slots,
+    has_slots,
+    takes_pods,
+)
 from cluster.gang import GangKey
 from cluster.memo import Memo
 from scorer.gang.unit import Unit, units_of
@@ -82,6 +90,8 @@ class NodePart(NamedTuple):
     row: NodeRow | None
     """None: it has no GPUs."""
     usage: tuple[NamespaceUsage, ...]
+    whole: int
+    """Free GPUs of which pods may have sets."""
 
 
 def node_part(ledger: NodeLedger, domains: tuple[str, ...]) -> NodePart:
@@ -92,7 +102,8 @@ def node_part(ledger: NodeLedger, domains: tuple[str, ...]) -> NodePart:
         domains: The labels of network domains, the nearest first.
     """
     rows = (_row(node, domains, closed=not takes_pods(ledger)) for node in fleet_of((ledger,)))
-    return NodePart(next(rows, None), node_usage(ledger))
+    whole = ledger.gpus_free if has_slots(ledger) and takes_pods(ledger) else 0
+    return NodePart(next(rows, None), node_usage(ledger), whole)
 
 
 @dataclass(frozen=True)
@@ -145,6 +156,18 @@ class Moment:
     def slots(self) -> tuple[SlotGroup, ...]:
         """The free sets of GPUs, in groups of equal nodes."""
         return free_slots(self.current.cluster.ledger.nodes.values())
+
+    @property
+    def domains(self) -> tuple[FreeDomains, ...]:
+        """The network domains that are free as a whole."""
+        labels = self.current.policy.policy.gangs.domains
+        return free_domains(self.current.cluster.ledger.nodes.values(), labels)
+
+    @cached_property
+    def free_sets(self) -> tuple[int, ...]:
+        """The number of free sets of each of `slots.SIZES`, each on one node."""
+        free = [part.whole for part in self._parts if part.whole]
+        return tuple(sum(number // size for number in free) for size in SIZES)
 
     def node(self, name: str) -> InspectedNode | None:
         """Return one node with GPUs; None if there is none of this name."""

@@ -1,12 +1,14 @@
 """The views of one feed by the parameters of a request, now or at an earlier moment."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from cli.analysis.fleet import usage_of
 from cli.dashboard.earlier import earlier_ledgers, earlier_node, earlier_unit
 from cli.dashboard.feed import Feed
 from cli.dashboard.gang_changes import Past
+from cli.dashboard.history import Sample
 from cli.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
-from cluster.account.slots import free_slots
+from cluster.account.slots import SIZES, FreeDomains, SlotGroup, free_domains, free_slots
 
 UNITS = 200
 """The number of units that waited at an earlier time which the page gets."""
@@ -49,11 +51,20 @@ class Views:
         unit = next((u for u in waited if (u.kind, u.namespace, u.name) == key), None)
         return lambda: earlier_unit(then, unit, now, key)
 
-    def namespaces(self, _: Query) -> Callable[[], object]:
-        """The GPUs of namespaces."""
+    def namespaces(self, query: Query) -> Callable[[], object]:
+        """The GPUs of namespaces, and their GPU time until then."""
         moment, history = self._feed.moment, self._feed.history
-        rows = namespace_rows(moment, history)
-        return lambda: {"since": history.began, "rows": rows}
+        if "at" not in query:
+            rows = namespace_rows(moment.usage, history.gpu_seconds())
+            return lambda: {"since": history.start, "rows": rows}
+        at, now = _time(query), moment.current.cluster.ledger.nodes
+        then, seconds, since = history.at(at), history.gpu_seconds(at), history.start
+
+        def earlier() -> object:
+            usage = usage_of(earlier_ledgers(then, now))
+            return {"since": since, "rows": namespace_rows(usage, seconds)}
+
+        return earlier
 
     def past(self, query: Query) -> Callable[[], object]:
         """The map and the pending units of an earlier moment."""
@@ -72,10 +83,22 @@ class Views:
         moment, history = self._feed.moment, self._feed.history
         samples = list(history.samples)
         if "at" not in query:
-            return lambda: {"groups": moment.slots, "samples": samples}
+            return lambda: _sets(moment.slots, moment.domains, samples)
         at, now = _time(query), moment.current.cluster.ledger.nodes
         rows, until = history.at(at), [each for each in samples if each.at <= at]
-        return lambda: {"groups": free_slots(earlier_ledgers(rows, now)), "samples": until}
+        labels = moment.current.policy.policy.gangs.domains
+
+        def earlier() -> object:
+            ledgers = list(earlier_ledgers(rows, now))
+            return _sets(free_slots(ledgers), free_domains(ledgers, labels), until)
+
+        return earlier
+
+
+def _sets(
+    groups: Sequence[SlotGroup], domains: Sequence[FreeDomains], samples: Sequence[Sample]
+) -> object:
+    return {"groups": groups, "domains": domains, "sizes": SIZES, "samples": samples}
 
 
 def _time(query: Query) -> float:

@@ -1,16 +1,15 @@
 """The views of the page as JSON: a node, pending units, a gang or pod, namespaces. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
 from cli.analysis.explain import explain_gang, explain_pod
-from cli.analysis.fleet import fleet_of
+from cli.analysis.fleet import NamespaceUsage, fleet_of
 from cli.analysis.inspection import InspectedNode
 from cli.analysis.unit_explanation import UnitExplanation, UnitState
 from cli.dashboard.gang_changes import GangChange, Past, gang_changes
 from cli.dashboard.gang_history import GangEvent, gang_history
-from cli.dashboard.history import History
 from cli.dashboard.moment import Moment, colour_of
 from cli.dashboard.tree import Tree, tree_of
 from cli.output.document import rounded
@@ -143,7 +142,7 @@ class NamespaceRow(Struct, frozen=True):
     replicas: int
     nodes: int
     hours: float
-    """GPU-hours since the page is served."""
+    """GPU-hours in the time that is kept."""
 
 
 def node_view(moment: Moment, name: str) -> NodeView | None:
@@ -294,8 +293,15 @@ def _plan(gang: Gang, pods: Sequence[Pod]) -> PlanView:
     )
 
 
-def namespace_rows(moment: Moment, history: History) -> list[NamespaceRow]:
-    """Return the GPUs of namespaces that hold some, or held some since the page is served."""
+def namespace_rows(
+    usage: Iterable[NamespaceUsage], gpu_seconds: Mapping[str, float]
+) -> list[NamespaceRow]:
+    """Return the GPUs of namespaces that hold some, or held some before.
+
+    Args:
+        usage: What they hold.
+        gpu_seconds: The GPU time of each namespace [s].
+    """
     rows = [
         NamespaceRow(
             each.namespace,
@@ -304,14 +310,14 @@ def namespace_rows(moment: Moment, history: History) -> list[NamespaceRow]:
             each.memory,
             each.replicas,
             len(each.nodes),
-            history.gpu_seconds.get(each.namespace, 0) / 3600,
+            gpu_seconds.get(each.namespace, 0) / 3600,
         )
-        for each in moment.usage
+        for each in usage
     ]
     present = {row.namespace for row in rows}
     past = (
         NamespaceRow(namespace, 0, 0, 0, 0, 0, seconds / 3600)
-        for namespace, seconds in sorted(history.gpu_seconds.items())
+        for namespace, seconds in sorted(gpu_seconds.items())
         if namespace not in present and seconds
     )
     return [*rows, *past]

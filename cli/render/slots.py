@@ -1,30 +1,41 @@
 """The free sets of GPUs, for `linkwise inspect --slots`: as text, and as a document."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from cli.output.document import Document
 from cli.output.printer import QUIET, Cell, Paint, cut, named, say, say_rest, table
 from cli.output.words import plural
-from cluster.account.slots import FreeSets, PartlyFreeNode, SlotGroup
+from cluster.account.freeing_moves import FreedNode
+from cluster.account.slots import FreeDomains, FreeSets, PartlyFreeNode, SlotGroup
 
 
 class Slots(Document, frozen=True, kw_only=True):
     """The free sets of whole GPUs, by pool and model."""
 
     groups: tuple[SlotGroup, ...]
+    domains: tuple[FreeDomains, ...]
 
 
-def show(groups: Sequence[SlotGroup]) -> None:
-    """Write the free sets of each group of nodes to standard output."""
-    if not groups:
+def show(slots: Slots) -> None:
+    """Write the free sets of each group of nodes, and the free domains, to standard output."""
+    if not slots.groups:
         say("no node offers whole GPUs")
-    for group in groups:
+    for group in slots.groups:
         _show_head(group)
         table(list(_rows(group)), indent=2)
         shown = cut(group.partly_free)
         table([_node(node, group) for node in shown], indent=2)
         say_rest(len(group.partly_free) - len(shown))
+        freed = cut(group.freed)
+        for node in freed:
+            say(f"  {_freed(node)}")
+        say_rest(len(group.freed) - len(freed))
         say()
+    for each in slots.domains:
+        domains, gpus = plural("domain", each.domains), plural("GPU", each.gpus)
+        say(
+            f"{each.free} of {each.domains} {domains} of {each.label} free, with {each.gpus} {gpus}"
+        )
 
 
 def _show_head(group: SlotGroup) -> None:
@@ -60,6 +71,13 @@ def _row(sets: FreeSets, *, is_node: bool) -> list[Cell]:
         str(sets.total),
         str(sets.together),
     ]
+
+
+def _freed(node: FreedNode) -> str:
+    moves = [
+        f"{each.unit} ({each.gpus} {plural('GPU', each.gpus)}) to {each.to}" for each in node.moves
+    ]
+    return f"{node.name} would be whole after moves of {named(moves)}"
 
 
 def _node(node: PartlyFreeNode, group: SlotGroup) -> list[Cell]:

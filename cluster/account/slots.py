@@ -3,10 +3,11 @@
 Only GPUs count. CPU, memory and taints matter for a certain pod, and so does its network.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from cluster.account.freeing_moves import FreedNode, freed_nodes
 from cluster.account.node_ledger import NodeLedger
 from cluster.mode import NodeMode
 from cluster.nodes.node import Node, uniform_machine
@@ -84,6 +85,46 @@ class SlotGroup:
     """By size, the largest first: all GPUs of a node, 8, 4, 2, 1."""
     partly_free: tuple[PartlyFreeNode, ...]
     """The nodes with the most free GPUs come first."""
+    freed: tuple[FreedNode, ...]
+    """The nodes that moves would make whole, those that need the fewest moved GPUs first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreeDomains:
+    """The network domains of one kind of which all GPUs are free."""
+
+    label: str
+    """The label of nodes that names their domain."""
+    domains: int
+    """Number of domains that have nodes with whole GPUs."""
+    free: int
+    """Number of those of which all nodes are whole and take pods."""
+    gpus: int
+    """The GPUs of these."""
+
+
+def free_domains(ledgers: Iterable[NodeLedger], labels: Sequence[str]) -> tuple[FreeDomains, ...]:
+    """Return the free domains of each label that some node has.
+
+    Args:
+        ledgers: Nodes; those without whole GPUs are left out.
+        labels: Of the policy, the nearest domains first.
+    """
+    offering = [ledger for ledger in ledgers if has_slots(ledger)]
+    found: list[FreeDomains] = []
+    for label in labels:
+        gpus: dict[str, int] = {}
+        taken: set[str] = set()
+        for ledger in offering:
+            if domain := ledger.node.labels.get(label):
+                gpus[domain] = gpus.get(domain, 0) + len(ledger.node.cards)
+                if not takes_pods(ledger) or ledger.gpus_free < len(ledger.node.cards):
+                    taken.add(domain)
+        free = gpus.keys() - taken
+        if gpus:
+            total = sum(gpus[domain] for domain in free)
+            found.append(FreeDomains(label, len(gpus), len(free), total))
+    return tuple(found)
 
 
 def free_slots(ledgers: Iterable[NodeLedger]) -> tuple[SlotGroup, ...]:
@@ -93,7 +134,7 @@ def free_slots(ledgers: Iterable[NodeLedger]) -> tuple[SlotGroup, ...]:
     """
     groups: dict[_Kind, list[_Member]] = {}
     for ledger in ledgers:
-        if ledger.node.cards and (ledger.node.mode is NodeMode.TOPOLOGY or ledger.is_counted):
+        if has_slots(ledger):
             kind, table = _kind(ledger.node)
             groups.setdefault(kind, []).append((ledger, table))
     order = sorted(groups, key=lambda kind: (kind.pool or "", kind.model or "", str(kind)))
@@ -134,7 +175,13 @@ def _group(kind: _Kind, members: list[_Member]) -> SlotGroup:
         partly_free=tuple(
             sorted(partly_free, key=lambda node: (-node.free, node.allocated, node.name))
         ),
+        freed=freed_nodes([ledger for ledger, _ in usable], kind.gpus_per_node),
     )
+
+
+def has_slots(ledger: NodeLedger) -> bool:
+    """Return whether a node offers whole GPUs."""
+    return bool(ledger.node.cards) and (ledger.node.mode is NodeMode.TOPOLOGY or ledger.is_counted)
 
 
 def takes_pods(ledger: NodeLedger) -> bool:

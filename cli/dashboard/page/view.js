@@ -5,7 +5,6 @@ import {h, shown} from "./dom.js";
 import {fetched, store} from "./store.js";
 
 const PAUSE = 1000, SCRUBBING = 150;
-const PRESENT = "This view shows the present: the time line moves the map, nodes, free sets, gangs and what waits.";
 
 /**
  * Return a view whose document is fetched; it is drawn again only if it changed.
@@ -27,20 +26,18 @@ export function fetchedView(place, title, name, query, content, absent, earlier)
   const moment = () => earlier && store.past ? Math.round(store.past.at) : 0;
 
   async function draw() {
-    const at = moment(), passed = store.past !== null;
-    const wanted = at ? `at ${at}` : `${store.version} ${passed}`;
+    const at = moment(), wanted = at ? `at ${at}` : store.version;
     if (busy || left || state === wanted || !store.facts) return;
     busy = true;
     state = wanted;
     try {
       const document = await fetched(name, at ? {...query, at: String(at)} : query);
       if (left || at !== moment()) return;
-      const now = JSON.stringify([document, at, passed]);
+      const now = JSON.stringify([document, at]);
       if (now !== text) {
         text = now;
         const made = at && earlier ? earlier(document, at)
           : document === null ? [h("p.empty", {}, absent)] : content(document);
-        if (passed && !at) made.unshift(h("p.notice.mild", {}, PRESENT));
         const focus = globalThis.document.activeElement;
         const key = focus instanceof HTMLElement ? focus.dataset.key : undefined;
         place.replaceChildren(...made.filter(one => one !== null));

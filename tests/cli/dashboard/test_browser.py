@@ -299,8 +299,10 @@ def test_free_sets_are_counted_by_size_with_what_fragments_them(small, opened):
     counts = page.locator(".size > b").all_inner_texts()
     assert counts == ["0", "2", "6", "13"]
     assert "none" in page.locator(".size").first.inner_text()
-    page.locator(".slots summary").click()
-    assert "team/vgg" in page.locator(".slots table").inner_text()
+    page.locator(".slots summary").first.click()
+    assert "team/vgg" in page.locator(".slots table").first.inner_text()
+    page.get_by_text("that moves would make whole").click()
+    assert "to dgx-" in page.locator(".slots table").last.inner_text()
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,12 @@ def row(name: str, gpus: set[int]) -> NodeRow:
 def past_of(maps: list[dict[str, set[int]]]) -> Past:
     """Return the past of nodes and the gang's GPUs on each, one map for each second."""
     rows = [{name: row(name, gpus) for name, gpus in each.items()} for each in maps]
-    changes = [Change(1, 0.0, {}, {}, 0)]
+    changes = [Change(1, 0.0, {}, {}, {}, 0)]
     for at, (old, new) in enumerate(pairwise(rows), 1):
         names = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
-        changes.append(Change(at + 1, float(at), {name: old.get(name) for name in names}, {}, 0))
+        changes.append(
+            Change(at + 1, float(at), {name: old.get(name) for name in names}, {}, {}, 0)
+        )
     return Past(rows[-1], tuple(changes))
 
 

@@ -1,6 +1,5 @@
 from types import SimpleNamespace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +28,9 @@ def at_time(
     waiting = {
         GangKey("team", name, ""): unit(name, priority) for name, priority in (units or {}).items()
     }
-    return SimpleNamespace(at=at, rows=rows, usage=held, units=waiting, waiting=len(waiting))
+    return SimpleNamespace(
+        at=at, rows=rows, usage=held, units=waiting, waiting=len(waiting), free_sets=(0, 0, 1, 2)
+    )
 
 
 MAPS = st.lists(
@@ -121,15 +122,31 @@ def test_what_waited_is_bounded_in_bytes():
     assert [row.name for row in history.waiting_at(0)] == [f"unit-{int(history.start)}"]
 
 
-@pytest.mark.parametrize(
-    ("times", "hours"), [([0], {}), ([0, 3600], {"a": 2.0}), ([0, 1800, 3600], {"a": 2.0})]
+USAGES = st.lists(
+    st.dictionaries(st.sampled_from("abc"), st.integers(0, 8)), min_size=1, max_size=12
 )
-def test_gpu_time_is_that_of_the_namespaces_between_moments(times, hours):
-    history = History()
-    for at in times:
-        history.add(at_time(at, {}, {"a": 2}))
 
-    assert {name: seconds / 3600 for name, seconds in history.gpu_seconds.items()} == hours
+
+@given(USAGES, st.integers(0, 15))
+def test_gpu_time_is_that_of_the_namespaces_until_a_moment(usages, until):
+    history = History()
+    for at, usage in enumerate(usages):
+        history.add(at_time(at, {}, usage))
+
+    seconds: dict[str, int] = {}
+    for usage in usages[: min(until, len(usages) - 1)]:
+        for name, gpus in usage.items():
+            seconds[name] = seconds.get(name, 0) + gpus
+    assert history.gpu_seconds(until) == {name: each for name, each in seconds.items() if each}
+
+
+def test_gpu_time_is_that_of_the_time_that_is_kept():
+    history = History(seconds=10)
+    for at in range(100):
+        history.add(at_time(at, {"n": "#." if at % 2 else ".."}, {"a": 2, "b": at % 2}))
+
+    assert history.gpu_seconds() == {"a": 20, "b": 5}
+    assert History().gpu_seconds() == {}
 
 
 def test_a_clock_that_goes_back_counts_no_time():
@@ -137,7 +154,7 @@ def test_a_clock_that_goes_back_counts_no_time():
     history.add(at_time(100, {}, {"a": 2}))
     history.add(at_time(50, {}, {"a": 2}))
 
-    assert history.gpu_seconds["a"] == 0
+    assert history.gpu_seconds() == {}
 
 
 def test_samples_are_at_most_one_a_second():

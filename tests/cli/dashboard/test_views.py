@@ -212,7 +212,8 @@ def test_namespaces_that_hold_gpus_are_listed(moment):
     history.add(moment(*VGG, at=0))
     history.add(moment(at=1800))
 
-    rows = {row.namespace: row for row in namespace_rows(moment(at=1800), history)}
+    found = namespace_rows(moment(at=1800).usage, history.gpu_seconds())
+    rows = {row.namespace: row for row in found}
 
     assert rows["team"].gpus == 0
     assert rows["team"].hours == 1.0

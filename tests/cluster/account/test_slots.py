@@ -8,7 +8,7 @@ from support.strategies import machines
 
 from cluster import keys
 from cluster.account.node_ledger import Holding, NodeLedger
-from cluster.account.slots import FreeSets, PartlyFreeNode, free_slots
+from cluster.account.slots import FreeDomains, FreeSets, PartlyFreeNode, free_domains, free_slots
 from cluster.allocations.gpus import Counted, Exact, GPUShare
 from cluster.nodes.node import DevicePool, MachineSource
 from topology.machine import mask_of
@@ -198,3 +198,18 @@ def test_sixteen_gpus_are_a_whole_node_and_two_sets_of_eight():
 
     assert [sets.size for sets in group.sets] == [16, 8, 4, 2, 1]
     assert [sets.fastest for sets in group.sets] == [0, 1, 3, 7, 15]
+
+
+def test_a_domain_is_free_if_all_its_nodes_are_whole_and_take_pods():
+    def node(name, rack, **more):
+        return a_node(name, SWITCHED, labels={"rack": rack}, **more)
+
+    ledgers = [
+        *(ledger_with(node(f"a{i}", "a")) for i in range(2)),
+        ledger_with(node("b0", "b")),
+        ledger_with(node("b1", "b"), [0]),
+        ledger_with(node("c0", "c", unhealthy=(1,))),
+        ledger_with(a_node("nowhere", SWITCHED), [0]),
+    ]
+
+    assert free_domains(ledgers, ("rack", "absent")) == (FreeDomains("rack", 3, 1, 16),)
