@@ -9,7 +9,7 @@ from controlplane.gangs import (
     wait_until_placed,
     where,
 )
-from controlplane.nodes import unhealthy
+from controlplane.nodes import NODES, unhealthy
 from controlplane.pods import container
 from controlplane.process import wait_until
 
@@ -73,3 +73,22 @@ def test_nobody_moves_where_the_policy_only_reports(pods, machines, policy, hist
         assert (uids(pods, "train"), home(pods, "train")) == (before, failed)
     assert not events(pods, "GangEvicted", of="StatefulSet")
     assert set(history.creations(pods.namespace).values()) == {1}
+
+
+def test_a_gang_is_moved_once_as_a_whole_off_a_node_that_was_deleted(
+    pods, machines, policy, history
+):
+    policy(POLICY.format("evict"))
+    machines(2)
+    failed = run_gang(pods, "train")
+    before = uids(pods, "train")
+
+    pods.api.delete(f"{NODES}/{failed}")
+
+    wait_for_event(pods, "GangEvicted", f"all of {failed}, which was deleted", of="StatefulSet")
+    wait_until(lambda: not uids(pods, "train") & before, "all members are gone", PATIENCE)
+    wait_until_placed(pods, "train", 2)
+    wait_for_phase(pods, "train", "Placed", members="2/2")
+    assert home(pods, "train") != failed
+    history.catch_up()
+    assert history.creations(pods.namespace) == {"train-0": 2, "train-1": 2}
