@@ -12,7 +12,7 @@ import structlog
 
 from cluster.gang import GangKey
 from runtime.kube.objects import Key
-from runtime.process.clock import loop_time, rfc3339
+from runtime.process.clock import loop_time
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer
@@ -220,7 +220,7 @@ class UnitScheduler:
         self._starvation.placed(unit.key)
         self._preemptor.placed(unit.key)
         self._plans += 1
-        recorded = plan_of(plan, f"{self._term}-{self._plans}", rfc3339(self._clock()))
+        recorded = plan_of(plan, f"{self._term}-{self._plans}")
         if unit.is_gang:
             before = self._informers.recorded_plan(unit.key)
             recorded = whole_plan(recorded, unit, self._snapshot(unit), before)

@@ -31,13 +31,12 @@ class RecordedBandwidths(NamedTuple):
     index_order: Bandwidth
 
 
-def plan_of(plan: Plan, plan_id: str, now: str) -> GangPlan:
+def plan_of(plan: Plan, plan_id: str) -> GangPlan:
     """Return a plan as it is written, without baselines.
 
     Args:
         plan: The placements of the members.
         plan_id: Different for each plan; the pods' records contain it.
-        now: RFC 3339.
     """
     return GangPlan(
         id=plan_id,
@@ -46,7 +45,6 @@ def plan_of(plan: Plan, plan_id: str, now: str) -> GangPlan:
         bandwidth=tenths(plan.bandwidth.value),
         bandwidth_note=plan.bandwidth.note,
         domain=plan.domain,
-        planned_at=now,
     )
 
 

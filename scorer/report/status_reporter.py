@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
+from msgspec import structs
 
 from cluster.gang import GangKey
 from runtime.kube.client import Kube, KubeError
@@ -106,7 +107,7 @@ class StatusReporter:
         await self._queue.run()
 
     async def record_plan(self, unit: Unit, plan: GangPlan) -> None:
-        """Write a gang's plan, before any of its pods is released.
+        """Write a gang's plan with the time, before any of its pods is released.
 
         Plans precede reports. Each plan has the members of those before, so only the newest one
         that waits is written.
@@ -120,7 +121,8 @@ class StatusReporter:
         report.latest = report.unwritten = None
         before = self._plans.get(key)
         written = before.written if before else asyncio.get_running_loop().create_future()
-        self._plans[key] = _Plan(unit, plan, written)
+        dated = structs.replace(plan, planned_at=plan.planned_at or rfc3339(self._clock()))
+        self._plans[key] = _Plan(unit, dated, written)
         self._queue.add(key, rank=URGENT)
         await asyncio.shield(written)
 

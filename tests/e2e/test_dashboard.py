@@ -27,6 +27,18 @@ kind: Policy
 machines: [{nodeLabels: {ack.node.gpu.schedule: topology}, machine: dgx1-v100}]
 gangs: {onFault: evict, onFaultSeconds: 1}
 """
+TRIED = f"""
+apiVersion: batch/v1
+kind: Job
+metadata: {{name: tried}}
+spec:
+  parallelism: 2
+  completions: 2
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{{name: main, image: train, resources: {{limits: {{{keys.GPU_WHOLE}: 2}}}}}}]
+"""
 
 
 class Page:
@@ -141,12 +153,21 @@ def test_a_gang_is_seen_waiting_then_placed_then_gone(nodes, pods, dashboard):
 
 @NEEDS_CHROMIUM
 @pytest.mark.usefixtures("placing_on_described_nodes")
-def test_a_person_sees_a_gang_wait_then_placed_then_gone(nodes, pods, dashboard):
+def test_a_person_tries_a_manifest_and_sees_a_gang_wait_then_placed_then_gone(
+    nodes, pods, dashboard
+):
     nodes({**DGX, "name": "gpu"})
     url, gang = dashboard().url, f"{pods.namespace}/train"
     with running_chromium() as browser:
         page = new_page(new_context(browser, 1400, "light"), url)
         page.set_default_timeout(120_000)
+        page.goto(f"{url}#/try")
+        page.fill("#manifest", TRIED)
+        page.get_by_role("button", name="Try it").click()
+        page.wait_for_selector("main:has-text('2 of 2 pods would be placed')")
+        assert page.locator("main rect.tile.placed").count() == 4
+        assert pods.all() == {}
+
         page.goto(f"{url}#/waiting")
         make_gang(pods, "train", 2, 8)
         page.wait_for_selector(".unit-row:has-text('2 waiting')")

@@ -123,7 +123,7 @@ def test_a_stateful_set_is_ordered_unless_it_is_parallel(expand, policy, ordered
 def test_a_daemon_set_stands_for_all_its_nodes(expand):
     (template,) = expand(a_workload("DaemonSet", f"{{{TEMPLATE}}}"))
 
-    assert "one pod a node" in template.note
+    assert "a pod for each node" in template.note
 
 
 def a_job(spec):

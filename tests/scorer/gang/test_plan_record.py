@@ -11,8 +11,6 @@ from scorer.placement.bandwidth import UNDEFINED, Bandwidth
 from scorer.placement.result import Placement, Plan
 from scorer.placement.schedule import plan
 
-NOW = "2026-01-02T03:04:05Z"
-
 
 @pytest.mark.parametrize(
     ("node", "member"),
@@ -36,7 +34,7 @@ NOW = "2026-01-02T03:04:05Z"
 def test_read_plan_gives_each_pod_its_placement(node, member):
     planned = plan(a_snapshot(node), [member])
     assert isinstance(planned, Plan)
-    key, kept = GangKey("team", "bert", ""), plan_of(planned, "p1", NOW)
+    key, kept = GangKey("team", "bert", ""), plan_of(planned, "p1")
     gang = new_gang(key, (), size=1, link=Link.BEST, plan=kept)
 
     (again,) = read_gang(msgspec.json.encode(gang)).spec.plan.members
@@ -47,7 +45,7 @@ def test_read_plan_gives_each_pod_its_placement(node, member):
 def test_plan_states_bandwidths_in_tenths():
     placement = Placement(a_member(), "gpu-0", exact(3, 0))
     plan = Plan((placement,), Bandwidth(40.04, 1), exact=False, domain="rack=a")
-    written_plan = with_baselines(plan_of(plan, "p1", NOW), Bandwidth(55.16, 1), UNDEFINED)
+    written_plan = with_baselines(plan_of(plan, "p1"), Bandwidth(55.16, 1), UNDEFINED)
 
     (member,) = written_plan.members
     assert (member.pod, member.node, member.indices) == ("worker-0", "gpu-0", (0, 3))
@@ -60,7 +58,7 @@ def test_plan_states_bandwidths_in_tenths():
 def test_note_of_a_plan_without_a_bandwidth_is_read_as_written():
     plan = Plan((Placement(a_member(), "gpu-0", exact(0)),), Bandwidth(sets_unknown=True))
 
-    written_plan = plan_of(plan, "p1", NOW)
+    written_plan = plan_of(plan, "p1")
 
     assert (written_plan.bandwidth, written_plan.bandwidth_note) == (None, "GPUs unknown")
     assert recorded_bandwidths(written_plan).planned == plan.bandwidth
@@ -76,7 +74,7 @@ def test_plan_over_nodes_records_what_its_bandwidths_count():
     plan = Plan(placements, Bandwidth(26.666667, 2, nic_unknown=True))
     best, order = Bandwidth(55.2, 1), Bandwidth(40, 3, nic_unknown=True)
 
-    written_plan = with_baselines(plan_of(plan, "p1", NOW), best, order)
+    written_plan = with_baselines(plan_of(plan, "p1"), best, order)
 
     assert written_plan.bandwidth_note == "nic unknown"
     assert (written_plan.best_possible_nodes, written_plan.index_order_nodes) == (1, 3)

@@ -745,6 +745,7 @@ async def test_a_plan_is_written_to_a_gang_that_was_changed_meanwhile(cluster):
 
     assert cluster.the_gang()["metadata"]["labels"] == {"a": "b"}
     assert cluster.the_gang()["spec"]["plan"]["id"] == cluster.record("bert-0")["plan"]
+    assert cluster.the_gang()["spec"]["plan"]["plannedAt"] == "2026-01-01T00:01:00Z"
 
 
 async def test_a_deleted_gang_is_created_again_with_its_plan(cluster):
