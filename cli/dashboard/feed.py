@@ -126,6 +126,11 @@ class Feed:
         return self._moment
 
     @property
+    def now(self) -> float:
+        """The time now; of a cluster that is not watched that of its moment [s since 1970]."""
+        return self._clock() if self._live else self.moment.at
+
+    @property
     def _id(self) -> str:
         """The id of a message with all that is known now."""
         return f"{self.history.version}.{self._reports}.{self._name}"

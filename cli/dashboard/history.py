@@ -1,6 +1,5 @@
 """The map, the pending units and the usage of the last hour, as bounded differences. Pure."""
 
-import math
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
 from itertools import takewhile
@@ -114,23 +113,27 @@ class History:
             units.values(), key=lambda unit: (-unit.priority, unit.since, unit.namespace, unit.name)
         )
 
-    def gpu_seconds(self, until: float = math.inf) -> dict[str, float]:
-        """Return the time of whole GPUs of each namespace since `start` [s].
+    def window(self, now: float) -> float:
+        """Return when the time begins that is kept [s since 1970]."""
+        return max(now - self._seconds, self.start if self.start is not None else now)
+
+    def gpu_seconds(self, since: float, until: float) -> dict[str, float]:
+        """Return the time of whole GPUs of each namespace in a part of what is kept [s].
 
         Args:
-            until: Its end [s since 1970]; at the latest that of the last moment.
+            since: Its beginning [s since 1970].
+            until: Its end [s since 1970]; after the last moment, its GPUs are held still.
 
         Cost: the namespaces, and their changes that are kept.
         """
         if not self._changes:
             return {}
-        latest = min(until, self._changes[-1].at)
         totals: dict[str, float] = {}
         # Backwards: each number of GPUs holds from the change that made it until the next one.
-        usage, ends = dict(self._usage), dict.fromkeys(self._usage, latest)
+        usage, ends = dict(self._usage), dict.fromkeys(self._usage, until)
 
-        def count(namespace: str, since: float) -> None:
-            time = ends[namespace] - since
+        def count(namespace: str, begin: float) -> None:
+            time = ends[namespace] - max(begin, since)
             if time > 0:
                 totals[namespace] = totals.get(namespace, 0.0) + usage[namespace] * time
 
@@ -140,7 +143,7 @@ class History:
                     count(namespace, change.at)
                     del usage[namespace]
                 if gpus:
-                    usage[namespace], ends[namespace] = gpus, min(latest, change.at)
+                    usage[namespace], ends[namespace] = gpus, min(until, change.at)
         for namespace in usage:
             count(namespace, self._changes[0].at)
         return totals

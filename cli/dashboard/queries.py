@@ -54,11 +54,12 @@ class Views:
     def namespaces(self, query: Query) -> Callable[[], object]:
         """The GPUs of namespaces, and their GPU time until then."""
         moment, history = self._feed.moment, self._feed.history
+        since = history.window(self._feed.now)
         if "at" not in query:
-            rows = namespace_rows(moment.usage, history.gpu_seconds())
-            return lambda: {"since": history.start, "rows": rows}
+            rows = namespace_rows(moment.usage, history.gpu_seconds(since, self._feed.now))
+            return lambda: {"since": since, "rows": rows}
         at, now = _time(query), moment.current.cluster.ledger.nodes
-        then, seconds, since = history.at(at), history.gpu_seconds(at), history.start
+        then, seconds = history.at(at), history.gpu_seconds(since, at)
 
         def earlier() -> object:
             usage = usage_of(earlier_ledgers(then, now))

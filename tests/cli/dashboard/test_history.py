@@ -133,11 +133,11 @@ def test_gpu_time_is_that_of_the_namespaces_until_a_moment(usages, until):
     for at, usage in enumerate(usages):
         history.add(at_time(at, {}, usage))
 
-    seconds: dict[str, int] = {}
-    for usage in usages[: min(until, len(usages) - 1)]:
+    until, seconds = min(until, len(usages) - 1), dict[str, int]()
+    for usage in usages[:until]:
         for name, gpus in usage.items():
             seconds[name] = seconds.get(name, 0) + gpus
-    assert history.gpu_seconds(until) == {name: each for name, each in seconds.items() if each}
+    assert history.gpu_seconds(0, until) == {name: each for name, each in seconds.items() if each}
 
 
 def test_gpu_time_is_that_of_the_time_that_is_kept():
@@ -145,8 +145,16 @@ def test_gpu_time_is_that_of_the_time_that_is_kept():
     for at in range(100):
         history.add(at_time(at, {"n": "#." if at % 2 else ".."}, {"a": 2, "b": at % 2}))
 
-    assert history.gpu_seconds() == {"a": 20, "b": 5}
-    assert History().gpu_seconds() == {}
+    assert history.gpu_seconds(history.window(99), 99) == {"a": 20, "b": 5}
+    assert History().gpu_seconds(0, 99) == {}
+
+
+def test_gpu_time_goes_on_while_nothing_changes_and_is_that_of_the_window():
+    history = History(seconds=3600)
+    history.add(at_time(0, {}, {"a": 2}))
+
+    assert history.gpu_seconds(history.window(1800), 1800) == {"a": 2 * 1800}
+    assert history.gpu_seconds(history.window(3 * 3600), 3 * 3600) == {"a": 2 * 3600}
 
 
 def test_a_clock_that_goes_back_counts_no_time():
@@ -154,7 +162,7 @@ def test_a_clock_that_goes_back_counts_no_time():
     history.add(at_time(100, {}, {"a": 2}))
     history.add(at_time(50, {}, {"a": 2}))
 
-    assert history.gpu_seconds() == {}
+    assert history.gpu_seconds(history.window(50), 50) == {}
 
 
 def test_samples_are_at_most_one_a_second():

@@ -212,7 +212,7 @@ def test_namespaces_that_hold_gpus_are_listed(moment):
     history.add(moment(*VGG, at=0))
     history.add(moment(at=1800))
 
-    found = namespace_rows(moment(at=1800).usage, history.gpu_seconds())
+    found = namespace_rows(moment(at=1800).usage, history.gpu_seconds(0, 1800))
     rows = {row.namespace: row for row in found}
 
     assert rows["team"].gpus == 0
