@@ -91,7 +91,8 @@ class Trial:
         except InputError as error:
             return TrialReport((str(error),), ())
         except DeadlineExceeded:
-            return TrialReport((f"{_NAME}: it takes too long here. Try fewer pods.",), ())
+            why = "it takes too long here, also because of other views. Try again, or fewer pods."
+            return TrialReport((f"{_NAME}: {why}",), ())
 
     def _report(self, moment: Moment) -> TrialReport:
         current = moment.current
