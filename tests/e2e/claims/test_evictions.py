@@ -44,12 +44,14 @@ def wait_until_allocated(pods, claims, name, without=frozenset()):
     """
 
     def agreed():
+        # Before all other reads: pods that are gone then appear in none of them.
+        if without & uids(pods, name):
+            return None
         planned, allocated, bound = recorded(pods), claims.allocated(pods.namespace), pods.bound()
         held = {pod: planned.get(pod) for pod in members(pods, name)}
         is_bound = len(held) == 2 and held.keys() <= bound
-        is_new = not without & uids(pods, name)
         agree = all(gpus and allocated.get(pod) == gpus for pod, gpus in held.items())
-        return held if is_bound and is_new and agree else None
+        return held if is_bound and agree else None
 
     return wait_for(agreed, f"{name} has the GPUs of its records", PATIENCE)
 
