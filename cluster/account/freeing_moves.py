@@ -3,6 +3,7 @@
 Only GPUs count, as in `slots`: nothing says that a pod may run on another node, or may be moved.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -48,17 +49,22 @@ def freed_nodes(usable: Sequence[NodeLedger], gpus_per_node: int) -> tuple[Freed
     Cost: at most `NODES_MAX` nodes, each with a look at the numbers of free GPUs for each unit.
     """
     partly = [ledger for ledger in usable if 0 < ledger.gpus_free < gpus_per_node]
-    several = _on_several(usable)
+    units_of = {ledger.node.name: _units(ledger) for ledger in usable}
+    nodes_of = Counter(unit for units in units_of.values() for unit in units)
     by_free: dict[int, list[str]] = {}
     for ledger in sorted(partly, key=lambda ledger: ledger.node.name):
         by_free.setdefault(ledger.gpus_free, []).append(ledger.node.name)
     # A node with an unusable GPU never is whole.
-    whole = [ledger for ledger in partly if _allocated(ledger) == gpus_per_node - ledger.gpus_free]
+    whole = [
+        ledger
+        for ledger in partly
+        if sum(units_of[ledger.node.name].values()) == gpus_per_node - ledger.gpus_free
+    ]
     whole.sort(key=lambda ledger: (-ledger.gpus_free, ledger.node.name))
     found: list[FreedNode] = []
     for ledger in whole[:NODES_MAX]:
-        units = _units(ledger)
-        if units.keys() & several:
+        units = units_of[ledger.node.name]
+        if any(nodes_of[unit] > 1 for unit in units):
             continue
         moves = _moves(ledger.node.name, units, by_free)
         if moves:
@@ -101,18 +107,3 @@ def _units(ledger: NodeLedger) -> dict[str, int]:
             unit = held.gang or held.pod
             units[unit] = units.get(unit, 0) + len(held.gpus)
     return units
-
-
-def _allocated(ledger: NodeLedger) -> int:
-    return sum(_units(ledger).values())
-
-
-def _on_several(ledgers: Sequence[NodeLedger]) -> set[str]:
-    """Return the units with GPUs on more than one node."""
-    found: set[str] = set()
-    several: set[str] = set()
-    for ledger in ledgers:
-        units = _units(ledger).keys()
-        several |= units & found
-        found |= units
-    return several
