@@ -91,9 +91,9 @@ class PlacementSection(Wire):
     driver. `auto`: those that match such a node, and no node where a device plugin offers as many
     GPUs. `always`: all. `off`: none. The label linkwise.dev/claims of a pod takes precedence."""
     templates: Annotated[Literal["auto", "off"], BeforeValidator(_off)] = "off"
-    """Pods that get whole GPUs of NVIDIA's DRA driver by ResourceClaimTemplates of their own.
-    `auto`: Linkwise allocates the claims of those that match a claims node. `off`: kube-scheduler
-    does."""
+    """Pods that get whole GPUs of NVIDIA's DRA driver by ResourceClaims of their own, or by
+    ResourceClaimTemplates. `auto`: Linkwise allocates the claims of those that match a claims node.
+    `off`: kube-scheduler does."""
 
 
 def _one_step(classes: dict[str, str]) -> dict[str, str]:

@@ -15,6 +15,7 @@ from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
 from scorer.commit.handle import Handle
 from scorer.commit.left_over_claims import LeftOverClaims
+from scorer.commit.shared_claims import SharedClaims
 from scorer.device_fence import DeviceFence
 from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter
@@ -156,6 +157,7 @@ class Leader:
                 context.device_fence.run(interval),
                 context.claim_problems.run(self._timings.claim_check_interval),
                 LeftOverClaims(handle).run(self._timings.claim_check_interval),
+                SharedClaims(handle).run(self._timings.claim_check_interval),
                 LeftClaims(context.informers, recorder, handle.faults).run(
                     self._timings.claim_check_interval
                 ),

@@ -16,6 +16,7 @@ from cluster.requests.claimed import claim_name, reference_findings
 from cluster.requests.container_request import all_containers
 from cluster.requests.misspelled import misspelled_names
 from cluster.requests.templates.claim_spec import Asked
+from cluster.requests.templates.template_claim import ClaimSource
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.affinity import add_requirements
@@ -41,7 +42,7 @@ from webhook.work_limits import patch_finding, size_finding
 from workloads.gang_owner import GangOwner
 
 _RESOURCES = frozenset(RESOURCES)
-_NO_TEMPLATES: Mapping[str, Asked] = {}
+_NO_TEMPLATES: Mapping[ClaimSource, Asked] = {}
 _FIELD_MARK = " - at `$.request.object."
 """Separates the reason from the field in messages of the decoder."""
 
@@ -55,7 +56,7 @@ def admit(  # noqa: PLR0913 - the pod, and each thing that decides about it.
     capacity: Capacity,
     workload: GangOwner | None = None,
     new_claim: str = NO_CLAIM,
-    templates: Mapping[str, Asked] = _NO_TEMPLATES,
+    templates: Mapping[ClaimSource, Asked] = _NO_TEMPLATES,
 ) -> Outcome:
     """Return the admission outcome for a pod that is being created.
 
@@ -68,7 +69,7 @@ def admit(  # noqa: PLR0913 - the pod, and each thing that decides about it.
         workload: The object that creates the pod; None where it is not known.
         new_claim: Name for the claim of this pod, if it gets its GPUs by one; random where the pod
             is created.
-        templates: What the ResourceClaimTemplates of the pod ask for, by name.
+        templates: What the ResourceClaimTemplates and ResourceClaims of the pod ask for.
 
     Cost: about 25 µs for a member of a gang, a quarter of it for the request.
     """

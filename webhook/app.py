@@ -10,7 +10,7 @@ from cluster.finding import printable
 from cluster.keys import CLAIM_PREFIX, DRY_RUN_AUDIENCE
 from cluster.objects.pod import NewPod
 from cluster.requests.templates.claim_spec import Asked
-from cluster.requests.templates.template_claim import template_names
+from cluster.requests.templates.template_claim import ClaimSource, claim_sources
 from cluster.whatif_api import FitResult
 from manifest.value import InputError
 from runtime.http.authentication import UserInfo, authenticate
@@ -53,7 +53,7 @@ NAMESPACE_TIMEOUT = 0.5
 """Maximum time for which a review waits for a new namespace to appear in the informer [s]."""
 _JSON_ONLY = frozenset({JSON})
 _YAML = "application/yaml"
-_NO_TEMPLATES: Mapping[str, Asked] = {}
+_NO_TEMPLATES: Mapping[ClaimSource, Asked] = {}
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _CREATE_PODS = {"verb": "create", "version": "v1", "resource": "pods"}
 """What a caller of the dry-run API must be allowed in a namespace."""
@@ -94,10 +94,10 @@ class Admission:
             )
         if reason := self._informers.not_ready_reason():
             return retry_later(reason)
-        names = self._templates_of(review.pod)
-        if not names and self._is_known(review.namespace):
+        sources = self._sources_of(review.pod)
+        if not sources and self._is_known(review.namespace):
             return self._admit(review)
-        return self._admit_later(review, names)
+        return self._admit_later(review, sources)
 
     def validate(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
         """Answer the review of a ConfigMap; a child process checks its text.
@@ -129,14 +129,16 @@ class Admission:
             selector.namespace for selector in selectors
         )
 
-    def _templates_of(self, pod: NewPod) -> frozenset[str]:
-        """Return the templates of a pod that are to be read."""
+    def _sources_of(self, pod: NewPod) -> frozenset[ClaimSource]:
+        """Return the templates and claims of a pod that are to be read."""
         placement = self._informers.config.snapshot.policy.placement
         if placement.templates == "off" or not self._informers.capacity.claims:
             return frozenset()
-        return template_names(pod.spec)
+        return claim_sources(pod.spec)
 
-    async def _admit_later(self, review: PodReview, names: Collection[str]) -> HttpResponse:
+    async def _admit_later(
+        self, review: PodReview, sources: Collection[ClaimSource]
+    ) -> HttpResponse:
         if not self._is_known(review.namespace):
             came = await self._informers.wait_for_namespace(
                 review.namespace, within=NAMESPACE_TIMEOUT
@@ -144,10 +146,10 @@ class Admission:
             self._metrics.count_wait(came=came)
             if not came:
                 return retry_later(f"namespace {review.namespace} is not known yet")
-        return self._admit(review, await self._templates.read(review.namespace, names))
+        return self._admit(review, await self._templates.read(review.namespace, sources))
 
     def _admit(
-        self, review: PodReview, templates: Mapping[str, Asked] = _NO_TEMPLATES
+        self, review: PodReview, templates: Mapping[ClaimSource, Asked] = _NO_TEMPLATES
     ) -> HttpResponse:
         assert review.pod is not None  # noqa: S101 - `mutate` has answered all others.
         policy = self._informers.config.snapshot

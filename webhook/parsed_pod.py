@@ -16,7 +16,12 @@ from cluster.requests.container_request import all_containers
 from cluster.requests.request import Request, mode_of, read_request, template_request
 from cluster.requests.request_findings import node_name_finding
 from cluster.requests.templates.claim_spec import Asked, LeftToScheduler
-from cluster.requests.templates.template_claim import TemplateClaims, claims_from_templates
+from cluster.requests.templates.template_claim import (
+    ClaimSource,
+    TemplateClaims,
+    claims_of_user,
+    names_claims,
+)
 from policy.snapshot import PolicySnapshot
 from webhook.claims import claim_findings, label_choice
 from webhook.patch import Operation
@@ -45,31 +50,31 @@ class ParsedPod(Struct, frozen=True, gc=False):
     """Sharing of the requested resource on the nodes that the pod may be bound to."""
     renaming: tuple[Operation, ...] = ()
     left: str | None = None
-    """Why kube-scheduler allocates the claims of its templates; None: no reason is known."""
+    """Why kube-scheduler allocates the claims that it brings; None: no reason is known."""
     owned: OwnedGang | None = None
     """Its gang by its owner, if it has no mark of its own; admission writes the mark."""
 
 
 def template_claims(
-    pod: NewPod, asked: Mapping[str, Asked], policy: PolicySnapshot, capacity: Capacity
+    pod: NewPod, asked: Mapping[ClaimSource, Asked], policy: PolicySnapshot, capacity: Capacity
 ) -> TemplateClaims | LeftToScheduler | None:
-    """Return the claims of templates by which Linkwise gives a pod its GPUs; None: by none.
+    """Return the claims of its user by which Linkwise gives a pod its GPUs; None: by none.
 
     Args:
         pod: The pod after profiles.
-        asked: What its templates ask for, by name.
+        asked: What its templates and claims ask for.
         policy: Whether Linkwise allocates such claims.
         capacity: Which claims nodes there are.
     """
     placement, spec = policy.policy.placement, pod.spec
     if not asked or placement.templates == "off" or placement.nvidia == "off":
         return None
-    found = claims_from_templates(spec, asked)
-    if not isinstance(found, TemplateClaims):
-        return found
     is_elsewhere = names_label(spec, NODE_MODE) and not is_tied(spec, NODE_MODE, NodeMode.TOPOLOGY)
     if label_choice(pod) is False or _bypasses(pod, policy) or is_elsewhere:
         return None
+    found = claims_of_user(spec, asked)
+    if not isinstance(found, TemplateClaims):
+        return found
     if not capacity.has_claims_node(spec, found.gpus):
         return None
     if not capacity.may_satisfy(found.selectors):
@@ -89,7 +94,7 @@ def parse_pod(
         pod: The pod after profiles.
         policy: Its `sharing` and `placement.nvidia` apply to resources under NVIDIA's names.
         capacity: Maximum capacity of the nodes.
-        template: The claims of templates by which it gets GPUs.
+        template: The claims of its user by which it gets GPUs.
     """
     request, findings = read_request(pod)
     if isinstance(template, TemplateClaims):
@@ -97,7 +102,9 @@ def parse_pod(
     left = template.reason if isinstance(template, LeftToScheduler) else None
     mark, sizes = gang_mark(pod)
     owned = None
-    if mark is None and request.family is not None:
+    # Pods of one owner that name a claim share its GPUs: each is placed alone, after the first one.
+    shares = request.template is not None and names_claims(pod.spec)
+    if mark is None and request.family is not None and not shares:
         owned = owned_gang(pod, policy.policy.gangs.kinds)
         if owned is not None:
             mark, sizes = _mark_by_owner(pod, owned)

@@ -1,10 +1,13 @@
-"""Reads what the ResourceClaimTemplates among objects ask for."""
+"""Reads what the ResourceClaimTemplates and ResourceClaims among objects ask for."""
 
 from collections.abc import Iterable, Mapping
 
+from cluster.allocations.device_claim import StoredClaim
 from cluster.keys import DRA_GPU_DRIVER
+from cluster.objects.pod import Metadata
 from cluster.requests.templates.claim_spec import Asked, TemplateObject, asked_of
 from cluster.requests.templates.device_class import WHOLE_GPUS, DeviceClass
+from cluster.requests.templates.template_claim import CLAIM, TEMPLATE, ClaimSource
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
@@ -12,28 +15,33 @@ from manifest.value import Value
 
 def read_claim_templates(
     objects: Iterable[Value], namespace: str
-) -> Mapping[tuple[str, str], Asked]:
-    """Return what templates ask for, by namespace and name.
+) -> Mapping[tuple[str, ClaimSource], Asked]:
+    """Return what templates and claims ask for, by namespace.
 
     The class of NVIDIA's driver is as that installs it, unless the objects have another one.
 
     Args:
         objects: Kubernetes objects.
-        namespace: Of templates that name none.
+        namespace: Of templates and claims that name none.
 
     Raises:
-        InputError: A template or class is no such object; one line for users.
+        InputError: A template, claim or class is no such object; one line for users.
     """
     classes = {DRA_GPU_DRIVER: WHOLE_GPUS}
     templates: list[TemplateObject] = []
+    claims: list[StoredClaim] = []
     for value in objects:
         kind = value.need("kind").plain
         if kind == "DeviceClass":
             found = read_as(DeviceClass, without_nulls(value.mapping()), value)
             classes[found.metadata.name] = found
-        elif kind == "ResourceClaimTemplate":
+        elif kind == TEMPLATE:
             templates.append(read_as(TemplateObject, without_nulls(value.mapping()), value))
-    return {
-        (one.metadata.namespace or namespace, one.metadata.name): asked_of(one.claim_spec, classes)
-        for one in templates
-    }
+        elif kind == CLAIM:
+            claims.append(read_as(StoredClaim, without_nulls(value.mapping()), value))
+
+    def key(metadata: Metadata, kind: str) -> tuple[str, ClaimSource]:
+        return metadata.namespace or namespace, ClaimSource(kind, metadata.name)
+
+    made = {key(one.metadata, TEMPLATE): asked_of(one.claim_spec, classes) for one in templates}
+    return made | {key(one.metadata, CLAIM): one.asked(classes) for one in claims}

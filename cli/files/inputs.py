@@ -13,7 +13,7 @@ from cluster.nodes.capacity import Capacity, capacity_of
 from cluster.objects.pod import Pod
 from cluster.objects.priority_class import PriorityClass
 from cluster.requests.templates.claim_spec import Asked
-from cluster.requests.templates.template_claim import template_names
+from cluster.requests.templates.template_claim import ClaimSource, claim_sources
 from manifest.lines import without_nulls
 from manifest.template import PodTemplate
 from manifest.typed import read_as
@@ -62,7 +62,7 @@ class Inputs:
     cluster: "Cluster | None"
     namespaces: Mapping[str, Mapping[str, str]]
     """Labels of the namespaces whose labels are known."""
-    claim_templates: Mapping[tuple[str, str], Asked]
+    claim_templates: Mapping[tuple[str, ClaimSource], Asked]
     """What ResourceClaimTemplates ask for, by namespace and name."""
     capacity: Capacity
     warnings: tuple[str, ...]
@@ -145,9 +145,9 @@ def admit_pod(inputs: Inputs, template: PodTemplate, pod: Pod) -> Outcome:
         capacity=inputs.capacity,
         workload=template.workload,
         templates={
-            name: inputs.claim_templates[template.namespace, name]
-            for name in template_names(pod.spec)
-            if (template.namespace, name) in inputs.claim_templates
+            source: inputs.claim_templates[template.namespace, source]
+            for source in claim_sources(pod.spec)
+            if (template.namespace, source) in inputs.claim_templates
         },
     )
 

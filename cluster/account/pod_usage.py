@@ -73,7 +73,7 @@ class PodUsage:
         Args:
             claims: Those that it names; None for one that holds nothing.
         """
-        own = [claim.devices for claim in claims if claim is not None and claim.owner == self.uid]
+        own = [claim.devices for claim in claims if claim is not None and claim.holder == self.uid]
         is_known = bool(own) and len(own) == len(self.claims)
         return replace(self, devices=frozenset[Device]().union(*own) if is_known else None)
 
@@ -205,14 +205,15 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
 def _claims_of(pod: Pod, request: Request) -> tuple[str, ...]:
     """Return the names of the claims by which a pod gets its GPUs; none: not all are made yet.
 
-    Those of templates are in the order in which the request has them.
+    Those that it brings are in the order in which the request has them.
     """
     template = request.template
     if template is None:
         name = claim_name(pod.spec)
         return (name,) if name else ()
-    made = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses or ()}
-    names = [made.get(reference) for reference in template.references]
+    made = [*(pod.spec.resource_claims or ()), *(pod.status.resource_claim_statuses or ())]
+    by_reference = {one.name: one.resource_claim_name for one in made}
+    names = [by_reference.get(reference) for reference in template.references]
     known = tuple(name for name in names if name)
     return known if len(known) == len(names) else ()
 

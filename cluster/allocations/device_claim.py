@@ -7,7 +7,7 @@ Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1/types.go`.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
@@ -28,11 +28,14 @@ from cluster.objects.pod import Metadata, NewPodSpec
 from cluster.requests.claimed import claim_request
 from cluster.requests.container_request import all_containers
 from cluster.requests.request import Request
+from cluster.requests.templates.claim_spec import Asked, LeftToScheduler, asked_of
+from cluster.requests.templates.device_class import DeviceClass
 
 Body: TypeAlias = dict[str, object]
 
 _VERSION = "resource.k8s.io/v1"
-_TOLERATION = {"key": PLACED, "operator": "Exists", "effect": "NoSchedule"}
+TOLERATION = {"key": PLACED, "operator": "Exists", "effect": "NoSchedule"}
+"""Of the taint of claims nodes."""
 _UUID = re.compile(r"[A-Za-z0-9-]{1,64}")
 """Slices are written by nodes, and a UUID becomes part of an expression (CEL)."""
 
@@ -67,7 +70,7 @@ class DeviceRequest:
             "deviceClassName": DRA_GPU_DRIVER,
             "allocationMode": "ExactCount",
             "count": self.count,
-            "tolerations": [_TOLERATION],
+            "tolerations": [TOLERATION],
         }
         if self.uuids is not None:
             texts = ", ".join(f"'{uuid}'" for uuid in self.uuids)
@@ -194,6 +197,17 @@ class StoredClaim(Struct, frozen=True):
     metadata: Metadata = Metadata()
     spec: Body = {}
     status: _Status = _Status()
+
+    def asked(self, classes: Mapping[str, DeviceClass]) -> Asked:
+        """Return what it asks for, if a pod names it that is being created.
+
+        Args:
+            classes: The DeviceClasses that it names.
+        """
+        asked = asked_of(self.spec, classes)
+        if asked is None or not self.is_used:
+            return asked
+        return LeftToScheduler("it has its devices already, and the pod shares them")
 
     @property
     def controller(self) -> str | None:

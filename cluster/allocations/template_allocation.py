@@ -1,4 +1,4 @@
-"""The devices that Linkwise allocates to the claim of a pod, made from a template of the user.
+"""The devices that Linkwise allocates to the claim of a pod: its own, or made from its template.
 
 kube-scheduler takes such a claim as it is: it binds the pod to the node of the allocation. So what
 is written is what kube-scheduler itself would write for these devices.
@@ -11,7 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cluster.allocations.device_claim import Body, ClaimError, ClaimOwner, StoredClaim
+from cluster.allocations.device_claim import (
+    TOLERATION,
+    Body,
+    ClaimError,
+    ClaimOwner,
+    StoredClaim,
+)
 from cluster.allocations.record import Allocation
 from cluster.cel.values import DeviceFacts
 from cluster.keys import CLAIM_PROTECTION, DRA_GPU_DRIVER, NODE_NAME_FIELD, TERM
@@ -34,6 +40,12 @@ class TemplatedClaim(StoredClaim, frozen=True):
 
     metadata: ClaimMetadata = ClaimMetadata()
 
+    @property
+    def holder(self) -> str | None:
+        """Uid of the pod whose GPUs these are: it controls the claim, or has reserved it first."""
+        users = self.status.reserved_for or ()
+        return self.metadata.controlling_pod or next((user.uid for user in users), None)
+
     def is_reserved_by_others(self, uid: str) -> bool:
         """Return whether another pod than the one with this uid may use it."""
         return any(user.uid != uid for user in self.status.reserved_for or ())
@@ -41,7 +53,7 @@ class TemplatedClaim(StoredClaim, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PodClaim:
-    """The claim that was made for a pod."""
+    """A claim that a pod brings: its own, or made from its template."""
 
     owner: ClaimOwner
     name: str
@@ -59,7 +71,7 @@ class PodClaim:
     def may_be_released(self, stored: TemplatedClaim) -> bool:
         """Return whether it is allocated to its pod alone."""
         uid = self.owner.uid
-        is_of_pod = stored.controller == uid and not stored.is_reserved_by_others(uid)
+        is_of_pod = stored.holder == uid and not stored.is_reserved_by_others(uid)
         return is_of_pod and stored.is_used
 
 
@@ -85,9 +97,8 @@ class ClaimAllocation:
             classes: The DeviceClasses that it names.
             term: Of this leader.
         """
-        uid = self.claim.owner.uid
-        if stored.controller != uid or stored.is_reserved_by_others(uid):
-            return "belongs to another pod, too: delete this pod, so that it is created again"
+        if problem := self._conflict(stored):
+            return problem
         if stored.metadata.deletion_timestamp:
             return "is being deleted: delete its pod, so that both are created again"
         if stored.term > term:
@@ -97,9 +108,18 @@ class ClaimAllocation:
             return f"is not evaluated by Linkwise: {asked.reason}"
         if asked is None or not asked.is_same(self.planned):
             return (
-                "asks for other devices than its template did when the pod was created: delete the "
-                "pod, so that it is created again"
+                "asks for other devices than when the pod was created: delete the pod, so that it "
+                "is created again"
             )
+        return None
+
+    def _conflict(self, stored: TemplatedClaim) -> str | None:
+        """Return why the claim is not that of its pod alone."""
+        uid = self.claim.owner.uid
+        if stored.metadata.controlling_pod not in {None, uid}:
+            return "belongs to another pod: delete this pod, so that it is created again"
+        if stored.is_reserved_by_others(uid):
+            return "is reserved for another pod: each pod of a gang needs a claim of its own"
         return None
 
     def is_written(self, stored: TemplatedClaim) -> bool:
@@ -128,12 +148,18 @@ class ClaimAllocation:
             }
         }
 
-    def status_patch(self, stored: TemplatedClaim, classes: Mapping[str, DeviceClass]) -> Body:
+    def status_patch(
+        self, stored: TemplatedClaim, classes: Mapping[str, DeviceClass], now: str
+    ) -> Body:
         """Return the merge patch that allocates the devices, and reserves them for the pod.
+
+        Without a time, kube-scheduler 1.36 and 1.37 would add one when it reserves the claim for a
+        second pod, and be refused, since an allocation cannot be changed.
 
         Args:
             stored: The claim without an allocation; another version of it is not changed.
             classes: The DeviceClasses that it names.
+            now: The time (RFC 3339).
         """
         owner = self.claim.owner
         selected = {"key": NODE_NAME_FIELD, "operator": "In", "values": [self.node]}
@@ -143,6 +169,7 @@ class ClaimAllocation:
                 "config": list(_configs(stored.spec, classes)),
             },
             "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [selected]}]},
+            "allocationTimestamp": now,
         }
         user = {"resource": "pods", "name": owner.name, "uid": owner.uid}
         status = {"allocation": allocation, "reservedFor": [user]}
@@ -161,16 +188,16 @@ class ClaimAllocation:
             for request in _requests(spec)
             if isinstance(exactly := request.get("exactly"), dict)
         }
+        # Ours comes last: the GPUs are on a node with our taint.
         for request, pool, device in self._devices(spec):
-            result: Body = {
+            tolerated = tolerations.get(request)
+            yield {
                 "request": request,
                 "driver": DRA_GPU_DRIVER,
                 "pool": pool,
                 "device": device,
+                "tolerations": [*(tolerated if isinstance(tolerated, list) else ()), TOLERATION],
             }
-            if tolerated := tolerations.get(request):
-                result["tolerations"] = tolerated
-            yield result
 
 
 def release_patch(stored: TemplatedClaim) -> Body:

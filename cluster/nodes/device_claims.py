@@ -37,12 +37,17 @@ class HeldClaim(Struct, frozen=True, gc=False):
     name: str
     uid: str
     owner: str | None
-    """Uid of the object that controls it, such as a pod."""
+    """Uid of the pod that controls it; None: no pod does, so that several may name it."""
     devices: frozenset[Device]
     bypassed: float | None = None
     """When it was allocated [s since 1970], if it does not tolerate the taint of claims nodes."""
     users: tuple[str, ...] = ()
-    """Uids of the pods that may use it."""
+    """Uids of the pods that may use it, the first one first."""
+
+    @property
+    def holder(self) -> str | None:
+        """Uid of the pod whose GPUs these are: it controls the claim, or has reserved it first."""
+        return self.owner or next(iter(self.users), None)
 
 
 def held_twice(claims: Iterable[HeldClaim]) -> frozenset[Device]:
@@ -133,8 +138,6 @@ class ClaimObject(KubeObject, frozen=True):
         devices = frozenset(
             Device(node or result.pool, result.pool, result.device) for result in allocation.held
         )
-        owners = self.metadata.owner_references or ()
-        owner = next((one.uid for one in owners if one.controller), None)
         if not devices:
             return None
         metadata = self.metadata
@@ -142,7 +145,7 @@ class ClaimObject(KubeObject, frozen=True):
             metadata.namespace,
             metadata.name,
             metadata.uid,
-            owner,
+            metadata.controlling_pod,
             devices,
             allocation.bypassed,
             tuple(user.uid for user in self.status.reserved_for or ()),

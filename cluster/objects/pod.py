@@ -80,6 +80,12 @@ class Metadata(NewMetadata, frozen=True):
     annotations: Labels | None = None
     owner_references: Sequence[Owner] | None = None
 
+    @property
+    def controlling_pod(self) -> str | None:
+        """Uid of the pod that controls the object; None: no pod does."""
+        owners = self.owner_references or ()
+        return next((one.uid for one in owners if one.controller and one.kind == "Pod"), None)
+
 
 class SchedulingGate(KubeObject, frozen=True):
     """A scheduling gate."""

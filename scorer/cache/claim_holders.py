@@ -50,7 +50,7 @@ class ClaimHolders:
     def is_own(self, claim: HeldClaim) -> bool:
         """Return whether a claim is that of a pod which it belongs to."""
         pods = self._pods.get((claim.namespace, claim.name), {})
-        return claim.owner is not None and claim.owner in pods
+        return claim.holder in pods
 
 
 def with_devices(pod: PodInfo, claims: Mapping[Key, HeldClaim]) -> PodInfo:

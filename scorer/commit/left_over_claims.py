@@ -68,4 +68,4 @@ def _is_left(pod: PodInfo, informers: Informers) -> bool:
         return False
     claims = informers.claims.claims.items
     held = (claims.get((pod.namespace, name)) for name in pod.usage.claims)
-    return any(claim is not None and claim.owner == pod.uid for claim in held)
+    return any(claim is not None and claim.holder == pod.uid for claim in held)

@@ -3,7 +3,7 @@
 Each writes the record and the node in one request, and applies only to the pod that was planned.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -101,13 +101,28 @@ def allocation_patch(pod: Pod, node: str, record: Mapping[str, str]) -> list[Ste
         node: The name of its node.
         record: The annotations.
     """
+    return ungating_patch(pod, record, _pin(pod.spec, node))
+
+
+def ungating_patch(
+    pod: Pod, annotations: Mapping[str, str], changes: Iterable[Step] = ()
+) -> list[Step]:
+    """Return the patch that writes annotations of a pod, changes it, and removes our gate.
+
+    It applies only while the pod has the uid and the gates with which it was read.
+
+    Args:
+        pod: The pod as it was read.
+        annotations: The annotations.
+        changes: The other changes.
+    """
     gates = [{"name": gate.name} for gate in pod.spec.scheduling_gates or ()]
     ours = gates.index({"name": GANG})
     return [
         {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid},
         {"op": "test", "path": "/spec/schedulingGates", "value": gates},
-        *_annotate(pod, record),
-        *_pin(pod.spec, node),
+        *_annotate(pod, annotations),
+        *changes,
         {"op": "remove", "path": f"/spec/schedulingGates/{ours}"},
     ]
 

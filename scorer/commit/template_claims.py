@@ -1,4 +1,4 @@
-"""Allocate the claims that were made from templates of users: those of a plan all, or none.
+"""Allocate the claims of users: those of a plan all, or none.
 
 kube-scheduler would choose the devices of each pod for itself. Here the scorer writes the status of
 the claims before the pods are patched, each on the version of the claim that was read.
@@ -22,6 +22,7 @@ from cluster.allocations.template_allocation import (
 from cluster.nodes.node import Node
 from cluster.requests.templates.device_class import DeviceClass, classes_to_read
 from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.process.clock import rfc3339
 from scorer.commit.claims import RefusedClaim
 from scorer.commit.handle import Handle
 from scorer.commit.read_after_write import outcome_unknown
@@ -82,7 +83,7 @@ class ClaimAllocator:
         """Start without writes."""
         self._kube, self._term = handle.kube, handle.term
         self._faults, self._pause = handle.faults, handle.timings.outcome_read
-        self._unfenced = handle.unfenced
+        self._unfenced, self._clock = handle.unfenced, handle.clock
 
     async def allocate(self, allocations: Sequence[ClaimAllocation]) -> RefusedClaim | None:
         """Allocate all claims concurrently; if one is refused, release the others.
@@ -145,7 +146,7 @@ class ClaimAllocator:
         claim = wanted.claim
         stored = await self._kube.find(claim.path, TemplatedClaim)
         if stored is None:
-            return "does not exist: kube-controller-manager makes it from its template"
+            return "does not exist; if it is one of a template, kube-controller-manager makes it"
         known = await classes.read(stored)
         if problem := wanted.problem(stored, known, self._term):
             _log.warning("Could not allocate claim", path=claim.path, err=problem)
@@ -156,7 +157,8 @@ class ClaimAllocator:
             stored = await self._patch(claim.status_path, release_patch(stored))
         if prepared := wanted.metadata_patch(stored, self._term):
             stored = await self._patch(claim.path, prepared)
-        await self._patch(claim.status_path, wanted.status_patch(stored, known))
+        now = rfc3339(self._clock())
+        await self._patch(claim.status_path, wanted.status_patch(stored, known, now))
         return None
 
     async def _patch(self, path: str, body: object) -> TemplatedClaim:

@@ -187,7 +187,6 @@ def test_match_condition_has_all_resources_and_keys_that_admission_reads():
         keys.ENV_IMEX_CHANNELS,
         keys.ENV_MIG_CONFIG,
         FOLDER_START,
-        keys.CLAIM_PREFIX,
     }
 
 
@@ -262,7 +261,7 @@ def test_guard_allows_the_scorer_the_annotations_of_a_record():
     (rule,) = document("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]["matchConditions"]
     for_scorer, _ = by_account(rule)
     listed = for_scorer.partition("!(k in [")[2].partition("]")[0]
-    assert quoted(listed) == keys.RECORD
+    assert quoted(listed) == keys.RECORD | {keys.LEFT_TO_SCHEDULER}
     assert {keys.VISIBLE_DEVICES_OF, keys.NVIDIA_CDI_CONTAINER, keys.GANG} <= quoted(for_scorer)
 
 

@@ -27,7 +27,8 @@ def test_scorer_may_patch_claims_and_admission_may_read_templates():
         *((f"resourceclaims{part}", "patch") for part in ("", "/status", "/binding")),
         ("deviceclasses", "get"),
     }
-    assert rights(webhook) == {("resourceclaimtemplates", "get"), ("deviceclasses", "get")}
+    read = ("resourceclaimtemplates", "resourceclaims", "deviceclasses")
+    assert rights(webhook) == {(resource, "get") for resource in read}
 
 
 def test_rights_are_those_of_one_account_each():

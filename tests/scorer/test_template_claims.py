@@ -9,6 +9,7 @@ from support.dra import a_device, a_slice
 from support.servers.claims_cluster import SLICE, claims_node
 from support.servers.leader_harness import Clock, Cluster, leading
 from support.servers.templates_cluster import (
+    CLAIMS,
     CLASS,
     GPU,
     a_claim_spec,
@@ -128,7 +129,7 @@ async def test_a_single_pod_waits_until_its_claim_is_made(cluster):
     [
         pytest.param(
             {"spec": a_claim_spec(2)},
-            "asks for other devices than its template did",
+            "asks for other devices than when the pod was created",
             id="the template was replaced",
         ),
         pytest.param(
@@ -139,7 +140,7 @@ async def test_a_single_pod_waits_until_its_claim_is_made(cluster):
         pytest.param({"owner": "other"}, "belongs to another pod", id="of another pod"),
         pytest.param(
             {"status": {"allocation": an_allocation("gpu-7"), "reservedFor": reserved("other")}},
-            "belongs to another pod",
+            "is reserved for another pod",
             id="reserved for another pod",
         ),
     ],
@@ -167,7 +168,7 @@ async def test_a_class_that_selects_other_gpus_than_the_pod_was_planned_for_is_n
     async with fenced(cluster, claim_check_interval=PATIENCE, commit_retry=PATIENCE):
         pod(cluster, "solo", 1)
         make_claim(cluster, "solo")
-        await waits(cluster, "asks for other devices than its template did")
+        await waits(cluster, "asks for other devices than when the pod was created")
 
     assert devices(cluster, "solo") is None
 
@@ -223,7 +224,7 @@ async def test_a_claim_whose_constraints_are_others_than_those_of_the_template_w
     async with fenced(cluster, claim_check_interval=PATIENCE, commit_retry=PATIENCE):
         pod(cluster, "solo", 2)
         make_claim(cluster, "solo", spec)
-        await waits(cluster, "asks for other devices than its template did")
+        await waits(cluster, "asks for other devices than when the pod was created")
 
     assert devices(cluster, "solo") is None
 
@@ -256,7 +257,7 @@ async def test_if_one_of_two_claims_is_refused_the_other_one_is_released(cluster
         pod(cluster, "solo", 1, references=BOTH)
         make_claim(cluster, "solo", reference="data")
         make_claim(cluster, "solo", a_claim_spec(2), reference="model")
-        await waits(cluster, "asks for other devices than its template did")
+        await waits(cluster, "asks for other devices than when the pod was created")
         await until(lambda: devices(cluster, "solo", "data") is None)
 
         assert not cluster.patches("solo")
@@ -378,6 +379,72 @@ async def test_a_shared_claim_counts_for_its_pod_and_stays_held_after_it(cluster
         cluster.delete("solo")
         # Another pod of the namespace names the claim, which therefore stays.
         await until(lambda: closed(leader) == held)
+
+
+def shared_claim(cluster, name="mine", gpus=1, status=None):
+    """Create a claim that no pod controls."""
+    path = f"{CLAIMS}/{name}"
+    cluster.put(path, {"metadata": {}, "spec": a_claim_spec(gpus), "status": status or {}})
+    return path
+
+
+def use(cluster, path, *pods):
+    """Reserve a claim for pods, as kube-scheduler does."""
+    claim = cluster.get(path)
+    users = [one for name in pods for one in reserved(name)]
+    cluster.put(path, {**claim, "status": {**claim["status"], "reservedFor": users}})
+
+
+def users_of(leader, claim):
+    return leader.context.informers.claims.claims.items["team", claim].users
+
+
+async def test_a_pod_has_its_gpus_by_the_claim_that_it_names(cluster):
+    async with fenced(cluster) as leader:
+        path = shared_claim(cluster, gpus=2)
+        pod(cluster, "solo", 2, claim="mine")
+        await until(lambda: cluster.allocated("solo"))
+        await until(lambda: closed(leader) == [] and ledger(leader).free_mask.bit_count() == 6)
+
+        status = cluster.get(path)["status"]
+        results = status["allocation"]["devices"]["results"]
+        assert [one["device"] for one in results] == planned(cluster, "solo")
+        assert status["reservedFor"] == reserved("solo")
+
+
+async def test_a_second_pod_that_names_the_claim_is_left_to_the_scheduler(cluster):
+    async with fenced(cluster) as leader:
+        path = shared_claim(cluster, gpus=2)
+        pod(cluster, "first", 2, claim="mine")
+        await until(lambda: cluster.allocated("first"))
+        held = [gpu["i"] for gpu in cluster.record("first")["gpus"]]
+        pod(cluster, "second", 2, claim="mine")
+        await until(lambda: not cluster["second"]["spec"].get("schedulingGates"))
+        await until(lambda: cluster.events("ClaimLeftToScheduler"))
+
+        assert cluster.record("second") is None
+        annotations = cluster["second"]["metadata"]["annotations"]
+        assert annotations[keys.LEFT_TO_SCHEDULER].startswith("claim mine: it has its devices")
+        # kube-scheduler reserves it for the second one, too; then the first one ends.
+        use(cluster, path, "first", "second")
+        await until(lambda: len(users_of(leader, "mine")) == 2)
+        assert closed(leader) == []
+        cluster.delete("first")
+        use(cluster, path, "second")
+        await until(lambda: closed(leader) == held)
+        assert not cluster.events("ClaimShared")
+
+
+async def test_a_gang_whose_pods_name_one_claim_waits_with_the_reason(cluster):
+    async with fenced(cluster, claim_check_interval=PATIENCE, commit_retry=PATIENCE):
+        path = shared_claim(cluster)
+        for i in range(2):
+            pod(cluster, f"bert-{i}", 1, gang="bert", claim="mine")
+        await waits(cluster, "each pod of a gang needs a claim of its own")
+        await until(lambda: not cluster.get(path)["status"].get("reservedFor"))
+
+        assert not cluster.patches("bert-0")
+        assert not cluster.patches("bert-1")
 
 
 async def test_a_pod_that_is_left_to_the_scheduler_has_one_event_with_the_reason(cluster):

@@ -16,11 +16,13 @@ from cluster.nodes.node import DevicePool
 from cluster.objects.pod import NewPod, Pod
 from cluster.requests.request import read_request
 from cluster.requests.templates.claim_spec import Asked, ClaimedDevices, LeftToScheduler
+from cluster.requests.templates.template_claim import CLAIM, TEMPLATE, ClaimSource
 from webhook.admit import admit
 from webhook.outcome import Outcome, Verdict
 
 AUTO = a_snapshot("placement: {templates: auto}")
 TWO: dict[str, Asked] = {"two-gpus": ClaimedDevices((("gpu", 2),))}
+"""By name of the template."""
 NODE = a_node("claims-0", labels={keys.NODE_MODE: "topology", "kind": "claims"}, resources={})
 NODES = capacity_of([replace(NODE, pool=DevicePool("claims-0", ("gpu-0",) * 8))])
 MARK = {keys.GANG: "bert", keys.GANG_SIZE: "2"}
@@ -36,15 +38,24 @@ def a_templated_pod(*templates: str, **fields: Any) -> dict[str, Any]:
 
 
 def outcome(
-    pod: dict[str, Any], templates: dict[str, Asked], *, policy=AUTO, capacity: Capacity = NODES
+    pod: dict[str, Any],
+    templates: dict[str, Asked],
+    *,
+    claims: dict[str, Asked] | None = None,
+    policy=AUTO,
+    capacity: Capacity = NODES,
 ) -> Outcome:
+    sources: dict[ClaimSource, Asked] = {
+        ClaimSource(TEMPLATE, name): asked for name, asked in templates.items()
+    }
+    sources |= {ClaimSource(CLAIM, name): asked for name, asked in (claims or {}).items()}
     return admit(
         msgspec.convert(pod, NewPod),
         namespace="default",
         namespace_labels={},
         policy=policy,
         capacity=capacity,
-        templates=templates,
+        templates=sources,
     )
 
 
@@ -142,6 +153,48 @@ def test_such_pods_are_left_alone(fields, options):
 
     assert result.patch == ()
     assert not result.findings
+
+
+def test_a_pod_with_the_label_has_no_word_about_what_would_be_left():
+    left: dict[str, Asked] = {"two-gpus": LeftToScheduler("request 'gpu' has adminAccess")}
+    result = outcome(a_templated_pod("two-gpus", labels={keys.CLAIMS: "false"}), left)
+
+    assert result.patch == ()
+    assert not result.findings
+
+
+def naming(*names: str, **fields: Any) -> dict[str, Any]:
+    references = [{"name": f"c{i}", "resourceClaimName": one} for i, one in enumerate(names)]
+    pod = a_pod({}, resourceClaims=references, **fields)
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "c0"}]}
+    return pod
+
+
+def test_a_pod_that_names_a_claim_is_gated_alone_also_where_its_owner_makes_gangs():
+    """The pods of one owner share the claim."""
+    pod = naming("mine")
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "train", "uid": "u"}
+    pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    result = outcome(pod, {}, claims={"mine": TWO["two-gpus"]})
+    after = patched(pod, result)
+
+    assert not result.findings
+    assert after["metadata"]["annotations"] == {keys.CLAIMED_GPUS: '{"c0/gpu":2}'}
+    assert after["spec"]["schedulingGates"] == [GATE]
+    assert after["spec"]["resourceClaims"] == pod["spec"]["resourceClaims"]
+    assert read_request(msgspec.convert(after, Pod))[0].gpus == 2
+
+
+def test_a_pod_that_names_a_claim_with_devices_is_left_to_the_scheduler():
+    left: dict[str, Asked] = {"mine": LeftToScheduler("it has its devices already")}
+    result = outcome(naming("mine"), {}, claims=left)
+
+    assert [finding.code for finding in result.findings] == ["LW125"]
+    after = patched(naming("mine"), result)
+    assert after["metadata"]["annotations"] == {
+        keys.LEFT_TO_SCHEDULER: "claim mine: it has its devices already"
+    }
+    assert not after["spec"].get("schedulingGates")
 
 
 def test_selectors_are_written_beside_the_amounts():

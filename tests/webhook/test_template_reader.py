@@ -5,15 +5,23 @@ import asyncio
 import pytest
 import pytest_asyncio
 from support.servers.fake_cluster import FakeCluster
-from support.servers.templates_cluster import CLASS, a_claim_spec, a_gpu_class
+from support.servers.templates_cluster import (
+    CLAIMS,
+    CLASS,
+    a_claim_spec,
+    a_gpu_class,
+    an_allocation,
+)
 
 from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler
+from cluster.requests.templates.template_claim import CLAIM, TEMPLATE, ClaimSource
 from runtime.kube.client import Kube
 from webhook import template_reader
 from webhook.template_reader import TemplateReader
 
 TWO = ClaimedDevices((("gpu", 2),))
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaimtemplates"
+TEMPLATE_TWO = ClaimSource(TEMPLATE, "two")
 
 
 class Cluster(FakeCluster):
@@ -55,50 +63,70 @@ async def reader(cluster, now):
 
 
 async def test_a_template_is_read_once_for_the_pods_of_a_gang(cluster, reader):
-    found = await asyncio.gather(*(reader.read("team", ["two"]) for _ in range(50)))
+    found = await asyncio.gather(*(reader.read("team", [TEMPLATE_TWO]) for _ in range(50)))
 
-    assert found == [{"two": TWO}] * 50
+    assert found == [{TEMPLATE_TWO: TWO}] * 50
     assert cluster.reads == [f"{TEMPLATES}/two", CLASS]
 
 
 async def test_a_replaced_template_is_read_again_after_some_seconds(cluster, reader, now):
-    await reader.read("team", ["two"])
+    await reader.read("team", [TEMPLATE_TWO])
     cluster.template("two", a_claim_spec(3))
 
-    assert await reader.read("team", ["two"]) == {"two": TWO}
+    assert await reader.read("team", [TEMPLATE_TWO]) == {TEMPLATE_TWO: TWO}
     now[0] += 2
-    assert await reader.read("team", ["two"]) == {"two": ClaimedDevices((("gpu", 3),))}
+    three = {TEMPLATE_TWO: ClaimedDevices((("gpu", 3),))}
+    assert await reader.read("team", [TEMPLATE_TWO]) == three
 
 
+@pytest.mark.parametrize("kind", [TEMPLATE, CLAIM])
 @pytest.mark.parametrize("name", ["../../pods/x", "A", "a/b", "a?x=1", "a" * 254, "", "a\n"])
-async def test_a_name_that_no_object_has_is_not_read(cluster, reader, name):
-    assert await reader.read("team", [name]) == {}
+async def test_a_name_that_no_object_has_is_not_read(cluster, reader, name, kind):
+    assert await reader.read("team", [ClaimSource(kind, name)]) == {}
     assert cluster.reads == []
 
 
-async def test_a_template_that_does_not_exist_is_left_to_the_scheduler(reader):
-    found = await reader.read("team", ["none"])
+@pytest.mark.parametrize("kind", [TEMPLATE, CLAIM])
+async def test_what_does_not_exist_is_left_to_the_scheduler(reader, kind):
+    none = ClaimSource(kind, "none")
+    found = await reader.read("team", [none])
 
-    assert isinstance(found["none"], LeftToScheduler)
-    assert "does not exist yet" in found["none"].reason
+    assert isinstance(found[none], LeftToScheduler)
+    assert "does not exist yet" in found[none].reason
+
+
+async def test_a_claim_asks_for_gpus_until_it_has_its_devices(cluster, reader, now):
+    claim = {"metadata": {}, "spec": a_claim_spec(2)}
+    cluster.put(f"{CLAIMS}/two", claim)
+    cluster.template("two", a_claim_spec(3))
+    two = ClaimSource(CLAIM, "two")
+
+    assert await reader.read("team", [two]) == {two: TWO}
+    cluster.put(f"{CLAIMS}/two", {**claim, "status": {"allocation": an_allocation("gpu-0")}})
+    now[0] += 2
+    found = (await reader.read("team", [two]))[two]
+    assert isinstance(found, LeftToScheduler)
+    assert "has its devices already" in found.reason
 
 
 async def test_a_read_that_fails_or_takes_long_is_left_to_the_scheduler(
     cluster, reader, now, monkeypatch
 ):
     cluster.broken = True
-    assert (await reader.read("team", ["two"]))["two"] == LeftToScheduler("it could not be read")
+    failed = {TEMPLATE_TWO: LeftToScheduler("it could not be read")}
+    assert await reader.read("team", [TEMPLATE_TWO]) == failed
     cluster.broken, cluster.hold, now[0] = False, asyncio.Event(), 2.0
     monkeypatch.setattr(template_reader, "_TIMEOUT", 0)
-    assert (await reader.read("team", ["two"]))["two"] == template_reader._UNREAD
+    assert (await reader.read("team", [TEMPLATE_TWO]))[TEMPLATE_TWO] == template_reader._UNREAD
     cluster.hold.set()
     monkeypatch.undo()
-    assert await reader.read("team", ["two"]) == {"two": TWO}
+    assert await reader.read("team", [TEMPLATE_TWO]) == {TEMPLATE_TWO: TWO}
 
 
 async def test_few_templates_are_read_for_a_pod_and_few_are_kept(reader, monkeypatch):
     monkeypatch.setattr(template_reader, "_KEPT", 3)
-    found = await reader.read("team", [f"t-{i:02}" for i in range(20)])
+    sources = [ClaimSource(TEMPLATE, f"t-{i:02}") for i in range(20)]
+    found = await reader.read("team", sources)
 
-    assert sorted(found) == [f"t-{i:02}" for i in range(8)]
+    assert sorted(found) == sources[:8]
     assert len(reader._reads) == 3

@@ -1,4 +1,4 @@
-"""Read the GPUs that a pod gets by ResourceClaimTemplates of its own.
+"""Read the GPUs that a pod gets by ResourceClaims and ResourceClaimTemplates of its own.
 
 Admission writes them into an annotation, since the pod does not have them: the number of GPUs of
 each request, the selectors that each GPU has to satisfy, and the constraints of each claim.
@@ -15,8 +15,8 @@ from msgspec import Meta
 from cluster.cel.syntax import SyntaxRefused, parse
 from cluster.cel.values import DeviceFacts
 from cluster.finding import Code, Finding, Severity, quoted
-from cluster.keys import CLAIMED_GPUS, RESOURCES
-from cluster.objects.pod import NewPod, NewPodSpec
+from cluster.keys import CLAIM_PREFIX, CLAIMED_GPUS, RESOURCES
+from cluster.objects.pod import NewPod, NewPodSpec, ResourceClaim
 from cluster.requests.container_request import all_containers
 from cluster.requests.templates.claim_spec import (
     RESULTS_MAX,
@@ -52,6 +52,26 @@ _entries = msgspec.json.Decoder(
 )
 
 
+class ClaimSource(NamedTuple):
+    """The object that says what a claim of a pod asks for."""
+
+    kind: str
+    """ResourceClaimTemplate or ResourceClaim."""
+    name: str
+
+    @property
+    def is_template(self) -> bool:
+        """The claim is made from it, for one pod; else several pods may name the claim."""
+        return self.kind == TEMPLATE
+
+    def __str__(self) -> str:
+        """Return it as messages name it."""
+        return f"{'template' if self.is_template else 'claim'} {self.name}"
+
+
+TEMPLATE, CLAIM = "ResourceClaimTemplate", "ResourceClaim"
+
+
 class DeviceNeeds(NamedTuple):
     """What the GPUs of a pod have to satisfy besides their number."""
 
@@ -66,11 +86,11 @@ NO_NEEDS = DeviceNeeds()
 
 @dataclass(frozen=True, slots=True)
 class TemplateClaims:
-    """The GPUs that a pod gets by claims that are made from templates, at least one."""
+    """The GPUs that a pod gets by claims of its user, at least one."""
 
     claims: tuple[tuple[str, ClaimedDevices], ...]
-    """What each claim asks for, by the name of the pod's reference to its template; all have the
-    same selectors."""
+    """What each claim asks for, by the name of the pod's reference to it or to its template; all
+    have the same selectors."""
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -144,10 +164,22 @@ class TemplateClaims:
         return msgspec.json.encode(entries).decode()
 
 
-def template_names(spec: NewPodSpec) -> frozenset[str]:
-    """Return the templates that a pod names."""
-    names = (claim.resource_claim_template_name for claim in spec.resource_claims or ())
-    return frozenset(filter(None, names))
+def source_of(claim: ResourceClaim) -> ClaimSource | None:
+    """Return the object that a reference of a pod names; None: a claim of Linkwise."""
+    if claim.resource_claim_template_name:
+        return ClaimSource(TEMPLATE, claim.resource_claim_template_name)
+    name = claim.resource_claim_name or CLAIM_PREFIX
+    return None if name.startswith(CLAIM_PREFIX) else ClaimSource(CLAIM, name)
+
+
+def claim_sources(spec: NewPodSpec) -> frozenset[ClaimSource]:
+    """Return the templates and claims that a pod names, other than those of Linkwise."""
+    return frozenset(filter(None, map(source_of, spec.resource_claims or ())))
+
+
+def names_claims(spec: NewPodSpec) -> bool:
+    """Return whether a pod names a claim that other pods may name, too."""
+    return any(not source.is_template for source in claim_sources(spec))
 
 
 def uses_template(spec: NewPodSpec) -> bool:
@@ -160,34 +192,42 @@ def uses_template(spec: NewPodSpec) -> bool:
     )
 
 
-def claims_from_templates(
-    spec: NewPodSpec, asked: Mapping[str, Asked]
+def claims_of_user(
+    spec: NewPodSpec, asked: Mapping[ClaimSource, Asked]
 ) -> TemplateClaims | LeftToScheduler | None:
-    """Return the GPUs that a pod gets by the claims of templates; None: by none.
+    """Return the GPUs that a pod gets by the claims that it brings; None: by none.
 
     Args:
         spec: Spec of the pod.
-        asked: What templates ask for, by name.
+        asked: What its templates and claims ask for.
     """
-    claims = spec.resource_claims or ()
     found = [
-        (claim, what)
-        for claim in claims
-        if (what := asked.get(claim.resource_claim_template_name or "")) is not None
+        (claim.name, source, what)
+        for claim in spec.resource_claims or ()
+        if (source := source_of(claim)) and (what := asked.get(source)) is not None
     ]
-    for claim, what in found:
+    for _, source, what in found:
         if isinstance(what, LeftToScheduler):
-            return LeftToScheduler(f"template {claim.resource_claim_template_name}: {what.reason}")
+            return LeftToScheduler(f"{source}: {what.reason}")
     if not found:
         return None
-    if named := next(filter(None, (claim.resource_claim_name for claim in claims)), None):
-        return LeftToScheduler(f"it names claim {quoted(named)}, which other pods may use, too")
-    if resource := _resource(spec):
-        return LeftToScheduler(f"it asks for {resource}, too")
-    devices = [(claim.name, what) for claim, what in found if isinstance(what, ClaimedDevices)]
+    devices = [(name, what) for name, _, what in found if isinstance(what, ClaimedDevices)]
+    if problem := _mixture(spec, [source for _, source, _ in found]):
+        return LeftToScheduler(problem)
     if len({what.selectors for _, what in devices}) > 1:
         return LeftToScheduler("its claims have different selectors")
     return TemplateClaims(tuple(devices))
+
+
+def _mixture(spec: NewPodSpec, sources: Sequence[ClaimSource]) -> str | None:
+    """Return which GPUs a pod has that are not planned together with those of its claims."""
+    named = [source for source in sources if not source.is_template]
+    if named and len(named) < len(sources):
+        return f"{named[0]}: other pods may share it, and not the claims of templates beside it"
+    if len(set(named)) < len(named):
+        return "it names one claim twice"
+    resource = _resource(spec)
+    return f"it asks for {resource}, too" if resource else None
 
 
 def _resource(spec: NewPodSpec) -> str | None:
@@ -202,16 +242,16 @@ def _resource(spec: NewPodSpec) -> str | None:
 
 
 def read_template_claims(pod: NewPod) -> tuple[TemplateClaims | None, Sequence[Finding]]:
-    """Return the GPUs that a pod gets by claims of templates, as admission has written them.
+    """Return the GPUs that a pod gets by claims of its user, as admission has written them.
 
     None: by none, or the annotation is unreadable.
     """
     text = pod.annotations.get(CLAIMED_GPUS)
-    if text is None or not template_names(pod.spec):
+    if text is None or not claim_sources(pod.spec):
         return None, ()
     claims = _decode(text)
-    made = {one.name for one in pod.spec.resource_claims or () if one.resource_claim_template_name}
-    if claims is not None and made.issuperset(claims.references):
+    known = {claim.name for claim in pod.spec.resource_claims or () if source_of(claim)}
+    if claims is not None and known.issuperset(claims.references):
         return claims, ()
     message = f"{quoted(text)} is no number of GPUs for each request of claims of the pod"
     fix = "remove the annotation: admission writes it"

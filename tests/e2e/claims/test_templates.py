@@ -1,4 +1,4 @@
-"""Gangs whose pods bring ResourceClaimTemplates: Linkwise allocates the claims made from them."""
+"""Pods that bring ResourceClaims, or templates of such: Linkwise allocates the claims."""
 
 from itertools import combinations
 
@@ -71,14 +71,20 @@ def make_template(
     pods.api.create(templates_of(pods), {"metadata": {"name": name}, "spec": spec})
 
 
-def using(*templates):
-    """Return the fields of a pod's spec that give its container the claims of templates."""
-    names = [f"claim-{i}" for i in range(len(templates))]
+def make_claim(pods, name, count=1):
+    """Create a claim of no pod; several may name it."""
+    exactly = {"deviceClassName": keys.DRA_GPU_DRIVER, "count": count}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    pods.api.create(claims_of(pods.namespace), {"metadata": {"name": name}, "spec": spec})
+
+
+def using(*sources, field="resourceClaimTemplateName"):
+    """Return the fields of a pod's spec that give its container claims, of templates by default."""
+    names = [f"claim-{i}" for i in range(len(sources))]
     resources = {"claims": [{"name": name} for name in names]}
     return {
         "resourceClaims": [
-            {"name": name, "resourceClaimTemplateName": template}
-            for name, template in zip(names, templates, strict=True)
+            {"name": name, field: source} for name, source in zip(names, sources, strict=True)
         ],
         "containers": [{**container({}), "resources": resources}],
     }
@@ -287,6 +293,83 @@ def test_pods_with_two_claims_have_the_gpus_of_both(claims, pods):
     assert [len(uuids) for uuids in held.values()] == [3, 3]
 
 
+NAMED = "resourceClaimName"
+
+
+@pytest.fixture
+def named_claims(pods):
+    """Make claims that no pod owns, and delete them after their pods."""
+    made = []
+
+    def make(name, count=1):
+        make_claim(pods, name, count)
+        made.append(name)
+
+    yield make
+    pods.clear()
+    for name in made:
+        pods.api.delete(f"{claims_of(pods.namespace)}/{name}")
+
+
+def test_a_gang_whose_pods_name_a_claim_each_has_one_of_the_best_sets(claims, pods, named_claims):
+    for i in range(2):
+        named_claims(f"own-{i}", 2)
+        spec = using(f"own-{i}", field=NAMED)
+        pods.create(name=f"own-{i}", labels=gang_labels("own", 2), spec=spec)
+
+    members = placed(claims, pods, "own-", 2)
+
+    assert len({node for node, _ in members.values()}) == 1
+    assert bandwidth(set().union(*(gpus for _, gpus in members.values()))) == best(4)
+    pods.clear()
+    wait_until(lambda: claims.allocated(pods.namespace) == {}, "the claims have no devices")
+    assert len(pods.api.get(claims_of(pods.namespace))["items"]) == 2
+
+
+def test_two_pods_that_name_one_claim_share_its_gpu(claims, pods, named_claims):
+    """The first one is placed; kube-scheduler binds the second one to the node of the claim."""
+    named_claims("shared")
+    path = f"{claims_of(pods.namespace)}/shared"
+    for name in ("first", "second"):
+        pods.create(name=name, spec=using("shared", field=NAMED))
+
+    wait_until(lambda: {"first", "second"} <= {*pods.bound()}, "both are bound", PATIENCE)
+
+    status = pods.api.get(path)["status"]
+    assert sorted(user["name"] for user in status["reservedFor"]) == ["first", "second"]
+    (result,) = status["allocation"]["devices"]["results"]
+    ((owner, uuids),) = recorded(pods).items()
+    assert uuids == {claims._uuid(result)}
+    made = pods.all()
+    assert {pod["spec"]["nodeName"] for pod in made.values()} == {result["pool"]}
+    (other,) = {"first", "second"} - {owner}
+    assert "claim shared" in made[other]["metadata"]["annotations"][keys.LEFT_TO_SCHEDULER]
+
+    pods.api.delete(f"{pods.path}/{owner}", gracePeriodSeconds=0)
+    wait_until(lambda: owner not in pods.all(), "the first pod is gone")
+    # The GPU stays the second one's: the others of both nodes are planned without it.
+    make_template(pods, "eight-gpus", 8)
+    pods.create(name="eight", spec=using("eight-gpus"))
+    members = placed(claims, pods, "eight", 1)
+    assert members["eight"][0] != result["pool"]
+
+
+def test_a_pod_that_names_a_claim_with_devices_is_not_gated(claims, pods, named_claims):
+    named_claims("used")
+    pods.create(name="user", spec=using("used", field=NAMED))
+    placed(claims, pods, "user", 1)
+
+    def is_left():
+        made = pods.create(name="probe", spec=using("used", field=NAMED), dryRun="All")
+        return not gates(made)
+
+    wait_until(is_left, "admission has read the claim again")
+    pods.create(name="late", spec=using("used", field=NAMED))
+
+    assert gates(pods.all()["late"]) == []
+    wait_until(lambda: "late" in pods.bound(), "it is bound", PATIENCE)
+
+
 def test_what_is_not_evaluated_is_not_gated(pods):
     # More GPUs than a node has: a pod that is bound before its nodes are fenced has no Event.
     make_template(pods, "sum", 9, selectors=[{"cel": {"expression": "1 + 1 == 3"}}])
@@ -350,6 +433,6 @@ def test_a_pod_waits_for_the_claim_of_its_template_and_gets_nothing_by_another(p
         return any(one.get("resourceClaimName") == "forged" for one in made)
 
     wait_until(names_forged, "the pod has the forged claim", PATIENCE)
-    wait_for_event(pods, "WaitingForGPUs", "asks for other devices than its template did")
+    wait_for_event(pods, "WaitingForGPUs", "asks for other devices than when the pod was created")
     assert claims.allocated(pods.namespace) == {}
     assert gates(pods.all()["solo"]) == [keys.GANG]

@@ -1,4 +1,4 @@
-"""Pods of a fake cluster whose claims kube-controller-manager makes from a template."""
+"""Pods of a fake cluster that bring claims, or templates from which these are made."""
 
 import json
 
@@ -23,20 +23,20 @@ def a_claim_spec(count=1, **exactly):
 
 
 def a_templated_pod(
-    name, gpus, *, gang=None, size=2, selectors=(), references=("gpus",), entries=None
+    name, gpus, *, gang=None, size=2, selectors=(), references=("gpus",), entries=None, claim=None
 ):
     """Return a gated pod as admission leaves it, of a gang if one is named.
 
-    `entries` replace those that the annotation has for GPUs and references.
+    `entries` replace those that the annotation has for GPUs and references. It names `claim`, or a
+    template.
     """
     labels = {keys.POD_GROUP_NAME: gang, keys.POD_GROUP_MIN_AVAILABLE: str(size)} if gang else {}
     raw = a_held_pod(0, name, labels=labels, owner=JOB if gang else None)
     entries = entries or {f"{reference}/gpu": gpus for reference in references}
     entries |= {"selectors": selectors} if selectors else {}
     raw["metadata"]["annotations"] = {keys.CLAIMED_GPUS: json.dumps(entries)}
-    raw["spec"]["resourceClaims"] = [
-        {"name": reference, "resourceClaimTemplateName": "template"} for reference in references
-    ]
+    source = {"resourceClaimName": claim} if claim else {"resourceClaimTemplateName": "template"}
+    raw["spec"]["resourceClaims"] = [{"name": reference, **source} for reference in references]
     claims = [{"name": reference} for reference in references]
     raw["spec"]["containers"][0]["resources"] = {"claims": claims}
     return raw

@@ -12,10 +12,13 @@ from cluster.requests.request import Family, read_request
 from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler
 from cluster.requests.templates.matching import Constraint
 from cluster.requests.templates.template_claim import (
+    CLAIM,
+    TEMPLATE,
+    ClaimSource,
     TemplateClaims,
-    claims_from_templates,
+    claim_sources,
+    claims_of_user,
     read_template_claims,
-    template_names,
 )
 
 A100 = "device.attributes['gpu.nvidia.com'].productName.contains(\"A100\")"
@@ -29,6 +32,10 @@ def a_templated_pod(*templates, gates=(keys.GANG,), annotations=None, **spec):
     pod["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
     pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "c0"}]}
     return msgspec.convert(pod, Pod)
+
+
+def of_templates(asked):
+    return {ClaimSource(TEMPLATE, name): what for name, what in asked.items()}
 
 
 ONE, TWO = ClaimedDevices((("gpu", 1),)), ClaimedDevices((("a", 1), ("b", 1)))
@@ -54,7 +61,7 @@ LEFT = LeftToScheduler("request 'x' has adminAccess")
 )
 def test_a_pod_gets_gpus_by_its_templates(templates, fields, found):
     asked = {"one": ONE, "two": TWO, "nic": None, "admin": LEFT, "chosen": CHOSEN}
-    result = claims_from_templates(a_templated_pod(*templates, **fields).spec, asked)
+    result = claims_of_user(a_templated_pod(*templates, **fields).spec, of_templates(asked))
 
     if isinstance(found, str):
         assert isinstance(result, LeftToScheduler)
@@ -67,19 +74,40 @@ def test_a_claim_by_name_or_a_resource_beside_it_leaves_the_pod_to_the_scheduler
     pod = a_pod(
         {keys.NVIDIA_GPU: 1}, resourceClaims=[{"name": "g", "resourceClaimTemplateName": "one"}]
     )
-    beside = claims_from_templates(msgspec.convert(pod, Pod).spec, {"one": ONE})
+    beside = claims_of_user(msgspec.convert(pod, Pod).spec, of_templates({"one": ONE}))
     claims = [
         {"name": "g", "resourceClaimTemplateName": "one"},
         {"name": "h", "resourceClaimName": "shared"},
     ]
-    named = claims_from_templates(
-        msgspec.convert(a_pod({}, resourceClaims=claims), Pod).spec, {"one": ONE}
-    )
+    asked = of_templates({"one": ONE}) | {ClaimSource(CLAIM, "shared"): ONE}
+    named = claims_of_user(msgspec.convert(a_pod({}, resourceClaims=claims), Pod).spec, asked)
 
     assert isinstance(beside, LeftToScheduler)
     assert isinstance(named, LeftToScheduler)
     assert "nvidia.com/gpu, too" in beside.reason
-    assert "claim 'shared'" in named.reason
+    assert "claim shared: other pods may share it" in named.reason
+
+
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["a"], TemplateClaims((("c0", ONE),))),
+        (["a", "b"], TemplateClaims((("c0", ONE), ("c1", TWO)))),
+        (["nic"], None),
+        (["a", "nic"], TemplateClaims((("c0", ONE),))),
+        (["a", "a"], LeftToScheduler("it names one claim twice")),
+        (["a", "used"], LeftToScheduler("claim used: it has its devices already")),
+        (["lw-00000000000000000000000000000000"], None),
+    ],
+)
+def test_a_pod_gets_gpus_by_the_claims_that_it_names(names, found):
+    claims = [{"name": f"c{i}", "resourceClaimName": name} for i, name in enumerate(names)]
+    used = LeftToScheduler("it has its devices already")
+    asked = {"a": ONE, "b": TWO, "nic": None, "used": used, "lw-" + "0" * 32: ONE}
+    spec = msgspec.convert(a_pod({}, resourceClaims=claims), Pod).spec
+
+    sources = {ClaimSource(CLAIM, name): what for name, what in asked.items()}
+    assert claims_of_user(spec, sources) == found
 
 
 def annotated(claim, **fields):
@@ -102,7 +130,7 @@ def annotated(claim, **fields):
 def test_what_admission_writes_is_read_again(claim):
     pod = annotated(claim)
 
-    assert template_names(pod.spec) == {"one", "two"}
+    assert claim_sources(pod.spec) == {*of_templates({"one": None, "two": None})}
     assert read_template_claims(pod) == (claim, ())
     request, findings = read_request(pod)
     assert not findings

@@ -1,0 +1,81 @@
+"""Leave pods to kube-scheduler that name a claim which has its devices by another pod already.
+
+Several pods may name one claim: the first one is placed by Linkwise, and its claim allocated.
+kube-scheduler binds the others to the node of the claim.
+"""
+
+import asyncio
+from itertools import islice
+
+import structlog
+
+from cluster.keys import LEFT_TO_SCHEDULER, TERM
+from runtime.kube.client import KubeError
+from runtime.kube.objects import AnnotatedObject, Key
+from scorer.commit.handle import Handle
+from scorer.commit.patches import ungating_patch
+from scorer.fence import WRITE_TIMEOUT, is_leadership_lost
+from scorer.gang.pod_info import PodInfo
+from scorer.metrics import Stage
+
+_YIELD_AFTER = 500
+"""Pods after which other tasks run."""
+_AT_A_TIME = 32
+"""Pods that are left to kube-scheduler in one pass."""
+
+_log = structlog.get_logger()
+
+
+class SharedClaims:
+    """Looks for such pods, for one term of the Lease."""
+
+    def __init__(self, handle: Handle) -> None:
+        """Start without a pass."""
+        self._kube, self._informers = handle.kube, handle.informers
+        self._faults, self._term = handle.faults, handle.term
+
+    async def run(self, interval: float) -> None:
+        """Leave pods to kube-scheduler until cancelled.
+
+        Args:
+            interval: Between two passes [s].
+        """
+        while True:
+            with self._faults.isolate(Stage.COMMIT, ""):
+                await self._pass()
+            await asyncio.sleep(interval)
+
+    async def _pass(self) -> None:
+        found: list[tuple[PodInfo, str]] = []
+        for number, key in enumerate(list(self._informers.pods.reflector.items)):
+            if number % _YIELD_AFTER == _YIELD_AFTER - 1:
+                await asyncio.sleep(0)
+            if (pod := self._informers.state.pod(key)) and (claim := self._shared_claim(pod)):
+                found.append((pod, claim))
+        await asyncio.gather(*(self._leave(*one) for one in islice(found, _AT_A_TIME)))
+
+    def _shared_claim(self, pod: PodInfo) -> str | None:
+        """Return the claim by which a single pod that waits shares the GPUs of another one."""
+        if pod.member is None or pod.gang or pod.usage is None:
+            return None
+        keys: list[Key] = [(pod.namespace, name) for name in pod.usage.claims]
+        held = filter(None, map(self._informers.claims.claims.items.get, keys))
+        shared = (one.name for one in held if one.owner is None and one.holder != pod.uid)
+        return next(shared, None)
+
+    async def _leave(self, pod: PodInfo, claim: str) -> None:
+        """Remove the gate of a pod, and write why it has no GPUs of Linkwise."""
+        assert pod.member is not None  # noqa: S101 - it waits.
+        left = f"claim {claim}: it has its devices already, and the pod shares them"
+        annotations = {LEFT_TO_SCHEDULER: left, TERM: str(self._term)}
+        steps = ungating_patch(pod.member.pod, annotations)
+        with self._faults.isolate(Stage.COMMIT, pod.key):
+            try:
+                await self._kube.patch(
+                    pod.path, steps, AnnotatedObject, kind="json", params=WRITE_TIMEOUT
+                )
+            except KubeError as error:
+                if not is_leadership_lost(error):
+                    _log.warning("Could not remove gate", pod="/".join(pod.key), err=str(error))
+            else:
+                _log.info("Left pod to kube-scheduler", pod="/".join(pod.key), claim=claim)
