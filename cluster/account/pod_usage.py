@@ -64,6 +64,8 @@ class PodUsage:
     made yet from their templates."""
     devices: frozenset[Device] | None = None
     """What these claims hold; None: some hold nothing yet, or it is not known."""
+    shares_claim: bool = False
+    """Another pod uses one of them, too, so that the GPUs are not free once this one has ended."""
     unreadable: Unreadable | None = None
     """Why its resources are unknown despite its record; None for nearly every pod."""
 
@@ -73,9 +75,11 @@ class PodUsage:
         Args:
             claims: Those that it names; None for one that holds nothing.
         """
-        own = [claim.devices for claim in claims if claim is not None and claim.holder == self.uid]
+        own = [claim for claim in claims if claim is not None and claim.holder == self.uid]
         is_known = bool(own) and len(own) == len(self.claims)
-        return replace(self, devices=frozenset[Device]().union(*own) if is_known else None)
+        devices = frozenset[Device]().union(*(claim.devices for claim in own))
+        shares = any(user != self.uid for claim in own for user in claim.users)
+        return replace(self, devices=devices if is_known else None, shares_claim=shares)
 
     @property
     def is_of_others(self) -> bool:

@@ -213,6 +213,8 @@ def _blocker(held: Sequence[_Held], rules: EvictionRules) -> str | None:
     for pod, _, holding in held:
         if holding is None:
             return f"it is not known which GPUs pod {pod.name} has"
+        if pod.usage and pod.usage.shares_claim:
+            return f"another pod uses the claim of pod {pod.name}, and so its GPUs"
         if not pod.bound:
             return f"pod {pod.name} is not bound yet"
         if is_of_kueue(labels_of(pod)):

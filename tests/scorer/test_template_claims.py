@@ -25,6 +25,7 @@ from support.servers.templates_cluster import (
 from support.waiting import PATIENCE, until
 
 from cluster import keys
+from scorer.preemption.units import placed_in
 
 
 @pytest_asyncio.fixture
@@ -429,6 +430,8 @@ async def test_a_second_pod_that_names_the_claim_is_left_to_the_scheduler(cluste
         use(cluster, path, "first", "second")
         await until(lambda: len(users_of(leader, "mine")) == 2)
         assert closed(leader) == []
+        (unit,) = placed_in(leader.context.informers, 0.0)
+        assert unit.victim.protected == "another pod uses the claim of pod first, and so its GPUs"
         cluster.delete("first")
         use(cluster, path, "second")
         await until(lambda: closed(leader) == held)
