@@ -114,6 +114,30 @@ def test_a_tenant_makes_no_claim_that_passes_the_fence(plane, pods):
     assert tenant.create(path, claim("other", tolerations=other))
 
 
+def test_gpus_of_a_claim_that_passes_the_fence_are_not_given_to_others(
+    plane, pods, claims, machines
+):
+    """Such a claim is older than the policy that refuses it: here the one account creates it."""
+    (node,) = machines(1)
+    wait_until_fenced(pods, [node])
+    scorer = plane.api_as(plane.token(keys.POLICY_NAMESPACE, keys.SCORER))
+    scorer.create(claims_of(pods.namespace), claim("passing", 2, tolerations=TOLERANT))
+    pods.create(name="passing", spec=claiming("passing"))
+    wait_until(lambda: "passing" in pods.bound(), "it is bound", PATIENCE)
+    held = claims.allocated(pods.namespace)["passing"]
+    assert len(held) == 2
+
+    for name, size in (("large", 7), ("small", 6)):
+        for index in range(size):
+            labels = gang_labels(name, size)
+            pods.create({keys.NVIDIA_GPU: 1}, name=f"{name}-{index}", labels=labels)
+    wait_for_phase(pods, "large", "Waiting", "6 of 7")
+    wait_for_phase(pods, "small", "Placed")
+    taken = frozenset().union(*recorded(pods).values())
+    assert len(taken) == 6
+    assert not taken & held
+
+
 def test_a_pod_that_names_the_claim_of_another_pod_is_refused(plane, pods, claims, machines):
     machines(1)
     pods.create({keys.NVIDIA_GPU: 1}, name="pod")
