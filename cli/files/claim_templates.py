@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from cluster.keys import DRA_GPU_DRIVER
 from cluster.requests.templates.claim_spec import Asked, TemplateObject, asked_of
-from cluster.requests.templates.device_class import WHOLE_GPUS, DeviceClass
+from cluster.requests.templates.device_class import CLASSES_OF_DRIVER, DeviceClass
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
@@ -15,7 +14,7 @@ def read_claim_templates(
 ) -> Mapping[tuple[str, str], Asked]:
     """Return what templates ask for, by namespace and name.
 
-    The class of NVIDIA's driver is as that installs it, unless the objects have another one.
+    The classes of NVIDIA's driver are as that installs them, unless the objects have others.
 
     Args:
         objects: Kubernetes objects.
@@ -24,7 +23,7 @@ def read_claim_templates(
     Raises:
         InputError: A template or class is no such object; one line for users.
     """
-    classes = {DRA_GPU_DRIVER: WHOLE_GPUS}
+    classes = {**CLASSES_OF_DRIVER}
     templates: list[TemplateObject] = []
     for value in objects:
         kind = value.need("kind").plain
