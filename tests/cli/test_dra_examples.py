@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 from support.dra_examples import example
 
 CLUSTER = Path(__file__).parents[2] / "docs/examples/claims-cluster.yaml"
@@ -128,3 +129,30 @@ def test_gpus_without_the_attribute_of_a_selector_are_not_chosen(check):
 
     assert (code, item["findings"], item["placement"]["never"]) == (1, [], True)
     assert "no GPU for which the selectors of the claim hold" in item["placement"]["reason"]
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu-test1", "gpu-test4", "gpu-test5", "gpu-test6", "first-available", "admin-access"]
+)
+@pytest.mark.parametrize("version", ["v1alpha3", "v1beta1"])
+def test_an_example_in_the_form_of_older_versions_has_the_same_result(check, name, version):
+    assert results(check, in_form_of(version, example(name))) == results(check, example(name))
+
+
+def results(check, text):
+    """Return what a check says of each pod, without lines of the manifest."""
+    _, items = check(text)
+    pods = [one["patched"] for one in items]
+    messages = [[each["message"] for each in one["findings"]] for one in items]
+    return messages, [(one["metadata"].get("annotations"), one["spec"]) for one in pods]
+
+
+def in_form_of(version, text):
+    """Return an example in the form of older versions, where requests have no `exactly`."""
+    documents = list(yaml.safe_load_all(text))
+    for one in documents:
+        if one["kind"] == "ResourceClaimTemplate":
+            one["apiVersion"] = f"resource.k8s.io/{version}"
+            for request in one["spec"]["spec"]["devices"]["requests"]:
+                request.update(request.pop("exactly", {}))
+    return yaml.safe_dump_all(documents)
