@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 
 from cluster.allocations.device_claim import StoredClaim
-from cluster.keys import DRA_GPU_DRIVER
 from cluster.objects.pod import Metadata
 from cluster.requests.templates.claim_spec import Asked, TemplateObject, asked_of
-from cluster.requests.templates.device_class import WHOLE_GPUS, DeviceClass
+from cluster.requests.templates.device_class import CLASSES_OF_DRIVER, DeviceClass
 from cluster.requests.templates.template_claim import CLAIM, TEMPLATE, ClaimSource
 from manifest.lines import without_nulls
 from manifest.typed import read_as
@@ -18,7 +17,7 @@ def read_claim_templates(
 ) -> Mapping[tuple[str, ClaimSource], Asked]:
     """Return what templates and claims ask for, by namespace.
 
-    The class of NVIDIA's driver is as that installs it, unless the objects have another one.
+    The classes of NVIDIA's driver are as that installs them, unless the objects have others.
 
     Args:
         objects: Kubernetes objects.
@@ -27,7 +26,7 @@ def read_claim_templates(
     Raises:
         InputError: A template, claim or class is no such object; one line for users.
     """
-    classes = {DRA_GPU_DRIVER: WHOLE_GPUS}
+    classes = {**CLASSES_OF_DRIVER}
     templates: list[TemplateObject] = []
     claims: list[StoredClaim] = []
     for value in objects:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from cluster.allocations.gpus import GPUShare
 from cluster.allocations.record import divide_gpus
@@ -28,7 +28,7 @@ from cluster.objects.pod import Metadata, NewPodSpec
 from cluster.requests.claimed import claim_request
 from cluster.requests.container_request import all_containers
 from cluster.requests.request import Request
-from cluster.requests.templates.claim_spec import Asked, LeftToScheduler, asked_of
+from cluster.requests.templates.claim_spec import Asked, LeftToScheduler, asked_of, present_form
 from cluster.requests.templates.device_class import DeviceClass
 
 Body: TypeAlias = dict[str, object]
@@ -194,6 +194,7 @@ class _Status(Struct, frozen=True, rename="camel"):
 class StoredClaim(Struct, frozen=True):
     """A ResourceClaim as it is stored, with the fields that are compared."""
 
+    api_version: str = field(name="apiVersion", default="")
     metadata: Metadata = Metadata()
     spec: Body = {}
     status: _Status = _Status()
@@ -204,7 +205,7 @@ class StoredClaim(Struct, frozen=True):
         Args:
             classes: The DeviceClasses that it names.
         """
-        asked = asked_of(self.spec, classes)
+        asked = asked_of(present_form(self.spec, self.api_version), classes)
         if asked is None or not self.is_used:
             return asked
         return LeftToScheduler("it has its devices already, and the pod shares them")

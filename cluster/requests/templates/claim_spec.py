@@ -20,6 +20,8 @@ from cluster.requests.templates.device_class import (
 )
 from cluster.requests.templates.matching import Amounts, Constraint, read_constraints
 
+_WITHOUT_EXACTLY = frozenset({"v1alpha3", "v1beta1"})
+"""Versions of the API in which a request has the fields of `exactly` itself."""
 RESULTS_MAX = 32
 """Devices of a claim; the API server accepts no more."""
 
@@ -95,13 +97,32 @@ class _Template(KubeObject, frozen=True):
 class TemplateObject(KubeObject, frozen=True):
     """The fields of a ResourceClaimTemplate that are read."""
 
+    api_version: str = ""
     metadata: Metadata = Metadata()
     spec: _Template = _Template()
 
     @property
     def claim_spec(self) -> Body:
-        """The specification of the claims that are made from it."""
-        return self.spec.spec
+        """The specification of the claims that are made from it, in the form of v1."""
+        return present_form(self.spec.spec, self.api_version)
+
+
+def present_form(spec: Body, api_version: str) -> Body:
+    """Return the specification of a claim of any version in the form of v1."""
+    if api_version.rpartition("/")[2] not in _WITHOUT_EXACTLY:
+        return spec
+    devices = spec.get("devices")
+    requests = devices.get("requests") if isinstance(devices, dict) else None
+    if not isinstance(devices, dict) or not isinstance(requests, list):
+        return spec
+    return {**spec, "devices": {**devices, "requests": [*map(_with_exactly, requests)]}}
+
+
+def _with_exactly(request: object) -> object:
+    if not isinstance(request, dict) or "deviceClassName" not in request:
+        return request
+    exactly = {key: value for key, value in request.items() if key != "name"}
+    return {"name": request.get("name"), "exactly": exactly}
 
 
 def asked_of(spec: Mapping[str, object], classes: Mapping[str, DeviceClass]) -> Asked:

@@ -59,19 +59,21 @@ class DeviceClass(KubeObject, frozen=True):
         return [one.expression for one in self.spec.selectors or ()]
 
 
-WHOLE_GPUS = DeviceClass(
-    spec=_ClassSpec(
-        selectors=[
-            Selector(
-                cel=_CEL(
-                    expression=f"device.driver == '{DRA_GPU_DRIVER}' && "
-                    f"device.attributes['{DRA_GPU_DRIVER}'].type == 'gpu'"
-                )
-            )
-        ]
+def _class_of(kind: str) -> DeviceClass:
+    """Return the class of all devices of NVIDIA's driver of one type."""
+    expression = (
+        f"device.driver == '{DRA_GPU_DRIVER}' && "
+        f"device.attributes['{DRA_GPU_DRIVER}'].type == '{kind}'"
     )
-)
-"""The class of whole GPUs as NVIDIA's driver installs it."""
+    return DeviceClass(spec=_ClassSpec(selectors=[Selector(cel=_CEL(expression=expression))]))
+
+
+CLASSES_OF_DRIVER: Mapping[str, DeviceClass] = {
+    DRA_GPU_DRIVER: _class_of("gpu"),
+    "mig.nvidia.com": _class_of("mig"),
+    f"vfio.{DRA_GPU_DRIVER}": _class_of("vfio"),
+}
+"""The classes of whole GPUs, MIG devices and GPUs for VMs, as NVIDIA's driver installs them."""
 
 
 def selectors_of(expressions: Iterable[str]) -> tuple[str, ...] | str:

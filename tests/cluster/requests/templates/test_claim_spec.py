@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler, asked_of
 from cluster.requests.templates.device_class import (
+    CLASSES_OF_DRIVER,
     SELECTORS_MAX,
-    WHOLE_GPUS,
     DeviceClass,
     classes_to_read,
 )
@@ -270,7 +270,7 @@ def test_constraints_are_read_in_one_form(constraints, found):
 
 
 def test_the_class_of_nvidias_driver_selects_every_gpu():
-    assert asked_of(a_spec(a_request()), {GPU: WHOLE_GPUS}) == ClaimedDevices((("gpu", 1),))
+    assert asked_of(a_spec(a_request()), CLASSES_OF_DRIVER) == ClaimedDevices((("gpu", 1),))
 
 
 def test_the_order_of_requests_makes_no_difference():

@@ -1,0 +1,14 @@
+"""Examples of the documents of NVIDIA's DRA driver and of Kubernetes, as people paste them.
+
+Images and commands differ, since nothing is ever pulled or run, and namespaces are left out.
+Sources: `demo/specs/quickstart` and the guide on full GPUs of NVIDIA's driver; the task "Allocate
+devices to workloads with DRA" and the concepts of Kubernetes. Examples with a claim by its name are
+not here.
+"""
+
+from pathlib import Path
+
+
+def example(name: str) -> str:
+    """Return the text of an example."""
+    return (Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8")
