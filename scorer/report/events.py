@@ -1,7 +1,7 @@
 """Messages of the Events about gangs, pods and nodes."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cluster.keys import PLACED
@@ -39,6 +39,8 @@ class EventMessage:
 
     reason: EventReason
     text: str
+    detail: str = field(default="", compare=False)
+    """Continues the text. Others may write it at any time, so it makes no new Event."""
 
 
 def waiting(gang: str, why: str) -> EventMessage:
@@ -167,14 +169,24 @@ def claim_shared(claim: str) -> EventMessage:
     return EventMessage(EventReason.CLAIM_SHARED, text)
 
 
-def claim_unprepared(node: str) -> EventMessage:
-    """Report that a node has not prepared a pod with a claim for long."""
+def claim_unprepared(node: str, error: str) -> EventMessage:
+    """Report that a node has not prepared a pod with a claim for long.
+
+    Args:
+        node: Its name.
+        error: What its kubelet says about the devices; empty: nothing.
+    """
     text = (
         f"Node {node} has not prepared it for more than a minute, so that its containers do not "
-        "start: an Event FailedPrepareDynamicResources of the pod has the reason of the driver; "
-        "without one, volumes or the network are not ready"
+        "start"
     )
-    return EventMessage(EventReason.CLAIM_UNPREPARED, text)
+    detail = (
+        f'; its kubelet says: "{error}"'
+        if error
+        else "; it has no Event FailedPrepareDynamicResources, so see whether its volumes and the "
+        "network are ready"
+    )
+    return EventMessage(EventReason.CLAIM_UNPREPARED, text, detail)
 
 
 def claim_left(why: str) -> EventMessage:
