@@ -156,9 +156,14 @@ class Leader:
                 context.device_fence.run(interval),
                 context.claim_problems.run(self._timings.claim_check_interval),
                 LeftOverClaims(handle).run(self._timings.claim_check_interval),
-                LeftClaims(context.informers, recorder, handle.faults).run(
-                    self._timings.claim_check_interval
-                ),
+                LeftClaims(
+                    self._reading,
+                    context.informers,
+                    recorder,
+                    handle.faults,
+                    self._clock,
+                    lambda: context.device_fence.rules,
+                ).run(self._timings.claim_check_interval),
             )
             reporting = [group.create_task(report) for report in reports]
             requester = ScaleUpRequester(

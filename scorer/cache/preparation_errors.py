@@ -4,28 +4,22 @@ Whoever may create Events in the namespace of a pod can write such an Event, too
 quoted for people, and decides nothing.
 """
 
-import math
 from collections.abc import Iterable
 from operator import attrgetter
 
-import structlog
-
 from cluster.finding import printable
 from cluster.objects.kube_object import KubeObject
-from runtime.kube.client import Kube, KubeError
+from runtime.kube.client import Kube
+from scorer.cache.paced_reads import PacedReads
 from scorer.gang.crd import truncated
 from scorer.gang.pod_info import PodInfo
 
 _KUBELET, _REASON = "kubelet", "FailedPrepareDynamicResources"
 _INTERVAL = 60.0
 """Between two reads of the Events of one pod [s]."""
-_READS_MAX = 64
-"""In one pass."""
 _EVENTS_MAX, _BYTES_MAX = 32, 1 << 18
 """In one answer. A kubelet writes one Event for each text."""
 _TEXT_MAX = 400
-
-_log = structlog.get_logger()
 
 
 class _Source(KubeObject, frozen=True):
@@ -55,49 +49,27 @@ class PreparationErrors:
     def __init__(self, kube: Kube) -> None:
         """Read nothing yet."""
         self._kube = kube
-        self._texts: dict[str, str] = {}
-        self._read: dict[str, float] = {}
-        """By uid of the pod: when its Events were read last [s since 1970]."""
+        self._reads = PacedReads(self._find, _INTERVAL)
 
     def of(self, pod: PodInfo) -> str:
         """Return the text of the kubelet about a pod; empty: there is none, or it is not read."""
-        return self._texts.get(pod.uid, "")
+        return self._reads.of(pod) or ""
 
     def is_read(self, pod: PodInfo) -> bool:
         """Return whether the Events of a pod were read, or could not be."""
-        return pod.uid in self._read
+        return self._reads.is_read(pod)
 
     async def read(self, pods: Iterable[PodInfo], now: float) -> list[PodInfo]:
-        """Read the Events of unprepared pods; return the pods whose text has changed.
-
-        Each pod is read at most once in `_INTERVAL`, those first that were read longest ago.
+        """Read the Events of pods that are due; return the pods whose text has changed.
 
         Args:
             pods: All unprepared pods; what is known about others is forgotten.
             now: Seconds since 1970.
         """
-        by_uid = {pod.uid: pod for pod in pods}
-        self._texts = {uid: text for uid, text in self._texts.items() if uid in by_uid}
-        self._read = {uid: time for uid, time in self._read.items() if uid in by_uid}
-        read = {uid: self._read.get(uid, -math.inf) for uid in by_uid}
-        due = sorted((uid for uid in by_uid if now - read[uid] >= _INTERVAL), key=read.__getitem__)
-        changed = []
-        for uid in due[:_READS_MAX]:
-            pod = by_uid[uid]
-            try:
-                text = await self._find(pod)
-            except KubeError as error:
-                _log.warning("Could not read events", pod=pod.name, err=str(error))
-                self._read |= dict.fromkeys(due, now)
-                break
-            self._read[uid] = now
-            if text and text != self._texts.get(uid):
-                self._texts[uid] = text
-                changed.append(pod)
-        return changed
+        return await self._reads.read(pods, now)
 
-    async def _find(self, pod: PodInfo) -> str:
-        """Return the text of the latest Event of a kubelet about a pod; empty: there is none.
+    async def _find(self, pod: PodInfo) -> str | None:
+        """Return the text of the latest Event of a kubelet about a pod; None: there is none.
 
         Raises:
             KubeError: The Events cannot be read.
@@ -115,4 +87,4 @@ class PreparationErrors:
             if event.reason == _REASON and event.source.component == _KUBELET
         )
         latest = max(events, key=attrgetter("time"), default=_Event())
-        return printable(truncated(latest.message, _TEXT_MAX))
+        return printable(truncated(latest.message, _TEXT_MAX)) or None

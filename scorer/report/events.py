@@ -4,11 +4,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cluster.keys import PLACED
+from cluster.keys import NVIDIA_GPU, PLACED
 from scorer.gang.crd import GangPlan
 from scorer.gang.plan_record import recorded_bandwidths
 from scorer.placement.bandwidth import Bandwidth
 
+FENCED = (
+    "kube-scheduler finds no devices for its claims, and GPUs of nodes with the taint "
+    f"{PLACED} (DeviceTaintRules of Linkwise) are not for such claims; ask for {NVIDIA_GPU} there"
+)
+"""About a pod with claims of its own that waits beside fenced nodes."""
 _NODES_SHOWN = 3
 _GANG_SHOWN = 63
 _REASON_SHOWN = 300
@@ -199,6 +204,11 @@ def claim_left(why: str) -> EventMessage:
         f"nodes with the taint {PLACED} are not for such claims"
     )
     return EventMessage(EventReason.CLAIM_LEFT, text)
+
+
+def claim_fenced() -> EventMessage:
+    """Report that kube-scheduler has no GPUs of fenced nodes for the claims of a pod."""
+    return EventMessage(EventReason.CLAIM_LEFT, f"Linkwise does not place it: {FENCED}")
 
 
 def _bandwidth(plan: GangPlan) -> str:

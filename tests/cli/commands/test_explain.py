@@ -662,6 +662,26 @@ def test_a_single_pod_whose_claim_is_not_prepared_says_so(document):
     assert "not prepared for more than a minute: pod (node a)" in unit["notes"]
 
 
+@pytest.mark.parametrize(
+    ("message", "has_claims_node", "is_named"),
+    [
+        pytest.param("1 cannot allocate all claims.", True, True, id="beside a fence"),
+        pytest.param("1 cannot allocate all claims.", False, False, id="no claims node"),
+        pytest.param("1 Insufficient cpu.", True, False, id="another reason"),
+    ],
+)
+def test_a_pod_whose_claim_waits_beside_fenced_nodes_names_the_fence(
+    explain, message, has_claims_node, is_named
+):
+    pod = a_pod({"cpu": 1}, name="p", resourceClaims=[{"name": "gpu"}])
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    pod["status"] = {"phase": "Pending", "conditions": [condition]}
+    nodes = claims_objects("gpu-0", "gpu-1")[:2] if has_claims_node else dgx("dgx-0")
+    text = " ".join(explain([*nodes, pod], "pod", "p").out.split())
+    assert "It asks for devices by a claim" in text
+    assert ("GPUs of nodes with the taint linkwise.dev/placed" in text) is is_named
+
+
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "job", "controller": True}
 REASON = "1 of 2 members are there; GPUs of gpu-0 are reserved for its replacements until noon"
 
