@@ -270,6 +270,13 @@ class Leader:
         return self.context.device_fence.unfenced()
 
     @property
+    def taint_rules(self) -> int | None:
+        """DeviceTaintRules of Linkwise that exist; None: it does not lead, or is not synced."""
+        if self.context is None or self.context.informers.missing():
+            return None
+        return self.context.device_fence.rules
+
+    @property
     def incomplete(self) -> int | None:
         """Claims nodes that lack slices of the driver; None: it does not lead, or is not synced."""
         if self.context is None or self.context.informers.missing():

@@ -54,6 +54,7 @@ async def test_a_gang_gets_claims_for_the_gpus_of_its_records(cluster):
             pod(cluster, f"bert-{i}", 4, gang="bert")
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
         await until(lambda: leader.unfenced == {})
+        assert leader.taint_rules == 1
 
         for i in range(2):
             recorded = [gpu["uuid"] for gpu in cluster.record(f"bert-{i}")["gpus"]]
