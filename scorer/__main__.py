@@ -96,6 +96,7 @@ async def run_scorer(
             },
             faulty=lambda: leader.faulty,
             unaccounted=lambda: leader.unaccounted,
+            taint_rules=lambda: leader.taint_rules,
             unfenced=lambda: None if leader.unfenced is None else len(leader.unfenced),
             incomplete=lambda: leader.incomplete,
             claim_problems=lambda: leader.claim_problems,

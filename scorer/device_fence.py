@@ -85,6 +85,11 @@ class DeviceFence:
         items: Mapping[Key, RuleObject] = self._reflector.items if self._reflector else {}
         return {name: rule for (_, name), rule in items.items()}
 
+    @property
+    def rules(self) -> int:
+        """The number of rules of Linkwise that exist."""
+        return len(self._stored)
+
     def _find(self, name: str) -> RuleObject | None:
         return self._reflector.items.get(("", name)) if self._reflector else None
 

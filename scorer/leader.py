@@ -158,9 +158,14 @@ class Leader:
                 context.claim_problems.run(self._timings.claim_check_interval),
                 LeftOverClaims(handle).run(self._timings.claim_check_interval),
                 SharedClaims(handle).run(self._timings.claim_check_interval),
-                LeftClaims(context.informers, recorder, handle.faults).run(
-                    self._timings.claim_check_interval
-                ),
+                LeftClaims(
+                    self._reading,
+                    context.informers,
+                    recorder,
+                    handle.faults,
+                    self._clock,
+                    lambda: context.device_fence.rules,
+                ).run(self._timings.claim_check_interval),
             )
             reporting = [group.create_task(report) for report in reports]
             requester = ScaleUpRequester(
@@ -265,6 +270,13 @@ class Leader:
         if self.context is None or self.context.informers.missing():
             return None
         return self.context.device_fence.unfenced()
+
+    @property
+    def taint_rules(self) -> int | None:
+        """DeviceTaintRules of Linkwise that exist; None: it does not lead, or is not synced."""
+        if self.context is None or self.context.informers.missing():
+            return None
+        return self.context.device_fence.rules
 
     @property
     def incomplete(self) -> int | None:

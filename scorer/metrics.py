@@ -285,6 +285,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
     faulty: Callable[[], int | None],
     unaccounted: Callable[[], int | None],
     unfenced: Callable[[], int | None],
+    taint_rules: Callable[[], int | None],
     incomplete: Callable[[], int | None],
     claim_problems: Callable[[], Mapping[str, int]],
     unplanned: Callable[[], int | None],
@@ -302,6 +303,7 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         faulty: Running gangs with a fault under them; None as above.
         unaccounted: Nodes whose free GPUs are unknown; None as above.
         unfenced: Claims nodes whose GPUs claims of others may get; None as above.
+        taint_rules: DeviceTaintRules of Linkwise that exist; None as above.
         incomplete: Claims nodes that lack slices of the driver; None as above.
         claim_problems: Pods whose claims are not as planned, by the reason of their Event.
         unplanned: Pods that exceed the memory budget of their namespaces; None as above.
@@ -339,6 +341,12 @@ def show_state(  # noqa: PLR0913 - one for each figure.
         "linkwise_unfenced_nodes",
         "Claims nodes whose GPUs claims of others may get.",
         {"": unfenced},
+    )
+    Gauges(
+        registry,
+        "linkwise_taint_rules",
+        "DeviceTaintRules of Linkwise that exist.",
+        {"": taint_rules},
     )
     Gauges(
         registry,

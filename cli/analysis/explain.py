@@ -21,8 +21,23 @@ from cluster.keys import ALLOCATION, GANG, GANG_KIND, LEFT_TO_SCHEDULER
 from cluster.requests.other_systems import gpus_of_others
 from cluster.requests.request import Family
 from runtime.process.clock import rfc3339
-from scorer.gang.crd import GPUS_AS_PLANNED, GPUS_HEALTHY, Gang, GangStatus, Phase, name_of
-from scorer.gang.health import LedgerOf, Links, slower_gpus, unhealthy_gpus, unplanned_gpus
+from scorer.gang.crd import (
+    GPUS_AS_PLANNED,
+    GPUS_HEALTHY,
+    PREPARED,
+    Gang,
+    GangStatus,
+    Phase,
+    name_of,
+)
+from scorer.gang.health import (
+    LedgerOf,
+    Links,
+    slower_gpus,
+    unhealthy_gpus,
+    unplanned_gpus,
+    unprepared_pods,
+)
 from scorer.gang.moved import moved_of, running
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.placement.bandwidth import UNDEFINED
@@ -30,6 +45,7 @@ from scorer.placement.baselines import best_possible, index_order, never_fits
 from scorer.placement.pods.member import new_member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
+from scorer.report.events import FENCED
 from scorer.whatif.preemption import Preemptions
 from workloads.registry import GANG_KINDS
 
@@ -76,6 +92,7 @@ def explain_pod(view: PlannerView, namespace: str, name: str) -> UnitExplanation
         _explain_single(view, info),
         unhealthy=_unhealthy(view, [info]),
         unplanned=_unplanned(view, [info]),
+        unprepared=_unprepared(view, [info]),
     )
 
 
@@ -97,6 +114,7 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
         membership=_membership(kind, key) if kind else None,
         unhealthy=unhealthy,
         unplanned=_noted(_unplanned(view, members), status.message(GPUS_AS_PLANNED)),
+        unprepared=_noted(_unprepared(view, members), status.message(PREPARED)),
         evicted=_evicted(gang),
         suggestions=(*explanation.suggestions, *(_move(key, members) if is_faulty else ())),
     )
@@ -127,6 +145,10 @@ def _unplanned(view: PlannerView, pods: list[PodInfo]) -> str:
     return unplanned_gpus(pods, *_account(view))
 
 
+def _unprepared(view: PlannerView, pods: list[PodInfo]) -> str:
+    return unprepared_pods(pods, view.clock)
+
+
 def _account(view: PlannerView) -> tuple[LedgerOf, Links]:
     snapshot = view.snapshot
     links = Links(snapshot.tables.get, snapshot.preferences.nic_bandwidth)
@@ -134,8 +156,11 @@ def _account(view: PlannerView) -> tuple[LedgerOf, Links]:
 
 
 def _noted(problem: str, message: str | None) -> str:
-    """Return a problem as its condition states it: the leader alone knows why no gang is moved."""
-    return message if problem and message and message.startswith(problem) else problem
+    """Return a problem as its condition states it.
+
+    The leader alone knows why no gang is moved, and reads what kubelets say.
+    """
+    return printable(message) if problem and message and message.startswith(problem) else problem
 
 
 def _membership(kind: str, key: GangKey) -> str:
@@ -183,6 +208,8 @@ def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
     elif others:
         left = view.pods[pod.key].annotations.get(LEFT_TO_SCHEDULER)
         why = f" ({printable(left)})" if left else ""
+        if not left and pod.lacks_devices and _has_claims_nodes(view):
+            why = f"; {FENCED}"
         state, reason = UnitState.ALONE, f"it asks for {others}: Linkwise does not place it{why}"
     else:
         state, reason = UnitState.ALONE, _reason_unplaced(view, pod)
@@ -204,6 +231,10 @@ def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
         plan=outcome if isinstance(outcome, Plan) else None,
         suggestions=(suggestion,) if suggestion else (),
     )
+
+
+def _has_claims_nodes(view: PlannerView) -> bool:
+    return any(ledger.node.is_claims for ledger in view.snapshot.ledger.nodes.values())
 
 
 def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:

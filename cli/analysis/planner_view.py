@@ -65,6 +65,8 @@ class PlannerView:
     are evicted; the snapshot counts them as taken."""
     running: Callable[[], RunningUnits | None]
     """Return the units that hold GPUs; None where none may be evicted."""
+    clock: float
+    """The time [s since 1970]."""
     nominations: Mapping[GangKey, Nomination] = field(default_factory=dict)
     """The gangs for which others are evicted."""
 
@@ -141,7 +143,9 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
         )
 
     by_key = {each.key: each for each in nominations}
-    return PlannerView(snapshot, pods, infos, owners, gangs, is_starving, reserved, running, by_key)
+    return PlannerView(
+        snapshot, pods, infos, owners, gangs, is_starving, reserved, running, clock, by_key
+    )
 
 
 def planned_pods(current: CurrentCluster) -> tuple[tuple[PodInfo, ...], Owners]:

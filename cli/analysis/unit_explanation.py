@@ -76,6 +76,8 @@ class UnitExplanation:
     """Its unhealthy GPUs; empty where there are none."""
     unplanned: str = ""
     """Its GPUs that are not the planned ones; empty where there are none."""
+    unprepared: str = ""
+    """Its pods whose claims their nodes do not prepare; empty where there are none."""
     evicted: str = ""
     """When all its members were evicted last because of a fault, and why; empty: never."""
     suggestions: tuple[str, ...] = ()

@@ -87,7 +87,7 @@ def document(units: Iterable[UnitExplanation]) -> Explanation:
 
 def _notes(unit: UnitExplanation) -> list[str]:
     unplanned = [f"it has {unit.unplanned}"] if unit.unplanned else []
-    return [*unplanned, *([unit.evicted] if unit.evicted else [])]
+    return [*unplanned, *filter(None, (unit.unprepared, unit.evicted))]
 
 
 def _unit(unit: UnitExplanation) -> ExplainedUnit:

@@ -41,14 +41,12 @@ def show(unit: UnitExplanation) -> None:
     if unit.membership is not None:
         say("  note:", sentence(unit.membership))
     for node in unit.reserved:
-        gpus = gpus_text(node.gpus)
-        say("  note:", sentence(f"GPUs of {node.node} are reserved for what it lacks: {gpus}"))
-    if unit.unhealthy:
-        say("  note:", sentence(f"it has {unit.unhealthy}"))
-    if unit.unplanned:
-        say("  note:", sentence(f"it has {unit.unplanned}"))
-    if unit.evicted:
-        say("  note:", sentence(unit.evicted))
+        lacking = gpus_text(node.gpus)
+        say("  note:", sentence(f"GPUs of {node.node} are reserved for what it lacks: {lacking}"))
+    for gpus in filter(None, (unit.unhealthy, unit.unplanned)):
+        say("  note:", sentence(f"it has {gpus}"))
+    for note in filter(None, (unit.unprepared, unit.evicted)):
+        say("  note:", sentence(note))
     show_preempted(unit.preempts)
     for suggestion in unit.suggestions:
         say("  help:", sentence(suggestion))

@@ -283,6 +283,10 @@ NO_CAPACITY = "No node fits this pod and the others that Linkwise places togethe
 of an autoscaler."""
 
 
+_NO_DEVICES = "cannot allocate all claims"
+"""Part of the message of kube-scheduler in the condition `PodScheduled`."""
+
+
 class PodCondition(KubeObject, frozen=True):
     """One condition of a pod."""
 
@@ -320,6 +324,17 @@ class PodStatus(KubeObject, frozen=True):
             one.type == "PodScheduled"
             and one.reason != "SchedulingGated"
             and one.message != NO_CAPACITY
+            for one in self.conditions or ()
+        )
+
+    @property
+    def lacks_devices(self) -> bool:
+        """kube-scheduler found no node with free devices for its claims.
+
+        Source: kubernetes v1.36, `pkg/scheduler/framework/plugins/dynamicresources`.
+        """
+        return any(
+            one.type == "PodScheduled" and one.status == "False" and _NO_DEVICES in one.message
             for one in self.conditions or ()
         )
 

@@ -26,6 +26,7 @@ from scorer.cache.cluster_state import ClusterState
 from scorer.cache.gang_informer import GangInformer
 from scorer.cache.node_informer import NodeInformer
 from scorer.cache.pod_informer import PodInformer
+from scorer.cache.preparation_errors import PreparationErrors
 from scorer.cache.replacements import Replacements
 from scorer.cache.table_builder import build_table
 from scorer.cache.workload_informer import WorkloadInformer
@@ -56,6 +57,7 @@ class Informers:
         self.claims = ClaimInformer(
             kube, self.nodes.update_devices, self.claim_holders.is_own, self._claims_changed
         )
+        self.preparation_errors = PreparationErrors(kube)
         self.gang_objects = GangInformer(
             kube, self.changed.set, lambda gang: self.workloads.forget_owner(gang.owner)
         )

@@ -139,22 +139,24 @@ def unplanned_gpus(pods: Sequence[PodInfo], ledger: LedgerOf, links: Links) -> s
     return f"other GPUs than planned: {', '.join(found[:_SHOWN])}{more}{slower}"
 
 
-def unprepared_pods(pods: Iterable[PodInfo], now: float) -> str:
+def unprepared_pods(
+    pods: Iterable[PodInfo], now: float, error: Callable[[PodInfo], str] = lambda _: ""
+) -> str:
     """Name the pods whose claims their nodes do not prepare; empty where there are none.
 
     Args:
         pods: The pods.
         now: Seconds since 1970.
+        error: Returns what the kubelet says about a pod; empty: nothing. The first one is quoted.
     """
-    found = sorted(
-        f"{pod.name} (node {pod.usage.node})"
-        for pod in pods
-        if pod.usage and pod.is_unprepared(now)
-    )
-    if not found:
+    unprepared = sorted((pod for pod in pods if pod.is_unprepared(now)), key=lambda pod: pod.name)
+    if not unprepared:
         return ""
+    found = [f"{pod.name} (node {pod.usage.node if pod.usage else ''})" for pod in unprepared]
     more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    return f"not prepared for more than a minute: {', '.join(found[:_SHOWN])}{more}"
+    says = ((pod.name, text) for pod in unprepared if (text := error(pod)))
+    reason = next((f'; the kubelet says of {name}: "{text}"' for name, text in says), "")
+    return f"not prepared for more than a minute: {', '.join(found[:_SHOWN])}{more}{reason}"
 
 
 def _slower(pods: Iterable[PodInfo], ledger: LedgerOf, links: Links) -> str:

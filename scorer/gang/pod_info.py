@@ -77,6 +77,8 @@ class PodInfo:
     """It may own the object that makes the other members of its gang."""
     nominated: str = ""
     """Its nominated node, while it waits behind our gate."""
+    lacks_devices: bool = False
+    """kube-scheduler finds no devices for its claims, none of which Linkwise made."""
     left: str = ""
     """Why kube-scheduler allocates its claims for GPUs, while it has no node."""
     weight: int = 0
@@ -173,6 +175,7 @@ def pod_info(pod: Pod) -> PodInfo:
         lacks_capacity=pod.status.lacks_capacity,
         states_size=mark is not None and (mark.min_available or mark.total) is not None,
         is_group_leader=is_leader(pod),
+        lacks_devices=not request.places and not pod.spec.node_name and pod.status.lacks_devices,
         left="" if pod.spec.node_name else pod.annotations.get(LEFT_TO_SCHEDULER, "")[:_LEFT_MAX],
         life=_life(pod, usage) if is_placed and usage and (usage.places or usage.nvidia) else None,
     )

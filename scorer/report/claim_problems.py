@@ -5,12 +5,13 @@ A claim holds other GPUs than planned, another pod uses it, or its node does not
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 from cluster.allocations.gpus import Exact, GPUs
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
+from scorer.gang.crd import Gang
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
@@ -57,18 +58,33 @@ class ClaimProblems:
                 await self._pass()
 
     async def _pass(self) -> None:
+        await self._read_errors()
         found: set[tuple[str, EventMessage]] = set()
-        for number, key in enumerate(self._informers.claim_holders.all_pods()):
-            if number % _YIELD_AFTER == _YIELD_AFTER - 1:
-                await asyncio.sleep(0)
-            pod = self._informers.state.pod(key)
-            if pod is None:
-                continue
+        async for pod in self._pods():
             for message in self._problems(pod):
                 problem = pod.uid, message
                 if problem in self._reported or self._report(pod, message):
                     found.add(problem)
         self._reported = frozenset(found)
+
+    async def _pods(self) -> AsyncIterator[PodInfo]:
+        """Yield all pods with claims; other tasks run meanwhile."""
+        for number, key in enumerate(self._informers.claim_holders.all_pods()):
+            if number % _YIELD_AFTER == _YIELD_AFTER - 1:
+                await asyncio.sleep(0)
+            if pod := self._informers.state.pod(key):
+                yield pod
+
+    async def _read_errors(self) -> None:
+        """Read what kubelets say about unprepared pods, and correct the status of their Gangs."""
+        now = self._clock()
+        unprepared = [pod async for pod in self._pods() if pod.is_unprepared(now)]
+        for pod in await self._informers.preparation_errors.read(unprepared, now):
+            if gang := self._gang(pod):
+                self._status_reporter.reconcile(gang.key)
+
+    def _gang(self, pod: PodInfo) -> Gang | None:
+        return self._informers.gang(self._informers.owners.key(pod)) if pod.gang else None
 
     def _problems(self, pod: PodInfo) -> Iterator[EventMessage]:
         usage = pod.usage
@@ -82,8 +98,9 @@ class ClaimProblems:
             claim = self._informers.claims.claims.items.get((pod.namespace, name))
             if claim and claim.owner == pod.uid and set(claim.users) - {pod.uid}:
                 yield claim_shared(name)
-        if pod.is_unprepared(self._clock()):
-            yield claim_unprepared(usage.node)
+        errors = self._informers.preparation_errors
+        if pod.is_unprepared(self._clock()) and errors.is_read(pod):
+            yield claim_unprepared(usage.node, errors.of(pod))
 
     def _report(self, pod: PodInfo, message: EventMessage) -> bool:
         """Create the Events of a problem, and correct the status of the Gang.
@@ -91,10 +108,10 @@ class ClaimProblems:
         Returns whether the recorder takes all Events.
         """
         events = [_event(pod, message)]
-        gang = self._informers.gang(self._informers.owners.key(pod)) if pod.gang else None
-        if gang is not None:
-            text = f"Pod {pod.name}: {message.text}"
-            events.append(Event(about_gang(gang), message.reason, text, change=text))
+        if gang := self._gang(pod):
+            change = f"Pod {pod.name}: {message.text}"
+            text = f"{change}{message.detail}"
+            events.append(Event(about_gang(gang), message.reason, text, change))
             # No change of a pod precedes a problem that is one by its duration.
             self._status_reporter.reconcile(gang.key)
         return all(self._recorder.record(event) for event in events)
@@ -106,4 +123,5 @@ def _uuids(gpus: GPUs) -> set[str | None]:
 
 def _event(pod: PodInfo, message: EventMessage) -> Event:
     about = ObjectReference("v1", "Pod", pod.name, pod.uid, pod.namespace)
-    return Event(about, message.reason, message.text, change=message.text)
+    text = f"{message.text}{message.detail}"
+    return Event(about, message.reason, text, change=message.text)

@@ -1,14 +1,19 @@
 """Messages of the Events about gangs, pods and nodes."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cluster.keys import PLACED
+from cluster.keys import NVIDIA_GPU, PLACED
 from scorer.gang.crd import GangPlan
 from scorer.gang.plan_record import recorded_bandwidths
 from scorer.placement.bandwidth import Bandwidth
 
+FENCED = (
+    "kube-scheduler finds no devices for its claims, and GPUs of nodes with the taint "
+    f"{PLACED} (DeviceTaintRules of Linkwise) are not for such claims; ask for {NVIDIA_GPU} there"
+)
+"""About a pod with claims of its own that waits beside fenced nodes."""
 _NODES_SHOWN = 3
 _GANG_SHOWN = 63
 _REASON_SHOWN = 300
@@ -39,6 +44,8 @@ class EventMessage:
 
     reason: EventReason
     text: str
+    detail: str = field(default="", compare=False)
+    """Continues the text. Others may write it at any time, so it makes no new Event."""
 
 
 def waiting(gang: str, why: str) -> EventMessage:
@@ -167,14 +174,24 @@ def claim_shared(claim: str) -> EventMessage:
     return EventMessage(EventReason.CLAIM_SHARED, text)
 
 
-def claim_unprepared(node: str) -> EventMessage:
-    """Report that a node has not prepared a pod with a claim for long."""
+def claim_unprepared(node: str, error: str) -> EventMessage:
+    """Report that a node has not prepared a pod with a claim for long.
+
+    Args:
+        node: Its name.
+        error: What its kubelet says about the devices; empty: nothing.
+    """
     text = (
         f"Node {node} has not prepared it for more than a minute, so that its containers do not "
-        "start: an Event FailedPrepareDynamicResources of the pod has the reason of the driver; "
-        "without one, volumes or the network are not ready"
+        "start"
     )
-    return EventMessage(EventReason.CLAIM_UNPREPARED, text)
+    detail = (
+        f'; its kubelet says: "{error}"'
+        if error
+        else "; it has no Event FailedPrepareDynamicResources, so see whether its volumes and the "
+        "network are ready"
+    )
+    return EventMessage(EventReason.CLAIM_UNPREPARED, text, detail)
 
 
 def claim_left(why: str) -> EventMessage:
@@ -187,6 +204,11 @@ def claim_left(why: str) -> EventMessage:
         f"nodes with the taint {PLACED} are not for such claims"
     )
     return EventMessage(EventReason.CLAIM_LEFT, text)
+
+
+def claim_fenced() -> EventMessage:
+    """Report that kube-scheduler has no GPUs of fenced nodes for the claims of a pod."""
+    return EventMessage(EventReason.CLAIM_LEFT, f"Linkwise does not place it: {FENCED}")
 
 
 def _bandwidth(plan: GangPlan) -> str:

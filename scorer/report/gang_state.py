@@ -86,7 +86,7 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers, now: float)
         has_surplus=declared is not None and present > declared,
         unhealthy=unhealthy_gpus(pods, state.ledger),
         unplanned=unplanned_gpus(pods, state.ledger, state.links),
-        unprepared=unprepared_pods(pods, now),
+        unprepared=unprepared_pods(pods, now, informers.preparation_errors.of),
     )
     if found.phase is not Phase.PLACED or gang.spec.plan is None:
         return found

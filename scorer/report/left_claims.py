@@ -1,26 +1,50 @@
 """Report by an Event that the claims of a pod are left to kube-scheduler, and why."""
 
 import asyncio
+from collections.abc import Callable
 
+from runtime.kube.client import Kube
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from runtime.process.clock import Clock
 from scorer.cache.informers import Informers
+from scorer.cache.waiting_claims import WaitingClaims
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.events import claim_left
+from scorer.report.events import EventMessage, claim_fenced, claim_left
 
 _YIELD_AFTER = 500
 """Pods after which other tasks run."""
 
 
 class LeftClaims:
-    """Pods without a node whose claims admission has left to kube-scheduler."""
+    """Pods without a node whose claims are left to kube-scheduler.
+
+    Admission has left them, with a reason; or they wait for GPUs beside fenced nodes.
+    """
 
     def __init__(
-        self, informers: Informers, recorder: EventRecorder, faults: FaultIsolation
+        self,
+        kube: Kube,
+        informers: Informers,
+        recorder: EventRecorder,
+        faults: FaultIsolation,
+        clock: Clock,
+        fences: Callable[[], int],
     ) -> None:
-        """Report nothing yet."""
+        """Report nothing yet.
+
+        Args:
+            kube: The API server.
+            informers: The pods.
+            recorder: Creates the Events.
+            faults: Isolates unforeseen exceptions.
+            clock: The wall clock [s since 1970].
+            fences: Returns the number of rules that keep GPUs from such claims.
+        """
         self._informers, self._recorder, self._faults = informers, recorder, faults
+        self._clock, self._fences = clock, fences
+        self._claims = WaitingClaims(kube)
         self._reported: frozenset[str] = frozenset()
         """Uids."""
 
@@ -36,16 +60,24 @@ class LeftClaims:
                 await self._pass()
 
     async def _pass(self) -> None:
-        found: set[str] = set()
+        left: list[tuple[PodInfo, EventMessage]] = []
+        waiting: list[PodInfo] = []
         for number, pod in enumerate(list(self._informers.pods.reflector.items.values())):
             if number % _YIELD_AFTER == _YIELD_AFTER - 1:
                 await asyncio.sleep(0)
-            if pod.left and (pod.uid in self._reported or self._recorder.record(_event(pod))):
-                found.add(pod.uid)
-        self._reported = frozenset(found)
+            if pod.left:
+                left.append((pod, claim_left(pod.left)))
+            elif pod.lacks_devices:
+                waiting.append(pod)
+        fenced = await self._claims.of_gpus(waiting if self._fences() else (), self._clock())
+        left += [(pod, claim_fenced()) for pod in fenced]
+        self._reported = frozenset(
+            pod.uid
+            for pod, message in left
+            if pod.uid in self._reported or self._recorder.record(_event(pod, message))
+        )
 
 
-def _event(pod: PodInfo) -> Event:
+def _event(pod: PodInfo, message: EventMessage) -> Event:
     about = ObjectReference("v1", "Pod", pod.name, pod.uid, pod.namespace)
-    message = claim_left(pod.left)
     return Event(about, message.reason, message.text, change=message.text)

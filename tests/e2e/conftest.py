@@ -191,7 +191,7 @@ def plane_of_its_own(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:
     """A second control plane, for a module that may leave it broken."""
-    with _new_plane(request, tmp_path_factory) as plane:
+    with _new_plane(request, tmp_path_factory, **FENCED) as plane:
         yield plane
 
 

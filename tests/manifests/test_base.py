@@ -657,7 +657,7 @@ def test_rights_of_the_scorer():
         *(("*", "pods", verb) for verb in (*read, "get", "patch")),
         ("*", "pods/eviction", "create"),
         *(("*", "poddisruptionbudgets", verb) for verb in read),
-        ("*", "events", "create"),
+        *(("*", "events", verb) for verb in ("create", "list")),
         *(("*", "gangs", verb) for verb in (*read, "get", "create", "patch")),
         ("*", "gangs/status", "patch"),
         *(("*", kind, verb) for kind in ("jobs", "statefulsets") for verb in (*read, "get")),

@@ -54,6 +54,7 @@ async def test_a_gang_gets_claims_for_the_gpus_of_its_records(cluster):
             pod(cluster, f"bert-{i}", 4, gang="bert")
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
         await until(lambda: leader.unfenced == {})
+        assert leader.taint_rules == 1
 
         for i in range(2):
             recorded = [gpu["uuid"] for gpu in cluster.record(f"bert-{i}")["gpus"]]
@@ -254,16 +255,86 @@ async def test_a_gang_whose_pod_is_not_prepared_for_a_minute_has_an_event(
     assert names == ({"bert", "bert-1"} if is_reported else set())
 
 
+async def place_gang(cluster, leader):
+    for i in range(2):
+        pod(cluster, f"bert-{i}", 1, gang="bert")
+    await until(lambda: cluster.allocated("bert-0", "bert-1"))
+    for i in range(2):
+        allocate(cluster, f"bert-{i}", f"gpu-{held(leader)[f'bert-{i}'][0]}")
+    cluster.bind("bert-0", "bert-1")
+    await until(lambda: cluster.phase() == "Placed")
+
+
+async def test_the_error_of_the_driver_is_in_the_events_and_in_the_condition(cluster):
+    clock, error = Clock(), "NodePrepareResources failed: gpu-3 is already allocated"
+    failed_to_prepare(cluster, "bert-1", error)
+    async with leading(cluster, clock=clock) as leader:
+        await place_gang(cluster, leader)
+        report_prepared(cluster, "bert-1", "False", clock.now)
+        clock.now += 61
+        await until(lambda: len(cluster.events("ClaimNotPrepared")) == 2)
+        for event in cluster.events("ClaimNotPrepared"):
+            assert event["message"].endswith(f'; its kubelet says: "{error}"')
+        base = "not prepared for more than a minute: bert-1 (node gpu-0)"
+        says = f'{base}; the kubelet says of bert-1: "{{}}"'.format
+        await until(lambda: condition(cluster, "PodsPrepared"))
+        await until(lambda: condition(cluster, "PodsPrepared")["message"] == says(error))
+
+        # A new text is no new problem.
+        failed_to_prepare(cluster, "bert-1", "driver not registered", minute=6)
+        clock.now += 61
+        await until(
+            lambda: condition(cluster, "PodsPrepared")["message"] == says("driver not registered")
+        )
+        created = [body for method, _, body in cluster.writes if method == "POST"]
+        assert sum(body.get("reason") == "ClaimNotPrepared" for body in created) == 2
+
+
+async def test_a_problem_is_reported_once_the_events_of_the_pod_are_read(cluster, monkeypatch):
+    monkeypatch.setattr("scorer.cache.paced_reads._READS_MAX", 1)
+    clock, names = Clock(), ("bert-0", "bert-1")
+    for name in names:
+        failed_to_prepare(cluster, name, f"error of {name}")
+    async with leading(cluster, clock=clock) as leader:
+        await place_gang(cluster, leader)
+        for name in names:
+            report_prepared(cluster, name, "False", clock.now)
+        pods = leader.context.informers.state.pod
+        await until(lambda: all(pods(("team", name)).unprepared_since for name in names))
+        clock.now += 61
+        await until(lambda: len(cluster.events("ClaimNotPrepared")) == 4)
+    assert all("error of bert-" in one["message"] for one in cluster.events("ClaimNotPrepared"))
+
+
+async def test_a_problem_is_reported_without_the_error_where_events_cannot_be_read(cluster):
+    clock = Clock()
+    async with leading(cluster, clock=clock) as leader:
+        await place_gang(cluster, leader)
+        cluster.outcomes["GET", "/api/v1/namespaces/team/events"].append((403, "no"))
+        report_prepared(cluster, "bert-1", "False", clock.now)
+        clock.now += 61
+        await until(lambda: len(cluster.events("ClaimNotPrepared")) == 2)
+        assert "no Event FailedPrepare" in cluster.events("ClaimNotPrepared")[0]["message"]
+        await until(lambda: condition(cluster, "PodsPrepared"))
+
+
+def failed_to_prepare(cluster, name, message, minute=5):
+    """Create an Event as a kubelet does."""
+    body = {
+        "metadata": {},
+        "involvedObject": {"kind": "Pod", "name": name, "namespace": "team", "uid": name},
+        "reason": "FailedPrepareDynamicResources",
+        "source": {"component": "kubelet", "host": "gpu-0"},
+        "lastTimestamp": f"2026-01-02T03:0{minute}:00Z",
+        "message": message,
+    }
+    cluster.put(f"/api/v1/namespaces/team/events/{name}.{minute}", body)
+
+
 async def test_a_gang_whose_pod_is_not_prepared_says_so_until_it_is(cluster):
     clock = Clock()
     async with leading(cluster, clock=clock) as leader:
-        for i in range(2):
-            pod(cluster, f"bert-{i}", 1, gang="bert")
-        await until(lambda: cluster.allocated("bert-0", "bert-1"))
-        for i in range(2):
-            allocate(cluster, f"bert-{i}", f"gpu-{held(leader)[f'bert-{i}'][0]}")
-        cluster.bind("bert-0", "bert-1")
-        await until(lambda: cluster.phase() == "Placed")
+        await place_gang(cluster, leader)
         report_prepared(cluster, "bert-1", "False", clock.now)
         await until(lambda: leader.context.informers.state.pod(("team", "bert-1")).unprepared_since)
         assert condition(cluster, "PodsPrepared") is None

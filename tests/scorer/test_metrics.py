@@ -40,6 +40,7 @@ def shown(registry, **values):
         "faulty": lambda: None,
         "unaccounted": lambda: None,
         "unfenced": lambda: None,
+        "taint_rules": lambda: None,
         "incomplete": lambda: None,
         "claim_problems": dict,
         "unplanned": lambda: None,
@@ -92,6 +93,10 @@ def test_nodes_with_unknown_free_gpus_are_counted(registry):
 
 def test_nodes_that_claims_of_others_may_use_are_counted(registry):
     assert "linkwise_unfenced_nodes 2.0" in shown(registry, unfenced=lambda: 2)
+
+
+def test_device_taint_rules_are_counted(registry):
+    assert "linkwise_taint_rules 7.0" in shown(registry, taint_rules=lambda: 7)
 
 
 def test_nodes_without_all_slices_of_their_driver_are_counted(registry):

@@ -406,7 +406,15 @@ def test_gang_without_pods_is_explained_by_its_object(name, phase, state, reason
     gangs = {("team", "bert-1234"): gang}
     nothing = ReservedGPUs(lambda _: None)
     view = PlannerView(
-        snapshot_of(Ledger()), {}, (), Owners({}, {}), gangs, lambda _: False, nothing, lambda: None
+        snapshot_of(Ledger()),
+        {},
+        (),
+        Owners({}, {}),
+        gangs,
+        lambda _: False,
+        nothing,
+        lambda: None,
+        0,
     )
 
     (unit,) = explain_gang(view, "team", name)
@@ -611,6 +619,67 @@ def test_a_gang_whose_claims_hold_slower_links_can_be_placed_again(explain, docu
     assert note in document(objects, "gang", "bert")[0]["notes"]
     text = " ".join(explain(objects, "gang", "bert").out.split())
     assert "To place all its members again together: `kubectl delete pod -n default pod`." in text
+
+
+@pytest.mark.parametrize("is_in_condition", [False, True])
+def test_pods_whose_claims_are_not_prepared_are_named_with_the_error_of_the_driver(
+    explain, document, is_in_condition
+):
+    objects = claims_objects("gpu-0", "gpu-1")
+    pod = objects[-1]
+    waits = {"type": "PodReadyToStartContainers", "status": "False"}
+    waits["lastTransitionTime"] = "2026-01-02T03:04:05Z"
+    pod["status"] = {"phase": "Pending", "conditions": [waits]}
+    pod["metadata"]["ownerReferences"] = [JOB]
+    note = "not prepared for more than a minute: pod (node a)"
+    says = f'{note}; the kubelet says of pod: "driver\x07"'
+    condition = {**waits, "type": "PodsPrepared", "reason": "ClaimNotPrepared", "message": says}
+    gang = {
+        "apiVersion": keys.API_VERSION,
+        "kind": "Gang",
+        "metadata": {"name": name_of(GangKey("default", "bert", "job")), "namespace": "default"},
+        "spec": {"gang": "bert", "link": "best", "owner": "job"},
+        "status": {"conditions": [condition] if is_in_condition else []},
+    }
+    expected = says.replace("\x07", "\ufffd") if is_in_condition else note
+    (unit,) = document([*objects, gang], "gang", "bert")
+    assert expected in unit["notes"]
+    text = " ".join(explain([*objects, gang], "gang", "bert").out.split())
+    assert f"note: N{expected[1:]}" in text
+
+    waits["status"] = "True"
+    (unit,) = document([*objects, gang], "gang", "bert")
+    assert "not prepared" not in str(unit["notes"])
+
+
+def test_a_single_pod_whose_claim_is_not_prepared_says_so(document):
+    objects = claims_objects("gpu-0", "gpu-1")
+    waits = {"type": "PodReadyToStartContainers", "status": "False"}
+    waits["lastTransitionTime"] = "2026-01-02T03:04:05Z"
+    objects[-1]["status"] = {"phase": "Pending", "conditions": [waits]}
+    objects[-1]["metadata"]["labels"] = {}
+    (unit,) = document(objects, "pod", "pod")
+    assert "not prepared for more than a minute: pod (node a)" in unit["notes"]
+
+
+@pytest.mark.parametrize(
+    ("message", "has_claims_node", "is_named"),
+    [
+        pytest.param("1 cannot allocate all claims.", True, True, id="beside a fence"),
+        pytest.param("1 cannot allocate all claims.", False, False, id="no claims node"),
+        pytest.param("1 Insufficient cpu.", True, False, id="another reason"),
+    ],
+)
+def test_a_pod_whose_claim_waits_beside_fenced_nodes_names_the_fence(
+    explain, message, has_claims_node, is_named
+):
+    pod = a_pod({"cpu": 1}, name="p", resourceClaims=[{"name": "gpu"}])
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    pod["status"] = {"phase": "Pending", "conditions": [condition]}
+    nodes = claims_objects("gpu-0", "gpu-1")[:2] if has_claims_node else dgx("dgx-0")
+    text = " ".join(explain([*nodes, pod], "pod", "p").out.split())
+    assert "It asks for devices by a claim" in text
+    assert ("GPUs of nodes with the taint linkwise.dev/placed" in text) is is_named
 
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert", "uid": "job", "controller": True}

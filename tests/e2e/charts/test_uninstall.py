@@ -7,14 +7,20 @@ import pytest
 from controlplane.api import ApiError
 from controlplane.background import Background
 from controlplane.chart import CHART, RELEASE
+from controlplane.claims_nodes import RULES, claims_nodes
+from controlplane.dra import claiming, claims_of, make_claim
 from controlplane.manifests import MUTATING, NAMESPACE
-from controlplane.pods import a_pod, gates
+from controlplane.nodes import NODES
+from controlplane.pods import Pods, a_pod, gates
 from controlplane.process import wait_until
 from controlplane.uninstall_hook import HookKubelet
 from controlplane.webhook import register, start_replica
+from msgspec import to_builtins
 from support.certificates import a_ca, a_leaf
 
 from cluster import keys
+from cluster.nodes.device_fence import FenceRule
+from cluster.nodes.taint_rules import Selector
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 KINDS = (
@@ -23,6 +29,7 @@ KINDS = (
     "validatingadmissionpolicies",
     "validatingadmissionpolicybindings",
 )
+PATIENCE = 120
 OTHER = {"name": "example.com/other"}
 COMPONENTS = {f"linkwise-{name}" for name in ("agent", "certs", "scorer", "webhook")}
 COMPONENTS |= {"linkwise-device-fence", "linkwise-view", "linkwise-view-gangs"}
@@ -124,6 +131,54 @@ def test_uninstall_releases_gated_pods_while_no_creation_fails(installed, helm, 
     deployments = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
     assert api.get(deployments)["items"] == []
     assert accounts_and_roles(api) == set()
+
+
+def test_uninstall_opens_fenced_nodes_and_changes_no_pod_with_a_claim(
+    installed, helm, namespace_of
+):
+    api = installed.api
+    pods = Pods(api, namespace_of(api).split("/")[-2])
+    with claims_nodes(api) as nodes:
+        (node,) = nodes.add(1)
+        make_claim(api, pods.namespace, "before", 2)
+        pods.create(name="before", spec=claiming("before"))
+        wait_until(lambda: phase(pods, "before") == "Running", "a claim is allocated", PATIENCE)
+        fence = FenceRule(Selector(keys.DRA_GPU_DRIVER, node))
+        version = RULES.removeprefix("/apis/").rpartition("/")[0]
+        rule = to_builtins(fence.body(version))
+        api.create(RULES, rule)
+        other = to_builtins(fence.body(version))
+        other["metadata"] = {"name": "of-others"}
+        other["spec"]["taint"] = {"key": "example.com/other", "effect": "None"}
+        api.create(RULES, other)
+        make_claim(api, pods.namespace, "after", 1)
+        pods.create(name="after", spec=claiming("after"))
+        wait_until(lambda: is_refused(pods, "after"), "the fence keeps a claim out", PATIENCE)
+        pod, claim = pods.all()["before"], api.get(f"{claims_of(pods.namespace)}/before")
+
+        # Else kwok would let the pod of the hook succeed there without running it.
+        api.patch(f"{NODES}/{node}", {"spec": {"unschedulable": True}})
+
+        with HookKubelet(installed) as kubelet:
+            ran = helm("uninstall", RELEASE)
+
+        assert (ran.returncode, len(kubelet.logs)) == (0, 1), (ran.stderr, kubelet.logs)
+        assert [rule["metadata"]["name"] for rule in api.get(RULES)["items"]] == ["of-others"]
+        api.patch(f"{NODES}/{node}", {"spec": {"unschedulable": None}})
+        wait_until(lambda: "after" in pods.bound(), "the fence is gone", PATIENCE)
+        assert pods.all()["before"] == pod
+        assert api.get(f"{claims_of(pods.namespace)}/before") == claim
+        api.delete(f"{RULES}/of-others")
+        pods.clear()
+
+
+def phase(pods, name):
+    return pods.all()[name]["status"].get("phase")
+
+
+def is_refused(pods, name):
+    conditions = pods.all()[name]["status"].get("conditions", ())
+    return any("cannot allocate all claims" in one.get("message", "") for one in conditions)
 
 
 def test_nothing_is_deleted_if_pods_cannot_be_released_and_the_emergency_stop_is_the_way_out(

@@ -1,6 +1,9 @@
 """Claims of others on claims nodes: fenced off, refused, or made first under our name."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from controlplane.api import refusal
@@ -10,13 +13,14 @@ from controlplane.claims_nodes import (
     wait_until_claims_are_made,
 )
 from controlplane.dra import claiming, claims_of, make_claim
-from controlplane.gangs import gang_labels, wait_for_phase
+from controlplane.gangs import gang_labels, wait_for_event, wait_for_phase
 from controlplane.pods import gates
 from controlplane.process import wait_until
 from controlplane.soak import often
 
 from cluster import keys
 
+LINKWISE = Path(sys.executable).with_name("linkwise")
 TOLERANT = [{"operator": "Exists"}]
 PATIENCE = 120
 RACERS = 24
@@ -73,6 +77,21 @@ def test_claims_of_others_wait_at_the_fence_and_keep_what_they_had_before(
 
     wait_until(is_refused, "kube-scheduler finds no device for it")
     assert claims.allocated(pods.namespace) == {}
+    wait_for_event(pods, "ClaimLeftToScheduler", keys.PLACED, of="Pod")
+    ran = subprocess.run(
+        [
+            LINKWISE,
+            "explain",
+            "pod",
+            f"{pods.namespace}/notebook",
+            "--kubeconfig",
+            plane.kubeconfig,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"the taint {keys.PLACED}" in " ".join(ran.stdout.split())
 
     label(plane, node, None)
     wait_until(lambda: not fenced(pods, [node]), "the fence of a node that left is gone")

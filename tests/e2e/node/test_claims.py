@@ -1,5 +1,6 @@
 """A claims node with a real kubelet and containers, and a driver in place of NVIDIA's; no agent."""
 
+import json
 from dataclasses import dataclass
 from signal import SIGKILL
 
@@ -14,8 +15,11 @@ from controlplane.process import Process, wait_until
 from nvml.standin import compiler
 
 from cluster import keys
+from scorer.gang.crd import GANGS
 
 NODE = "real"
+REFUSED = "is already allocated to different claim of-others"
+"""The words of the driver."""
 
 pytestmark = pytest.mark.versions
 
@@ -138,6 +142,37 @@ def test_a_gpu_of_a_pod_that_was_deleted_at_once_is_given_when_the_driver_has_fr
     chain.create("second", container(gpus(8)))
 
     assert chain.has("second") == set(range(8)) == chain.recorded("second")
+
+
+def test_the_reason_of_a_driver_that_refuses_a_claim_is_in_an_event_and_in_the_gang(chain):
+    path = chain.node.kubelet_folder / "plugins" / keys.DRA_GPU_DRIVER / "checkpoint.json"
+    chain.create("first", container(gpus(1)))
+    chain.has("first")
+    chain.stop_driver()
+    before = path.read_text()
+    stored = json.loads(before)
+    stored["claims"]["of-others"] = [f"gpu-{card.minor}" for card in chain.gpus.cards]
+    path.write_text(json.dumps(stored))
+    chain.start_driver()
+    labels = {keys.POD_GROUP_NAME: "one", keys.POD_GROUP_MIN_AVAILABLE: "1"}
+    chain.create("pod", container(gpus(1)), labels=labels)
+
+    wait_until(lambda: chain.events("ClaimNotPrepared", "pod"), "an Event says so", PATIENCE)
+    [event] = chain.events("ClaimNotPrepared", "pod")
+    assert "its kubelet says: " in event
+    assert REFUSED in event
+
+    def condition():
+        gangs = chain.pods.api.get(GANGS)["items"]
+        conditions = [one for gang in gangs for one in gang["status"]["conditions"]]
+        return [one for one in conditions if one["type"] == "PodsPrepared"]
+
+    wait_until(lambda: any(REFUSED in one["message"] for one in condition()), "so does its Gang")
+    chain.stop_driver()
+    path.write_text(before)
+    chain.start_driver()
+    assert chain.has("pod") == chain.recorded("pod")
+    wait_until(lambda: [one["status"] for one in condition()] == ["True"], "it is prepared")
 
 
 def test_after_a_reboot_with_other_minors_the_account_is_what_containers_see(chain):

@@ -304,19 +304,25 @@ def _collection(place):
 
 
 def _chosen(place, selector):
-    """Return a predicate that selects events by namespace and one field, such as `status.phase`."""
-    path, _, value = selector.partition("=")
-    section, _, field = path.partition(".")
+    """Return a predicate that selects events by namespace and fields, such as `status.phase`."""
+    fields = [one.partition("=")[::2] for one in selector.split(",") if one]
 
     def wanted(event):
         found = event[2]["object"]
         return (
             event[1] == _collection(place)
             and place["ns"] in {None, found["metadata"].get("namespace")}
-            and (not selector or found.get(section, {}).get(field) == value)
+            and all(_field(found, path) == value for path, value in fields)
         )
 
     return wanted
+
+
+def _field(found, path):
+    """Return a field of an object; `source` of an Event is the component of its source."""
+    section, _, field = path.partition(".")
+    value = found.get(section)
+    return value.get(field or "component") if isinstance(value, dict) else value
 
 
 def _terms(body):
