@@ -26,11 +26,11 @@ from runtime.process.lifecycle import start, tune_gc
 from runtime.process.metrics import Gauges, measure_loop_lag, new_registry
 from runtime.process.worker import Worker, worker
 from webhook.app import Admission, DryRun
+from webhook.claim_reader import ClaimReader
 from webhook.informers import Informers
 from webhook.metrics import Metrics, register_state
 from webhook.scorer_client import SCORER_TIMEOUT, ScorerClient
 from webhook.settings import Settings, read_settings
-from webhook.template_reader import TemplateReader
 
 _DRY_RUN_LIMITS = Limits(
     body_bytes=256 << 10,
@@ -87,7 +87,7 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
         ]
         async with (
             serve(
-                Admission(informers, Metrics(registry), child, TemplateReader(kube)).routes(),
+                Admission(informers, Metrics(registry), child, ClaimReader(kube)).routes(),
                 host=settings.host,
                 port=settings.port,
                 context=certificate.context,

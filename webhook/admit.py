@@ -15,8 +15,8 @@ from cluster.objects.pod import NewContainer, NewPod
 from cluster.requests.claimed import claim_name, reference_findings
 from cluster.requests.container_request import all_containers
 from cluster.requests.misspelled import misspelled_names
-from cluster.requests.templates.claim_spec import Asked
-from cluster.requests.templates.template_claim import ClaimSource
+from cluster.requests.user_claims.claim_spec import Asked
+from cluster.requests.user_claims.pod_claims import ClaimSource
 from policy.profile import ProfileResult
 from policy.snapshot import PolicySnapshot
 from webhook.affinity import add_requirements
@@ -33,7 +33,7 @@ from webhook.mutation import (
     without_record,
 )
 from webhook.outcome import Outcome, Verdict
-from webhook.parsed_pod import parse_pod, template_claims
+from webhook.parsed_pod import claims_that_place, parse_pod
 from webhook.patch import Operation, join_rules
 from webhook.requirement import node_requirements
 from webhook.unrequested_devices import chooses_gpus
@@ -82,8 +82,8 @@ def admit(  # noqa: PLR0913 - the pod, and each thing that decides about it.
     profiles = policy.profiles.apply(labels, annotations, namespace_labels)
     added = profiles.added_labels or profiles.added_annotations
     profiled = _with_profiles(pod, profiles) if added else pod
-    template = template_claims(profiled, templates, policy, capacity)
-    parsed = parse_pod(profiled, policy, capacity, template)
+    brought = claims_that_place(profiled, templates, policy, capacity)
+    parsed = parse_pod(profiled, policy, capacity, brought)
     has_claim = claim_name(pod.spec) is not None or is_annotated(parsed, annotations)
     removal, removal_warnings = drop_record(annotations, has_claim=has_claim)
     variables = set_variables(parsed, policy)

@@ -9,8 +9,8 @@ import structlog
 from cluster.finding import printable
 from cluster.keys import CLAIM_PREFIX, DRY_RUN_AUDIENCE
 from cluster.objects.pod import NewPod
-from cluster.requests.templates.claim_spec import Asked
-from cluster.requests.templates.template_claim import ClaimSource, claim_sources
+from cluster.requests.user_claims.claim_spec import Asked
+from cluster.requests.user_claims.pod_claims import ClaimSource, claim_sources
 from cluster.whatif_api import FitResult
 from manifest.value import InputError
 from runtime.http.authentication import UserInfo, authenticate
@@ -19,6 +19,7 @@ from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_res
 from runtime.kube.client import Kube, KubeError
 from runtime.process.worker import BusyError, LimitError, Worker
 from webhook.admit import admit, deny_unreadable
+from webhook.claim_reader import ClaimReader
 from webhook.config_validation import (
     ConfigResponse,
     ConfigReview,
@@ -47,7 +48,6 @@ from webhook.review import (
     parse_pod_review,
 )
 from webhook.scorer_client import NoPlacementError, ScorerClient
-from webhook.template_reader import TemplateReader
 
 NAMESPACE_TIMEOUT = 0.5
 """Maximum time for which a review waits for a new namespace to appear in the informer [s]."""
@@ -67,7 +67,7 @@ class Admission:
     """
 
     def __init__(
-        self, informers: Informers, metrics: Metrics, worker: Worker, templates: TemplateReader
+        self, informers: Informers, metrics: Metrics, worker: Worker, templates: ClaimReader
     ) -> None:
         self._informers, self._templates = informers, templates
         self._metrics = metrics

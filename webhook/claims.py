@@ -63,7 +63,7 @@ def claim_findings(pod: NewPod, request: Request) -> Iterator[Finding]:
 
 def lacks_claim(pod: NewPod, request: Request) -> bool:
     """Return whether a pod gets its GPUs by a claim that it does not name yet."""
-    return request.by_claim and request.template is None and claim_name(pod.spec) is None
+    return request.by_claim and request.user_claims is None and claim_name(pod.spec) is None
 
 
 def claim_amounts(request: Request) -> str:

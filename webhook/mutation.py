@@ -93,9 +93,9 @@ def _add(
 
 
 def is_annotated(parsed: ParsedPod, annotations: Mapping[str, str]) -> bool:
-    """Return whether a pod has the amounts of the claim of its template already."""
-    template = parsed.request.template
-    return template is not None and annotations.get(CLAIMED_GPUS) == template.annotation
+    """Return whether a pod has the amounts of its own claims already."""
+    brought = parsed.request.user_claims
+    return brought is not None and annotations.get(CLAIMED_GPUS) == brought.annotation
 
 
 def add_annotations(parsed: ParsedPod, annotations: Mapping[str, str] | None) -> list[Operation]:
@@ -110,8 +110,8 @@ def add_annotations(parsed: ParsedPod, annotations: Mapping[str, str] | None) ->
         wanted = {key: (text, "mark gang") for key, text in parsed.owned.annotations.items()}
     if claims.lacks_claim(parsed.pod, parsed.request):
         wanted[CLAIMED_GPUS] = claims.claim_amounts(parsed.request), claims.RULE
-    elif (template := parsed.request.template) and not is_annotated(parsed, annotations or {}):
-        wanted[CLAIMED_GPUS] = template.annotation, claims.RULE
+    elif (brought := parsed.request.user_claims) and not is_annotated(parsed, annotations or {}):
+        wanted[CLAIMED_GPUS] = brought.annotation, claims.RULE
     elif parsed.left and (annotations or {}).get(LEFT_TO_SCHEDULER) != parsed.left:
         wanted[LEFT_TO_SCHEDULER] = parsed.left, "left to kube-scheduler"
     return add_keys("/metadata/annotations", annotations, wanted)

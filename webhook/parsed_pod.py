@@ -13,12 +13,12 @@ from cluster.nodes.capacity import Capacity
 from cluster.objects.pod import NewPod, NewPodSpec
 from cluster.objects.selector import is_tied, names_label
 from cluster.requests.container_request import all_containers
-from cluster.requests.request import Request, mode_of, read_request, template_request
+from cluster.requests.request import Request, mode_of, read_request, user_claims_request
 from cluster.requests.request_findings import node_name_finding
-from cluster.requests.templates.claim_spec import Asked, LeftToScheduler
-from cluster.requests.templates.template_claim import (
+from cluster.requests.user_claims.claim_spec import Asked, LeftToScheduler
+from cluster.requests.user_claims.pod_claims import (
     ClaimSource,
-    TemplateClaims,
+    UserClaims,
     claims_of_user,
     names_claims,
 )
@@ -55,9 +55,9 @@ class ParsedPod(Struct, frozen=True, gc=False):
     """Its gang by its owner, if it has no mark of its own; admission writes the mark."""
 
 
-def template_claims(
+def claims_that_place(
     pod: NewPod, asked: Mapping[ClaimSource, Asked], policy: PolicySnapshot, capacity: Capacity
-) -> TemplateClaims | LeftToScheduler | None:
+) -> UserClaims | LeftToScheduler | None:
     """Return the claims of its user by which Linkwise gives a pod its GPUs; None: by none.
 
     Args:
@@ -73,7 +73,7 @@ def template_claims(
     if label_choice(pod) is False or _bypasses(pod, policy) or is_elsewhere:
         return None
     found = claims_of_user(spec, asked)
-    if not isinstance(found, TemplateClaims):
+    if not isinstance(found, UserClaims):
         return found
     if not capacity.has_claims_node(spec, found.gpus):
         return None
@@ -86,7 +86,7 @@ def parse_pod(
     pod: NewPod,
     policy: PolicySnapshot,
     capacity: Capacity,
-    template: TemplateClaims | LeftToScheduler | None = None,
+    brought: UserClaims | LeftToScheduler | None = None,
 ) -> ParsedPod:
     """Return a pod with its GPU request and its gang.
 
@@ -94,16 +94,16 @@ def parse_pod(
         pod: The pod after profiles.
         policy: Its `sharing` and `placement.nvidia` apply to resources under NVIDIA's names.
         capacity: Maximum capacity of the nodes.
-        template: The claims of its user by which it gets GPUs.
+        brought: The claims of its user by which it gets GPUs.
     """
     request, findings = read_request(pod)
-    if isinstance(template, TemplateClaims):
-        request = template_request(template)
-    left = template.reason if isinstance(template, LeftToScheduler) else None
+    if isinstance(brought, UserClaims):
+        request = user_claims_request(brought)
+    left = brought.reason if isinstance(brought, LeftToScheduler) else None
     mark, sizes = gang_mark(pod)
     owned = None
     # Pods of one owner that name a claim share its GPUs: each is placed alone, after the first one.
-    shares = request.template is not None and names_claims(pod.spec)
+    shares = request.user_claims is not None and names_claims(pod.spec)
     if mark is None and request.family is not None and not shares:
         owned = owned_gang(pod, policy.policy.gangs.kinds)
         if owned is not None:

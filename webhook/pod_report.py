@@ -49,7 +49,7 @@ def pod_report(
 def _claim(template: PodTemplate, outcome: Outcome) -> dict[str, object]:
     """Return the claim by which the pod would get its GPUs; nothing where it gets none so."""
     request = outcome.request
-    if not request.by_claim or request.template or outcome.verdict is not Verdict.ALLOWED:
+    if not request.by_claim or request.user_claims or outcome.verdict is not Verdict.ALLOWED:
         return {}
     owner = ClaimOwner(template.namespace, template.workload.name, uid="")
     claim = claim_of(owner, NO_CLAIM, request, shares=None)

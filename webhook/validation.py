@@ -60,11 +60,11 @@ def validate_pod(
 
 def _has_other_claims(parsed: ParsedPod) -> bool:
     """Return whether a pod names claims that Linkwise neither makes nor allocates."""
-    spec, template = parsed.pod.spec, parsed.request.template
+    spec, brought = parsed.pod.spec, parsed.request.user_claims
     ours = claim_name(spec)
     return any(
-        claim.name not in template.references
-        if template
+        claim.name not in brought.references
+        if brought
         else ours != (claim.resource_claim_name or "")
         for claim in spec.resource_claims or ()
     )

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Pod, PodSpec
 from cluster.requests.request import Request, read_request
-from cluster.requests.templates.template_claim import uses_template
+from cluster.requests.user_claims.pod_claims import uses_template
 
 Path: TypeAlias = tuple[str | int, ...]
 """Keys and indices from an object to a field."""

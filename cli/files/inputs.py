@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from cli.files.claim_templates import read_claim_templates
+from cli.files.claims_asked import read_claims_asked
 from cli.files.objects import AnyObject
 from cli.files.policies import policy_snapshot, read_policies, stored_policies
 from cli.files.source import DEFAULT_NAMESPACE, read_readable, stream_objects
@@ -12,8 +12,8 @@ from cluster.keys import NAMESPACE_NAME
 from cluster.nodes.capacity import Capacity, capacity_of
 from cluster.objects.pod import Pod
 from cluster.objects.priority_class import PriorityClass
-from cluster.requests.templates.claim_spec import Asked
-from cluster.requests.templates.template_claim import ClaimSource, claim_sources
+from cluster.requests.user_claims.claim_spec import Asked
+from cluster.requests.user_claims.pod_claims import ClaimSource, claim_sources
 from manifest.lines import without_nulls
 from manifest.template import PodTemplate
 from manifest.typed import read_as
@@ -121,7 +121,7 @@ def inputs_of(
         claim_templates=(
             {}
             if policy.policy.placement.templates == "off"
-            else read_claim_templates([*stored, *objects], manifests.namespace)
+            else read_claims_asked([*stored, *objects], manifests.namespace)
         ),
         capacity=capacity_of(cluster.nodes) if cluster else Capacity(),
         warnings=(

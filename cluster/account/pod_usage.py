@@ -211,13 +211,13 @@ def _claims_of(pod: Pod, request: Request) -> tuple[str, ...]:
 
     Those that it brings are in the order in which the request has them.
     """
-    template = request.template
-    if template is None:
+    brought = request.user_claims
+    if brought is None:
         name = claim_name(pod.spec)
         return (name,) if name else ()
     made = [*(pod.spec.resource_claims or ()), *(pod.status.resource_claim_statuses or ())]
     by_reference = {one.name: one.resource_claim_name for one in made}
-    names = [by_reference.get(reference) for reference in template.references]
+    names = [by_reference.get(reference) for reference in brought.references]
     known = tuple(name for name in names if name)
     return known if len(known) == len(names) else ()
 

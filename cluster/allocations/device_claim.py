@@ -28,8 +28,8 @@ from cluster.objects.pod import Metadata, NewPodSpec
 from cluster.requests.claimed import claim_request
 from cluster.requests.container_request import all_containers
 from cluster.requests.request import Request
-from cluster.requests.templates.claim_spec import Asked, LeftToScheduler, asked_of, present_form
-from cluster.requests.templates.device_class import DeviceClass
+from cluster.requests.user_claims.claim_spec import Asked, LeftToScheduler, asked_of, present_form
+from cluster.requests.user_claims.device_class import DeviceClass
 
 Body: TypeAlias = dict[str, object]
 

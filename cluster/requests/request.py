@@ -39,7 +39,7 @@ from cluster.requests.request_findings import (
     node_name_finding,
     unused_label_finding,
 )
-from cluster.requests.templates.template_claim import TemplateClaims, read_template_claims
+from cluster.requests.user_claims.pod_claims import UserClaims, read_user_claims
 
 
 class Family(StrEnum):
@@ -104,8 +104,8 @@ class Request(Struct, frozen=True, gc=False):
     """Whole GPUs that Linkwise plans, also on nodes where NVIDIA's plugin chooses which."""
     by_claim: bool = False
     """Whole GPUs that the pod gets by a ResourceClaim, only on claims nodes."""
-    template: TemplateClaims | None = None
-    """These, if the claims are made from templates of the pod; None: Linkwise creates one."""
+    user_claims: UserClaims | None = None
+    """The claims that the pod brings; None: Linkwise creates one, if it gets GPUs by a claim."""
 
     @property
     def places(self) -> bool:
@@ -196,7 +196,7 @@ def read_request(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     if not containers and claim_name(pod.spec) is not None:
         return _read_claimed(pod)
     if not containers and CLAIMED_GPUS in pod.annotations:
-        return _read_templated(pod)
+        return _read_user_claims(pod)
     request, findings = _read_limits(pod, containers)
     return request, (*reference_findings(pod.spec, beside=containers), *findings)
 
@@ -262,23 +262,23 @@ def _read_claimed(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
     return msgspec.structs.replace(request, by_claim=True), tuple(findings)
 
 
-def template_request(template: TemplateClaims) -> Request:
-    """Return the request of a pod that gets its GPUs by claims of templates."""
-    return Request(Family.WHOLE, template.gpus, by_claim=True, template=template)
+def user_claims_request(claims: UserClaims) -> Request:
+    """Return the request of a pod that gets its GPUs by claims that it brings."""
+    return Request(Family.WHOLE, claims.gpus, by_claim=True, user_claims=claims)
 
 
-def _read_templated(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
-    """Return the request of a pod that gets its GPUs by claims of templates, and all findings.
+def _read_user_claims(pod: NewPod) -> tuple[Request, tuple[Finding, ...]]:
+    """Return the request of a pod that gets its GPUs by claims that it brings, and all findings.
 
     Admission gates such pods, and the record follows when the gate goes. A pod without both is left
     to kube-scheduler, whatever its annotation says.
     """
-    template, problems = read_template_claims(pod)
+    claims, problems = read_user_claims(pod)
     if not (pod.spec.is_gated or ALLOCATION in pod.annotations):
         return Request(), (*reference_findings(pod.spec), *_label_alone(pod))
     request = Request(Family.WHOLE, by_claim=True) if problems else Request()
-    if template is not None:
-        request = template_request(template)
+    if claims is not None:
+        request = user_claims_request(claims)
     return request, (*reference_findings(pod.spec), *problems, *_label_alone(pod))
 
 

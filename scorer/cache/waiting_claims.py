@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Pod
-from cluster.requests.templates.device_class import CLASSES_OF_DRIVER
+from cluster.requests.user_claims.device_class import CLASSES_OF_DRIVER
 from runtime.kube.client import Kube
 from scorer.cache.dra_api import GROUP
 from scorer.cache.paced_reads import PacedReads

@@ -24,7 +24,7 @@ from scorer.commit.lost_gpus import awaits_claim, lost_claim_gpus, other_gpus
 from scorer.commit.patches import allocation_annotations, allocation_of, reallocation_patch
 from scorer.commit.pending_binding import PendingBinding
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
-from scorer.commit.template_claims import ClaimAllocator, planned_allocations, pod_claims
+from scorer.commit.user_claims import ClaimAllocator, planned_allocations, pod_claims
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
@@ -98,7 +98,7 @@ class ClaimRepair:
             return
         gang = f"{pod.namespace}/{pod.gang}" if pod.gang else None
         member, allocation = new_member(stored, pod.namespace, gang), pod.allocation
-        if member.request.template is not None:
+        if member.request.user_claims is not None:
             await self._allocate(pod, member, allocation, siblings)
             return
         claim = planned_claim(member, pod.namespace, allocation)
@@ -117,7 +117,7 @@ class ClaimRepair:
     async def _allocate(
         self, pod: PodInfo, member: Member, allocation: Allocation, siblings: Sequence[PodInfo]
     ) -> None:
-        """Allocate the claims of templates again, from which others have taken the devices.
+        """Allocate claims that the pod brings again, from which others have taken the devices.
 
         kube-scheduler does so for a pod that it could not bind, one claim after the other.
 

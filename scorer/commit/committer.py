@@ -14,7 +14,7 @@ import structlog
 
 from cluster.allocations.device_claim import ClaimError
 from cluster.allocations.record import Allocation
-from cluster.allocations.template_allocation import ClaimAllocation
+from cluster.allocations.user_claim import ClaimAllocation
 from cluster.keys import ALLOCATION
 from cluster.nodes.node import Node
 from runtime.kube.client import ApiError, KubeError
@@ -23,7 +23,7 @@ from scorer.commit.claims import ClaimWriter, CreatedClaim, RefusedClaim, planne
 from scorer.commit.handle import Handle
 from scorer.commit.patches import Step, allocation_annotations, allocation_patch
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
-from scorer.commit.template_claims import ClaimAllocator, planned_allocations
+from scorer.commit.user_claims import ClaimAllocator, planned_allocations
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
@@ -69,7 +69,7 @@ class _WrittenClaims(NamedTuple):
 
     created: Sequence[CreatedClaim]
     allocated: Sequence[ClaimAllocation]
-    """Those that were made from templates."""
+    """Those that the pods bring."""
 
 
 class Committer:
@@ -121,13 +121,13 @@ class Committer:
         self, allocations: Sequence[PodAllocation]
     ) -> _WrittenClaims | RefusedClaim:
         """Create or allocate the claims of all pods that get their GPUs by one."""
-        claims, templated = [], []
+        claims, brought = [], []
         for allocation in allocations:
             member, pod, record = allocation.placement.member, allocation.pod, allocation.record
             try:
-                if member.request.template:
+                if member.request.user_claims:
                     node = allocation.node
-                    templated += planned_allocations(pod, member, record, node)
+                    brought += planned_allocations(pod, member, record, node)
                 elif member.request.by_claim:
                     claims.append(planned_claim(member, pod.namespace, record))
             except ClaimError as error:
@@ -135,10 +135,10 @@ class Committer:
         created = await self._claims.create(claims)
         if isinstance(created, RefusedClaim):
             return created
-        if refused := await self._allocator.allocate(templated):
+        if refused := await self._allocator.allocate(brought):
             await self._claims.delete(created)
             return refused
-        return _WrittenClaims(created, templated)
+        return _WrittenClaims(created, brought)
 
     async def _check_fence(self, allocation: PodAllocation) -> bool:
         """Log an error if the API server accepts writes of the last term; return if that is known.

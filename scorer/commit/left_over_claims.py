@@ -10,7 +10,7 @@ from itertools import islice
 from runtime.kube.objects import Key
 from scorer.cache.informers import Informers
 from scorer.commit.handle import Handle
-from scorer.commit.template_claims import ClaimAllocator, pod_claims
+from scorer.commit.user_claims import ClaimAllocator, pod_claims
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 
@@ -64,7 +64,7 @@ def _is_left(pod: PodInfo, informers: Informers) -> bool:
 
     Its GPUs are assumed then, so that it is not seen as waiting.
     """
-    if pod.member is None or pod.member.request.template is None or pod.usage is None:
+    if pod.member is None or pod.member.request.user_claims is None or pod.usage is None:
         return False
     claims = informers.claims.claims.items
     held = (claims.get((pod.namespace, name)) for name in pod.usage.claims)

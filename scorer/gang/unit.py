@@ -350,9 +350,9 @@ def _foreign_gate(members: Iterable[Member]) -> str | None:
 def _claimless(waiting: Iterable[PodInfo]) -> str | None:
     """Name a member whose claim is not made yet from its template."""
     for pod in waiting:
-        template = pod.member.request.template if pod.member else None
-        if template and pod.usage and not pod.usage.claims:
-            names = " or ".join(map(quoted, template.references))
+        brought = pod.member.request.user_claims if pod.member else None
+        if brought and pod.usage and not pod.usage.claims:
+            names = " or ".join(map(quoted, brought.references))
             return (
                 f"kube-controller-manager has not made claim {names} of pod {pod.name} from its "
                 "ResourceClaimTemplate yet: Events of the pod say why if it cannot"

@@ -13,9 +13,9 @@ from runtime.http.types import HttpRequest
 from runtime.kube.client import Kube
 from runtime.process.worker import Worker
 from webhook import app
+from webhook.claim_reader import ClaimReader
 from webhook.informers import Informers
 from webhook.metrics import Metrics
-from webhook.template_reader import TemplateReader
 
 BY_TEAM = {
     "name": "team",
@@ -159,7 +159,7 @@ async def test_review_waits_for_a_new_namespace(cluster, monkeypatch):
         following = group.create_task(informers.run())
         await until(lambda: informers.config.snapshot.profiles.selectors)
         admission = app.Admission(
-            informers, Metrics(registry), Worker((), memory=0, seconds=0), TemplateReader(kube)
+            informers, Metrics(registry), Worker((), memory=0, seconds=0), ClaimReader(kube)
         )
         body = json.dumps(review).encode()
 

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 from cluster.requests.demand import Demand, PortsTaken
-from cluster.requests.templates.template_claim import DeviceNeeds
+from cluster.requests.user_claims.pod_claims import DeviceNeeds
 from scorer.placement.options import DEFAULT, PlanOptions
 from scorer.placement.pods.member import Member
 

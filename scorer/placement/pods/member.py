@@ -12,7 +12,7 @@ from cluster.finding import Finding, Severity
 from cluster.objects.pod import Pod
 from cluster.requests.demand import Demand, demand_of
 from cluster.requests.request import Family, Request, read_request
-from cluster.requests.templates.template_claim import NO_NEEDS, DeviceNeeds
+from cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class Member:
     @cached_property
     def needs(self) -> DeviceNeeds:
         """What its GPUs have to satisfy by its claims."""
-        template = self.request.template
-        return template.needs if template else NO_NEEDS
+        brought = self.request.user_claims
+        return brought.needs if brought else NO_NEEDS
 
     @cached_property
     def signature(self) -> Hashable:

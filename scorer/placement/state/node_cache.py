@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cluster.account.ledger import Ledger
 from cluster.account.node_ledger import NodeLedger
-from cluster.requests.templates.template_claim import DeviceNeeds
+from cluster.requests.user_claims.pod_claims import DeviceNeeds
 from topology.table import Table
 
 MAX_COLUMNS = 256

@@ -13,8 +13,8 @@ from cluster.account.ledger import Ledger
 from cluster.account.node_ledger import NodeLedger
 from cluster.cel.selection import selects
 from cluster.cel.values import Failure
-from cluster.requests.templates.matching import Groups, MatchedGPUs, groups_of, matching_sets
-from cluster.requests.templates.template_claim import NO_NEEDS, DeviceNeeds
+from cluster.requests.user_claims.matching import Groups, MatchedGPUs, groups_of, matching_sets
+from cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
 from scorer.placement.state.node_cache import Nodes, SelectedNodes, Value, changed_nodes
 from scorer.placement.state.snapshot import Snapshot
 from topology.per_table import per_table

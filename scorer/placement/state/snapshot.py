@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from cluster.account.ledger import Ledger
 from cluster.account.node_ledger import Holding, NodeLedger
-from cluster.requests.templates.template_claim import NO_NEEDS, DeviceNeeds
+from cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
 from scorer.placement.options import Preferences
 from scorer.placement.state.node_cache import NodeCache, NodesWithoutPods, changed_nodes
 from topology.table import Table, table_of

@@ -15,10 +15,10 @@ from cluster.cel.values import DeviceFacts
 from cluster.gang import Link
 from cluster.keys import DRA_GPU_DRIVER
 from cluster.nodes.node import DevicePool
-from cluster.requests.request import template_request
-from cluster.requests.templates.claim_spec import ClaimedDevices
-from cluster.requests.templates.matching import Constraint
-from cluster.requests.templates.template_claim import DeviceNeeds, TemplateClaims
+from cluster.requests.request import user_claims_request
+from cluster.requests.user_claims.claim_spec import ClaimedDevices
+from cluster.requests.user_claims.matching import Constraint
+from cluster.requests.user_claims.pod_claims import DeviceNeeds, UserClaims
 from scorer.placement.baselines import index_order, never_fits
 from scorer.placement.explain import explain_plan
 from scorer.placement.options import PlanOptions
@@ -62,7 +62,7 @@ def a_claiming(gpus, *selectors, equal=()):
     pairs = [(one, None) if isinstance(one, str) else one for one in equal]
     constraints = tuple(Constraint(f"{DRA_GPU_DRIVER}/{name}", some) for name, some in pairs)
     devices = ClaimedDevices(tuple(amounts.items()), selectors, constraints)
-    request = template_request(TemplateClaims((("gpus", devices),)))
+    request = user_claims_request(UserClaims((("gpus", devices),)))
     return replace(a_gated_member(devices.gpus), request=request)
 
 
@@ -345,14 +345,14 @@ def test_a_gang_has_a_plan_exactly_where_trial_finds_sets_for_its_constraints(
         node = claims_node(f"n{i}", ["T4"] * SIZE)
         made.append(replace(node, pool=replace(node.pool, facts=known)))
         taken[f"n{i}"], facts_of[f"n{i}"] = list(gpus_of(mask)), known
-    template = member.request.template
+    brought = member.request.user_claims
 
     def most(node, free):
         """Return the most members that some free GPUs of a node can hold."""
         fits = (
             some
-            for some in combinations(free, template.gpus)
-            if template.divided([facts_of[node][i] for i in some]) is not None
+            for some in combinations(free, brought.gpus)
+            if brought.divided([facts_of[node][i] for i in some]) is not None
         )
         return max((1 + most(node, [*{*free} - {*some}]) for some in fits), default=0)
 
@@ -363,7 +363,7 @@ def test_a_gang_has_a_plan_exactly_where_trial_finds_sets_for_its_constraints(
     assert isinstance(found, Plan) is (possible >= count)
     if isinstance(found, Plan):
         used = [(node, i) for node, chosen in gpus(found) for i in chosen]
-        assert len({*used}) == len(used) == count * template.gpus
+        assert len({*used}) == len(used) == count * brought.gpus
         for node, chosen in gpus(found):
             assert not {*chosen} & {*taken[node]}
-            assert template.divided([facts_of[node][i] for i in chosen]) is not None
+            assert brought.divided([facts_of[node][i] for i in chosen]) is not None

@@ -22,9 +22,9 @@ from cluster.allocations.record import Allocation
 from cluster.cel.values import DeviceFacts
 from cluster.keys import CLAIM_PROTECTION, DRA_GPU_DRIVER, NODE_NAME_FIELD, TERM
 from cluster.objects.pod import Metadata
-from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler, asked_of
-from cluster.requests.templates.device_class import DeviceClass
-from cluster.requests.templates.template_claim import TemplateClaims
+from cluster.requests.user_claims.claim_spec import ClaimedDevices, LeftToScheduler, asked_of
+from cluster.requests.user_claims.device_class import DeviceClass
+from cluster.requests.user_claims.pod_claims import UserClaims
 
 _VERSION = "resource.k8s.io/v1"
 
@@ -35,7 +35,7 @@ class ClaimMetadata(Metadata, frozen=True):
     finalizers: list[str] | None = None
 
 
-class TemplatedClaim(StoredClaim, frozen=True):
+class UserClaim(StoredClaim, frozen=True):
     """A stored claim with what is needed to allocate it."""
 
     metadata: ClaimMetadata = ClaimMetadata()
@@ -68,7 +68,7 @@ class PodClaim:
         """The path of its status."""
         return f"{self.path}/status"
 
-    def may_be_released(self, stored: TemplatedClaim) -> bool:
+    def may_be_released(self, stored: UserClaim) -> bool:
         """Return whether it is allocated to its pod alone."""
         uid = self.owner.uid
         is_of_pod = stored.holder == uid and not stored.is_reserved_by_others(uid)
@@ -88,7 +88,7 @@ class ClaimAllocation:
     """Their names, by request."""
 
     def problem(
-        self, stored: TemplatedClaim, classes: Mapping[str, DeviceClass], term: int
+        self, stored: UserClaim, classes: Mapping[str, DeviceClass], term: int
     ) -> str | None:
         """Return why the claim cannot have these devices; None: it can.
 
@@ -113,7 +113,7 @@ class ClaimAllocation:
             )
         return None
 
-    def _conflict(self, stored: TemplatedClaim) -> str | None:
+    def _conflict(self, stored: UserClaim) -> str | None:
         """Return why the claim is not that of its pod alone."""
         uid = self.claim.owner.uid
         if stored.metadata.controlling_pod not in {None, uid}:
@@ -122,7 +122,7 @@ class ClaimAllocation:
             return "is reserved for another pod: each pod of a gang needs a claim of its own"
         return None
 
-    def is_written(self, stored: TemplatedClaim) -> bool:
+    def is_written(self, stored: UserClaim) -> bool:
         """Return whether the claim has these devices, for its pod."""
         return (
             bool(stored.status.reserved_for)
@@ -130,7 +130,7 @@ class ClaimAllocation:
             and (_devices_of(stored.status.allocation) == self._devices(stored.spec))
         )
 
-    def metadata_patch(self, stored: TemplatedClaim, term: int) -> Body | None:
+    def metadata_patch(self, stored: UserClaim, term: int) -> Body | None:
         """Return the merge patch that prepares the claim for its allocation; None: it is prepared.
 
         Args:
@@ -148,9 +148,7 @@ class ClaimAllocation:
             }
         }
 
-    def status_patch(
-        self, stored: TemplatedClaim, classes: Mapping[str, DeviceClass], now: str
-    ) -> Body:
+    def status_patch(self, stored: UserClaim, classes: Mapping[str, DeviceClass], now: str) -> Body:
         """Return the merge patch that allocates the devices, and reserves them for the pod.
 
         Without a time, kube-scheduler 1.36 and 1.37 would add one when it reserves the claim for a
@@ -200,7 +198,7 @@ class ClaimAllocation:
             }
 
 
-def release_patch(stored: TemplatedClaim) -> Body:
+def release_patch(stored: UserClaim) -> Body:
     """Return the merge patch that takes the devices from a claim again."""
     status = {"allocation": None, "reservedFor": None, "devices": None}
     return {"metadata": _only(stored), "status": status}
@@ -215,7 +213,7 @@ class PoolDevice(NamedTuple):
 
 def allocations_to(
     claims: Sequence[PodClaim],
-    template: TemplateClaims,
+    brought: UserClaims,
     allocation: Allocation,
     pool: str,
     devices: Mapping[str, PoolDevice],
@@ -224,7 +222,7 @@ def allocations_to(
 
     Args:
         claims: The claims.
-        template: What each of them asks for, in the same order.
+        brought: What each of them asks for, in the same order.
         allocation: The planned GPUs.
         pool: The pool of their node.
         devices: By UUID of a GPU: its device in the pool.
@@ -236,9 +234,9 @@ def allocations_to(
     found = [devices[share.uuid] for share in shares if share.uuid and share.uuid in devices]
     if len(found) != len(shares):
         raise ClaimError(f"the slices of node {node} do not have its planned GPUs")
-    if len(found) != template.gpus:
+    if len(found) != brought.gpus:
         raise ClaimError(f"it asks for other than the {len(found)} planned GPUs")
-    divided = template.divided([device.facts for device in found])
+    divided = brought.divided([device.facts for device in found])
     if divided is None:
         raise ClaimError("its constraints do not hold for its planned GPUs any more")
     return [
@@ -252,7 +250,7 @@ def allocations_to(
                 for name, _ in planned.amounts
             },
         )
-        for claim, (reference, planned) in zip(claims, template.claims, strict=True)
+        for claim, (reference, planned) in zip(claims, brought.claims, strict=True)
     ]
 
 
@@ -284,7 +282,7 @@ def _devices_of(allocation: Mapping[str, object]) -> list[tuple[object, object, 
     ]
 
 
-def _only(stored: TemplatedClaim) -> Body:
+def _only(stored: UserClaim) -> Body:
     """Return the metadata by which a patch applies to one version of an object."""
     metadata = stored.metadata
     return {"uid": metadata.uid, "resourceVersion": metadata.resource_version}

@@ -1,4 +1,4 @@
-"""A leader allocates the claims that were made from templates of users."""
+"""A leader allocates the claims that pods bring, or that are made from their templates."""
 
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -8,7 +8,7 @@ import pytest_asyncio
 from support.dra import a_device, a_slice
 from support.servers.claims_cluster import SLICE, claims_node
 from support.servers.leader_harness import Clock, Cluster, leading
-from support.servers.templates_cluster import (
+from support.servers.user_claims_cluster import (
     CLAIMS,
     CLASS,
     GPU,

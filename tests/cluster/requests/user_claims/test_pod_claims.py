@@ -9,16 +9,16 @@ from support.builders import a_pod
 from cluster import keys
 from cluster.objects.pod import Pod
 from cluster.requests.request import Family, read_request
-from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler
-from cluster.requests.templates.matching import Constraint
-from cluster.requests.templates.template_claim import (
+from cluster.requests.user_claims.claim_spec import ClaimedDevices, LeftToScheduler
+from cluster.requests.user_claims.matching import Constraint
+from cluster.requests.user_claims.pod_claims import (
     CLAIM,
     TEMPLATE,
     ClaimSource,
-    TemplateClaims,
+    UserClaims,
     claim_sources,
     claims_of_user,
-    read_template_claims,
+    read_user_claims,
 )
 
 A100 = "device.attributes['gpu.nvidia.com'].productName.contains(\"A100\")"
@@ -50,11 +50,11 @@ LEFT = LeftToScheduler("request 'x' has adminAccess")
 @pytest.mark.parametrize(
     ("templates", "fields", "found"),
     [
-        (["one"], {}, TemplateClaims((("c0", ONE),))),
-        (["nic", "two"], {}, TemplateClaims((("c1", TWO),))),
+        (["one"], {}, UserClaims((("c0", ONE),))),
+        (["nic", "two"], {}, UserClaims((("c1", TWO),))),
         (["nic"], {}, None),
         (["unknown"], {}, None),
-        (["one", "two", "one"], {}, TemplateClaims((("c0", ONE), ("c1", TWO), ("c2", ONE)))),
+        (["one", "two", "one"], {}, UserClaims((("c0", ONE), ("c1", TWO), ("c2", ONE)))),
         (["one", "chosen"], {}, "its claims have different selectors"),
         (["one", "admin"], {}, "template admin: request 'x' has adminAccess"),
     ],
@@ -91,10 +91,10 @@ def test_a_claim_by_name_or_a_resource_beside_it_leaves_the_pod_to_the_scheduler
 @pytest.mark.parametrize(
     ("names", "found"),
     [
-        (["a"], TemplateClaims((("c0", ONE),))),
-        (["a", "b"], TemplateClaims((("c0", ONE), ("c1", TWO)))),
+        (["a"], UserClaims((("c0", ONE),))),
+        (["a", "b"], UserClaims((("c0", ONE), ("c1", TWO)))),
         (["nic"], None),
-        (["a", "nic"], TemplateClaims((("c0", ONE),))),
+        (["a", "nic"], UserClaims((("c0", ONE),))),
         (["a", "a"], LeftToScheduler("it names one claim twice")),
         (["a", "used"], LeftToScheduler("claim used: it has its devices already")),
         (["lw-00000000000000000000000000000000"], None),
@@ -119,11 +119,11 @@ def annotated(claim, **fields):
 @pytest.mark.parametrize(
     "claim",
     [
-        TemplateClaims((("c0", ONE),)),
-        TemplateClaims((("c1", TWO),)),
-        TemplateClaims((("c0", CHOSEN),)),
-        TemplateClaims((("c1", CHOSEN), ("c0", CHOSEN))),
-        TemplateClaims((("c1", ONE), ("c0", MATCHED))),
+        UserClaims((("c0", ONE),)),
+        UserClaims((("c1", TWO),)),
+        UserClaims((("c0", CHOSEN),)),
+        UserClaims((("c1", CHOSEN), ("c0", CHOSEN))),
+        UserClaims((("c1", ONE), ("c0", MATCHED))),
     ],
     ids=["one request", "two requests", "selectors", "two claims", "constraints"],
 )
@@ -131,22 +131,22 @@ def test_what_admission_writes_is_read_again(claim):
     pod = annotated(claim)
 
     assert claim_sources(pod.spec) == {*of_templates({"one": None, "two": None})}
-    assert read_template_claims(pod) == (claim, ())
+    assert read_user_claims(pod) == (claim, ())
     request, findings = read_request(pod)
     assert not findings
     assert (request.family, request.gpus) == (Family.WHOLE, claim.gpus)
     assert request.by_claim
     assert request.places
-    assert request.template == claim
+    assert request.user_claims == claim
 
 
 def test_without_gate_and_record_the_annotation_means_nothing():
-    claim = TemplateClaims((("c0", ONE),))
+    claim = UserClaims((("c0", ONE),))
 
     assert read_request(annotated(claim, gates=()))[0].family is None
     recorded = annotated(claim, gates=())
     recorded.metadata.annotations[keys.ALLOCATION] = "{}"
-    assert read_request(recorded)[0].template == claim
+    assert read_request(recorded)[0].user_claims == claim
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ from collections.abc import Callable, Collection, Mapping
 import structlog
 
 from cluster.allocations.device_claim import StoredClaim
-from cluster.requests.templates.claim_spec import (
+from cluster.requests.user_claims.claim_spec import (
     Asked,
     LeftToScheduler,
     TemplateObject,
     asked_of,
 )
-from cluster.requests.templates.device_class import Body, DeviceClass, classes_to_read
-from cluster.requests.templates.template_claim import ClaimSource
+from cluster.requests.user_claims.device_class import Body, DeviceClass, classes_to_read
+from cluster.requests.user_claims.pod_claims import ClaimSource
 from runtime.kube.client import Kube, KubeError
 
 _API = "/apis/resource.k8s.io/v1"
@@ -41,7 +41,7 @@ _MISSING = LeftToScheduler("it does not exist yet: create it before the pods")
 _log = structlog.get_logger()
 
 
-class TemplateReader:
+class ClaimReader:
     """Reads templates, claims and classes, and keeps what they ask for, for a short time."""
 
     def __init__(self, kube: Kube, now: Callable[[], float] = time.monotonic) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 from support.servers.fake_cluster import FakeCluster
-from support.servers.templates_cluster import (
+from support.servers.user_claims_cluster import (
     CLAIMS,
     CLASS,
     a_claim_spec,
@@ -13,11 +13,11 @@ from support.servers.templates_cluster import (
     an_allocation,
 )
 
-from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler
-from cluster.requests.templates.template_claim import CLAIM, TEMPLATE, ClaimSource
+from cluster.requests.user_claims.claim_spec import ClaimedDevices, LeftToScheduler
+from cluster.requests.user_claims.pod_claims import CLAIM, TEMPLATE, ClaimSource
 from runtime.kube.client import Kube
-from webhook import template_reader
-from webhook.template_reader import TemplateReader
+from webhook import claim_reader
+from webhook.claim_reader import ClaimReader
 
 TWO = ClaimedDevices((("gpu", 2),))
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaimtemplates"
@@ -59,7 +59,7 @@ async def now():
 @pytest_asyncio.fixture
 async def reader(cluster, now):
     async with Kube(cluster.url) as kube:
-        yield TemplateReader(kube, lambda: now[0])
+        yield ClaimReader(kube, lambda: now[0])
 
 
 async def test_a_template_is_read_once_for_the_pods_of_a_gang(cluster, reader):
@@ -116,15 +116,15 @@ async def test_a_read_that_fails_or_takes_long_is_left_to_the_scheduler(
     failed = {TEMPLATE_TWO: LeftToScheduler("it could not be read")}
     assert await reader.read("team", [TEMPLATE_TWO]) == failed
     cluster.broken, cluster.hold, now[0] = False, asyncio.Event(), 2.0
-    monkeypatch.setattr(template_reader, "_TIMEOUT", 0)
-    assert (await reader.read("team", [TEMPLATE_TWO]))[TEMPLATE_TWO] == template_reader._UNREAD
+    monkeypatch.setattr(claim_reader, "_TIMEOUT", 0)
+    assert (await reader.read("team", [TEMPLATE_TWO]))[TEMPLATE_TWO] == claim_reader._UNREAD
     cluster.hold.set()
     monkeypatch.undo()
     assert await reader.read("team", [TEMPLATE_TWO]) == {TEMPLATE_TWO: TWO}
 
 
 async def test_few_templates_are_read_for_a_pod_and_few_are_kept(reader, monkeypatch):
-    monkeypatch.setattr(template_reader, "_KEPT", 3)
+    monkeypatch.setattr(claim_reader, "_KEPT", 3)
     sources = [ClaimSource(TEMPLATE, f"t-{i:02}") for i in range(20)]
     found = await reader.read("team", sources)
 

@@ -18,14 +18,14 @@ from cluster.finding import Code, Finding, Severity, quoted
 from cluster.keys import CLAIM_PREFIX, CLAIMED_GPUS, RESOURCES
 from cluster.objects.pod import NewPod, NewPodSpec, ResourceClaim
 from cluster.requests.container_request import all_containers
-from cluster.requests.templates.claim_spec import (
+from cluster.requests.user_claims.claim_spec import (
     RESULTS_MAX,
     Asked,
     ClaimedDevices,
     LeftToScheduler,
 )
-from cluster.requests.templates.device_class import SELECTORS_MAX
-from cluster.requests.templates.matching import (
+from cluster.requests.user_claims.device_class import SELECTORS_MAX
+from cluster.requests.user_claims.matching import (
     Amounts,
     MatchedGPUs,
     groups_of,
@@ -85,7 +85,7 @@ NO_NEEDS = DeviceNeeds()
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateClaims:
+class UserClaims:
     """The GPUs that a pod gets by claims of its user, at least one."""
 
     claims: tuple[tuple[str, ClaimedDevices], ...]
@@ -150,7 +150,7 @@ class TemplateClaims:
 
     @property
     def annotation(self) -> str:
-        """The annotation of the pod, from which `read_template_claims` reads it."""
+        """The annotation of the pod, from which `read_user_claims` reads it."""
         entries: dict[str, object] = dict(self.amounts)
         constraints = {
             reference: devices.constraints
@@ -194,7 +194,7 @@ def uses_template(spec: NewPodSpec) -> bool:
 
 def claims_of_user(
     spec: NewPodSpec, asked: Mapping[ClaimSource, Asked]
-) -> TemplateClaims | LeftToScheduler | None:
+) -> UserClaims | LeftToScheduler | None:
     """Return the GPUs that a pod gets by the claims that it brings; None: by none.
 
     Args:
@@ -216,7 +216,7 @@ def claims_of_user(
         return LeftToScheduler(problem)
     if len({what.selectors for _, what in devices}) > 1:
         return LeftToScheduler("its claims have different selectors")
-    return TemplateClaims(tuple(devices))
+    return UserClaims(tuple(devices))
 
 
 def _mixture(spec: NewPodSpec, sources: Sequence[ClaimSource]) -> str | None:
@@ -241,7 +241,7 @@ def _resource(spec: NewPodSpec) -> str | None:
     return next((name for name in named if name in RESOURCES), None)
 
 
-def read_template_claims(pod: NewPod) -> tuple[TemplateClaims | None, Sequence[Finding]]:
+def read_user_claims(pod: NewPod) -> tuple[UserClaims | None, Sequence[Finding]]:
     """Return the GPUs that a pod gets by claims of its user, as admission has written them.
 
     None: by none, or the annotation is unreadable.
@@ -260,7 +260,7 @@ def read_template_claims(pod: NewPod) -> tuple[TemplateClaims | None, Sequence[F
     return None, [finding]
 
 
-def _decode(text: str) -> TemplateClaims | None:
+def _decode(text: str) -> UserClaims | None:
     """Return the claims of an annotation; None if it cannot be read."""
     try:
         entries = _entries.decode(text) if len(text) <= _LONGEST else {}
@@ -285,7 +285,7 @@ def _decode(text: str) -> TemplateClaims | None:
     if len(known) < len(matched) or not amounts.keys() >= known.keys():
         return None
     chosen = tuple(selectors)
-    return TemplateClaims(
+    return UserClaims(
         tuple(
             (name, ClaimedDevices(tuple(of), chosen, known.get(name, ())))
             for name, of in amounts.items()

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from cluster.finding import quoted
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Metadata
-from cluster.requests.templates.device_class import (
+from cluster.requests.user_claims.device_class import (
     SELECTORS_MAX,
     Body,
     DeviceClass,
@@ -18,7 +18,7 @@ from cluster.requests.templates.device_class import (
     class_names,
     selectors_of,
 )
-from cluster.requests.templates.matching import Amounts, Constraint, read_constraints
+from cluster.requests.user_claims.matching import Amounts, Constraint, read_constraints
 
 _WITHOUT_EXACTLY = frozenset({"v1alpha3", "v1beta1"})
 """Versions of the API in which a request has the fields of `exactly` itself."""

@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from cluster.cel.values import DeviceFacts, read_version
 from cluster.keys import DRA_GPU_DRIVER
-from cluster.requests.templates.claim_spec import ClaimedDevices
-from cluster.requests.templates.matching import (
+from cluster.requests.user_claims.claim_spec import ClaimedDevices
+from cluster.requests.user_claims.matching import (
     groups_of,
     matching_sets,
     read_constraints,
 )
-from cluster.requests.templates.template_claim import TemplateClaims
+from cluster.requests.user_claims.pod_claims import UserClaims
 
 A, B, C = (f"{DRA_GPU_DRIVER}/{name}" for name in "abc")
 
@@ -93,7 +93,7 @@ def test_an_attribute_of_another_domain_needs_its_full_name():
 )  # fmt: skip
 def test_such_sets_satisfy_the_constraints(amounts, constraints, values, sets):
     gpus = [a_gpu(a=value) for value in values]
-    matched = TemplateClaims((("c", claimed(amounts, *constraints)),)).needs.matching
+    matched = UserClaims((("c", claimed(amounts, *constraints)),)).needs.matching
 
     found = matching_sets(matched, groups_of(matched.all_attributes, gpus), 0b1111)
 
@@ -114,7 +114,7 @@ def claims_with_constraints(draw):
         raw = draw(st.lists(st.tuples(st.sampled_from([A, B, C]), names), max_size=3))
         claim = claimed(amounts, *(matching(name, *some) for name, some in raw))
         found.append((reference, claim or ClaimedDevices(tuple(amounts.items()))))
-    return TemplateClaims(tuple(found))
+    return UserClaims(tuple(found))
 
 
 def holds(template, by_request, gpus):
@@ -165,7 +165,7 @@ def test_a_set_is_found_exactly_where_trial_finds_one(template, gpus):
 def test_sixteen_equal_gpus_are_divided():
     """The largest number of ways that there may be."""
     amounts = dict.fromkeys("rstu", 4)
-    template = TemplateClaims((("c", claimed(amounts, *(matching(A, one) for one in amounts))),))
+    template = UserClaims((("c", claimed(amounts, *(matching(A, one) for one in amounts))),))
 
     divided = template.divided([a_gpu(a="x")] * 16)
 
@@ -174,7 +174,7 @@ def test_sixteen_equal_gpus_are_divided():
 
 def test_sets_depend_on_no_names_and_no_order():
     first, second = (
-        TemplateClaims(((name, claimed(amounts, *(matching(A, one) for one in amounts))),))
+        UserClaims(((name, claimed(amounts, *(matching(A, one) for one in amounts))),))
         for name, amounts in (("c", {"r": 1, "s": 2, "t": 3}), ("d", {"x": 3, "y": 1, "z": 2}))
     )
     one, other = first.needs.matching, second.needs.matching

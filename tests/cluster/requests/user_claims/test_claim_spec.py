@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.requests.templates.claim_spec import ClaimedDevices, LeftToScheduler, asked_of
-from cluster.requests.templates.device_class import (
+from cluster.requests.user_claims.claim_spec import ClaimedDevices, LeftToScheduler, asked_of
+from cluster.requests.user_claims.device_class import (
     CLASSES_OF_DRIVER,
     SELECTORS_MAX,
     DeviceClass,
     classes_to_read,
 )
-from cluster.requests.templates.matching import Constraint
+from cluster.requests.user_claims.matching import Constraint
 
 GPU, MIG, NIC = "gpu.nvidia.com", "mig.nvidia.com", "nic.example.com"
 ATTRIBUTES = "device.attributes['gpu.nvidia.com']"

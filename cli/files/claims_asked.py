@@ -4,15 +4,15 @@ from collections.abc import Iterable, Mapping
 
 from cluster.allocations.device_claim import StoredClaim
 from cluster.objects.pod import Metadata
-from cluster.requests.templates.claim_spec import Asked, TemplateObject, asked_of
-from cluster.requests.templates.device_class import CLASSES_OF_DRIVER, DeviceClass
-from cluster.requests.templates.template_claim import CLAIM, TEMPLATE, ClaimSource
+from cluster.requests.user_claims.claim_spec import Asked, TemplateObject, asked_of
+from cluster.requests.user_claims.device_class import CLASSES_OF_DRIVER, DeviceClass
+from cluster.requests.user_claims.pod_claims import CLAIM, TEMPLATE, ClaimSource
 from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
 
 
-def read_claim_templates(
+def read_claims_asked(
     objects: Iterable[Value], namespace: str
 ) -> Mapping[tuple[str, ClaimSource], Asked]:
     """Return what templates and claims ask for, by namespace.

@@ -11,16 +11,16 @@ import structlog
 
 from cluster.allocations.device_claim import ClaimError, ClaimOwner
 from cluster.allocations.record import Allocation
-from cluster.allocations.template_allocation import (
+from cluster.allocations.user_claim import (
     ClaimAllocation,
     PodClaim,
     PoolDevice,
-    TemplatedClaim,
+    UserClaim,
     allocations_to,
     release_patch,
 )
 from cluster.nodes.node import Node
-from cluster.requests.templates.device_class import DeviceClass, classes_to_read
+from cluster.requests.user_claims.device_class import DeviceClass, classes_to_read
 from runtime.kube.client import ApiError, Kube, KubeError
 from runtime.process.clock import rfc3339
 from scorer.commit.claims import RefusedClaim
@@ -62,8 +62,8 @@ def planned_allocations(
     Raises:
         ClaimError: The claims cannot hold these GPUs.
     """
-    claims, template = pod_claims(pod), member.request.template
-    if template is None or len(claims) != len(template.claims):
+    claims, brought = pod_claims(pod), member.request.user_claims
+    if brought is None or len(claims) != len(brought.claims):
         raise ClaimError("kube-controller-manager has not made it from its template yet")
     pool = node.pool
     if pool is None or pool.missing:
@@ -73,7 +73,7 @@ def planned_allocations(
         for card, name, facts in zip(node.cards, pool.devices, pool.facts, strict=True)
         if card.uuid
     }
-    return allocations_to(claims, template, allocation, pool.name, devices)
+    return allocations_to(claims, brought, allocation, pool.name, devices)
 
 
 class ClaimAllocator:
@@ -144,7 +144,7 @@ class ClaimAllocator:
             KubeError: A call failed.
         """
         claim = wanted.claim
-        stored = await self._kube.find(claim.path, TemplatedClaim)
+        stored = await self._kube.find(claim.path, UserClaim)
         if stored is None:
             return "does not exist; if it is one of a template, kube-controller-manager makes it"
         known = await classes.read(stored)
@@ -161,15 +161,13 @@ class ClaimAllocator:
         await self._patch(claim.status_path, wanted.status_patch(stored, known, now))
         return None
 
-    async def _patch(self, path: str, body: object) -> TemplatedClaim:
-        return await self._kube.patch(
-            path, body, TemplatedClaim, kind="merge", params=WRITE_TIMEOUT
-        )
+    async def _patch(self, path: str, body: object) -> UserClaim:
+        return await self._kube.patch(path, body, UserClaim, kind="merge", params=WRITE_TIMEOUT)
 
     async def _release_isolated(self, claim: PodClaim, is_left: Callable[[], bool]) -> None:
         with self._faults.isolate(Stage.COMMIT, (claim.owner.namespace, claim.owner.name)):
             try:
-                stored = await self._kube.find(claim.path, TemplatedClaim)
+                stored = await self._kube.find(claim.path, UserClaim)
                 if stored and claim.may_be_released(stored) and is_left():
                     await self._patch(claim.status_path, release_patch(stored))
             except KubeError as error:
@@ -183,7 +181,7 @@ class _Classes:
         self._kube, self._lock = kube, asyncio.Lock()
         self._found: dict[str, DeviceClass | None] = {}
 
-    async def read(self, claim: TemplatedClaim) -> Mapping[str, DeviceClass]:
+    async def read(self, claim: UserClaim) -> Mapping[str, DeviceClass]:
         """Return the classes that a claim names.
 
         Raises:

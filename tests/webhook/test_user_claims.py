@@ -15,8 +15,8 @@ from cluster.nodes.gpu_kinds import decode_kinds
 from cluster.nodes.node import DevicePool
 from cluster.objects.pod import NewPod, Pod
 from cluster.requests.request import read_request
-from cluster.requests.templates.claim_spec import Asked, ClaimedDevices, LeftToScheduler
-from cluster.requests.templates.template_claim import CLAIM, TEMPLATE, ClaimSource
+from cluster.requests.user_claims.claim_spec import Asked, ClaimedDevices, LeftToScheduler
+from cluster.requests.user_claims.pod_claims import CLAIM, TEMPLATE, ClaimSource
 from webhook.admit import admit
 from webhook.outcome import Outcome, Verdict
 
@@ -209,7 +209,7 @@ def test_selectors_are_written_beside_the_amounts():
     }
     request, findings = read_request(msgspec.convert(after, Pod))
     assert not findings
-    assert request.template.claims == (("c0", templates["two-gpus"]),)
+    assert request.user_claims.claims == (("c0", templates["two-gpus"]),)
     assert outcome(after, templates).patch == ()
 
 
