@@ -15,7 +15,7 @@ from controlplane.api import Api, Object
 from controlplane.binaries import KUBERNETES
 from controlplane.dra import SLICES, claims_of
 from controlplane.nodes import NODES, add_nodes, read_nodes, remove_nodes
-from controlplane.pods import Pods
+from controlplane.pods import Pods, container, gates
 from controlplane.process import wait_until
 
 from cluster import keys
@@ -266,3 +266,23 @@ def gets_claim(pods: Pods) -> bool:
     """Return whether admission gives a new pod its GPUs by a claim of Linkwise."""
     made = pods.create({keys.NVIDIA_GPU: 1}, name="probe", dryRun="All")
     return bool(made["spec"].get("resourceClaims"))
+
+
+def wait_until_templates_are_placed(pods: Pods) -> None:
+    """Wait until admission gates pods that bring templates; it reads policy and rights late."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": keys.DRA_GPU_DRIVER}}
+    spec = {"spec": {"devices": {"requests": [request]}}}
+    templates = f"/apis/resource.k8s.io/v1/namespaces/{pods.namespace}/resourceclaimtemplates"
+    pods.api.create(templates, {"metadata": {"name": "probe"}, "spec": spec})
+    claim = {"name": "gpu", "resourceClaimTemplateName": "probe"}
+    resources = {"claims": [{"name": "gpu"}]}
+    given = {
+        "resourceClaims": [claim],
+        "containers": [{**container(), "resources": resources}],
+    }
+
+    def is_gated() -> bool:
+        return gates(pods.create(name="probe", spec=given, dryRun="All")) == [keys.GANG]
+
+    wait_until(is_gated, "admission places claims of templates")
+    pods.api.delete(f"{templates}/probe")

@@ -2,8 +2,10 @@
 
 import pytest
 from controlplane.claims_nodes import claims_nodes, wait_until_claims_are_made
+from controlplane.manifests import ROOT
 from controlplane.process import wait_until
 
+RIGHTS = str(ROOT / "manifests/claim-templates")
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 
 
@@ -13,6 +15,16 @@ def driver(plane, placing):
     del placing
     with claims_nodes(plane.api) as nodes:
         yield nodes
+
+
+@pytest.fixture(scope="module")
+def rights(plane, placing):
+    """What Linkwise may read and write for templates of users."""
+    del placing
+    applied = plane.kubectl("apply", "-k", RIGHTS)
+    assert applied.returncode == 0, applied.stderr
+    yield
+    plane.kubectl("delete", "-k", RIGHTS)
 
 
 @pytest.fixture

@@ -3,11 +3,11 @@
 from itertools import combinations
 
 import pytest
-from controlplane.claims_nodes import CLASSES, recorded
+from controlplane.claims_nodes import CLASSES, recorded, wait_until_templates_are_placed
 from controlplane.definitions import define
 from controlplane.dra import SLICES, claims_of
 from controlplane.gangs import gang_labels, wait_for_event, wait_for_phase
-from controlplane.manifests import DEFINITIONS, ROOT
+from controlplane.manifests import DEFINITIONS
 from controlplane.pods import container, gates
 from controlplane.process import wait_for, wait_until
 
@@ -18,7 +18,6 @@ from topology.table import table_of
 
 DGX = table_of(catalogue.entry("dgx1-v100").machine)
 PYTORCH = ("kubeflow.org", "v1", "PyTorchJob")
-RIGHTS = str(ROOT / "manifests/claim-templates")
 PATIENCE = 120
 POLICY = """
 apiVersion: linkwise.dev/v1alpha1
@@ -33,26 +32,12 @@ CHANNEL_CLASS = "compute-domain-default-channel.nvidia.com"
 pytestmark = [pytest.mark.versions, pytest.mark.usefixtures("rights", "templates_placed")]
 
 
-@pytest.fixture(scope="module")
-def rights(plane, placing):
-    del placing
-    applied = plane.kubectl("apply", "-k", RIGHTS)
-    assert applied.returncode == 0, applied.stderr
-    yield
-    plane.kubectl("delete", "-k", RIGHTS)
-
-
 @pytest.fixture
 def templates_placed(policy, machines, pods):
     """Two claims nodes, and a policy by which claims of templates are allocated."""
     policy(POLICY)
     nodes = machines(2)
-    make_template(pods, "probe", 1)
-    spec = using("probe")
-    wait_until(
-        lambda: gates(pods.create(name="probe", spec=spec, dryRun="All")) == [keys.GANG],
-        "admission places claims of templates",
-    )
+    wait_until_templates_are_placed(pods)
     yield nodes
     pods.clear()
     pods.api.delete(templates_of(pods))

@@ -9,6 +9,11 @@ not here.
 from pathlib import Path
 
 
+def path_of(name: str) -> Path:
+    """Return the path of an example."""
+    return Path(__file__).parent / f"{name}.yaml"
+
+
 def example(name: str) -> str:
     """Return the text of an example."""
-    return (Path(__file__).parent / f"{name}.yaml").read_text(encoding="utf-8")
+    return path_of(name).read_text(encoding="utf-8")
