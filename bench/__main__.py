@@ -17,7 +17,7 @@ from time import perf_counter
 
 from controlplane.binaries import VERSION, BuildError, MissingError, binaries
 
-from bench import dashboard
+from bench import dashboard, leader_memory
 from bench.admission import review, side_by_side
 from bench.admission.programs import programs
 from bench.admission.stage import stage
@@ -69,7 +69,7 @@ def main() -> None:
         median, least, most = statistics.median(seconds), seconds[0], seconds[-1]
         spread = f"({_time(least)} to {_time(most)})"
         print(f"{name:<66} {target:>9}  {_time(median):>10}  {spread}", flush=True)
-    for figure in chain(placement.figures(), dashboard.figures()):
+    for figure in chain(placement.figures(), leader_memory.figures(), dashboard.figures()):
         print(figure, flush=True)
     _live()
 

@@ -5,7 +5,7 @@ say that some are not to be used.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
@@ -128,11 +128,10 @@ class ClaimInformer:
         self._on_claims(changed)
         self._report(nodes)
 
-    def refresh(self, claim: Key) -> None:
-        """Report the devices of a claim again, whose pod changed."""
-        held = self.claims.items.get(claim)
-        if held is not None:
-            self._report({device.node for device in held.devices})
+    def refresh(self, claims: Iterable[Key]) -> None:
+        """Report the devices of claims again, whose pods changed; those of a node once."""
+        held = (self.claims.items.get(claim) for claim in claims)
+        self._report({device.node for claim in held if claim for device in claim.devices})
 
     def _slices_changed(self, items: Mapping[Key, PoolSlice], changed: Set[Key]) -> None:
         self._budget.confirm((key[1], items[key].node if key in items else None) for key in changed)

@@ -151,15 +151,15 @@ class Informers:
 
     def _pods_changed(self, items: Mapping[Key, PodInfo], changed: Set[Key]) -> None:
         lost: set[Key] = set()
+        claims: set[Key] = set()
         for key in changed:
             before, pod = self.state.pod(key), self._with_devices(items.get(key))
-            claims = self.claim_holders.update(before, pod)
+            claims |= self.claim_holders.update(before, pod)
             self.workloads.update_leader(key, pod)
             self.state.update_pod(key, pod)
-            for claim in claims:
-                self.claims.refresh(claim)
             if before and before.gang and _has_lost_gpus(before, pod):
                 lost.add((before.namespace, before.gang))
+        self.claims.refresh(claims)
         # At once: a scheduler may ask for a node before the next round of the planner.
         self.replacements.pods_lost(lost)
         self.changed.set()

@@ -1,10 +1,13 @@
 """The devices that resource claims hold, from the API server to what a leader places."""
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 from msgspec import Struct
 from support.dra import a_claim, a_device, a_rule, a_slice, read_slice
+from support.servers.claims_cluster import claim_path, claims_node, pod
+from support.servers.informers_harness import watching
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
@@ -15,6 +18,7 @@ from cluster.nodes.node_devices import ClaimedGPUs, node_devices
 from runtime.kube.client import Kube
 from scorer.cache.claim_informer import ClaimInformer
 from scorer.cache.node_index import NodeIndex
+from scorer.cache.node_informer import NodeInformer
 from scorer.cache.slice_budget import SLICES_MAX
 
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims/notebook"
@@ -250,3 +254,33 @@ def test_slices_of_5000_nodes_keep_few_objects():
     assert kept <= 5000 * (4 + 8 * 12)
     # What stays known while slices are missing shares their devices.
     assert kept_objects(past, seen) <= 5000 * 4
+
+
+async def test_pods_that_change_together_report_their_node_once(monkeypatch):
+    """A new leader lists the pods of thousands of nodes."""
+    reported, update = [], NodeInformer.update_devices
+
+    def count(informer, changed):
+        reported.append(changed)
+        update(informer, changed)
+
+    monkeypatch.setattr(NodeInformer, "update_devices", count)
+    async with Cluster() as cluster:
+        cluster.serves_claims = True
+        claims_node(cluster)
+        for gpu in range(8):
+            record = {"v": 1, "node": "gpu-0", "gpus": [{"i": gpu}], "plan": f"6-{gpu}"}
+            pod(cluster, f"pod-{gpu}", 1)
+            raw = cluster[f"pod-{gpu}"]
+            raw["metadata"]["annotations"][keys.ALLOCATION] = json.dumps(record)
+            cluster.put(f"/api/v1/namespaces/team/pods/pod-{gpu}", raw)
+            claim = a_claim(f"gpu-{gpu}", node="gpu-0", owner=f"pod-{gpu}")
+            cluster.put(claim_path(f"pod-{gpu}"), claim)
+        # So the claims are listed first.
+        cluster.outcomes["GET", "/api/v1/pods"].append((500, "no"))
+        async with watching(cluster) as informers:
+            assert len(informers.claims.claims.items) == 8
+            (ledger,) = informers.state.snapshot().nodes
+            assert not any(card.claimed for card in ledger.node.cards)
+    # Slices, claims and pods each come in one list.
+    assert len(reported) <= 3
