@@ -42,6 +42,7 @@ TWO_REQUESTS = {"shared-gpus/ts-gpu": 1, "shared-gpus/mps-gpu": 1}
 PLACED = [
     pytest.param("gpu-test1", H100, [{"gpu/gpu": 1}] * 2, [1, 1], id="gpu-test1"),
     pytest.param("gpu-test2", H100, [{"shared-gpu/gpu": 1}], [1], id="gpu-test2"),
+    pytest.param("gpu-test3", H100, [{"shared-gpu/gpu": 1}] * 2, [1, 1], id="gpu-test3"),
     pytest.param("gpu-test5", H100, [TWO_REQUESTS], [2], id="gpu-test5"),
     pytest.param("gpu-test7", H100, [{"gpu0/gpu": 1, "gpu1/gpu": 1}], [2], id="gpu-test7"),
     pytest.param("gpu-test-count", H100, [{"gpu/gpu": 2}], [2], id="gpu-test-count"),

@@ -28,18 +28,31 @@ def node(policy, machines, pods):
 
 
 @pytest.fixture
-def run(plane, pods, claims, node):
-    """Apply an example, and wait until its pods run with the GPUs of their records.
-
-    Returns the GPUs of each pod by their indices, and its claim, by the name of the pod.
-    """
+def paste(plane, pods, node):  # noqa: ARG001 - the pods are for its GPUs.
+    """Apply an example, which is deleted after the test."""
     applied = []
 
-    def apply(name, count):
+    def apply(name):
         path = f"--filename={path_of(name)}"
         made = plane.kubectl("apply", f"--namespace={pods.namespace}", path)
         applied.append(path)
         assert made.returncode == 0, made.stderr
+
+    yield apply
+    for path in applied:
+        plane.kubectl("delete", f"--namespace={pods.namespace}", "--wait=false", path)
+    pods.clear()
+
+
+@pytest.fixture
+def run(paste, pods, claims, node):
+    """Apply an example, and wait until its pods run with the GPUs of their records.
+
+    Returns the GPUs of each pod by their indices, and its claim, by the name of the pod.
+    """
+
+    def apply(name, count):
+        paste(name)
 
         def runs():
             phases = [pod["status"]["phase"] for pod in pods.all().values()]
@@ -56,10 +69,7 @@ def run(plane, pods, claims, node):
             {one["status"]["reservedFor"][0]["name"]: one for one in found},
         )
 
-    yield apply
-    for path in applied:
-        plane.kubectl("delete", f"--namespace={pods.namespace}", "--wait=false", path)
-    pods.clear()
+    return apply
 
 
 def allocated(claim):
@@ -91,6 +101,19 @@ def test_two_containers_of_a_pod_share_one_gpu(run, pods):
     assert [one["request"] for one in allocated(claims["pod"])["results"]] == ["gpu"]
     containers = pods.all()["pod"]["spec"]["containers"]
     assert [one["resources"]["claims"] for one in containers] == [[{"name": "shared-gpu"}]] * 2
+
+
+def test_two_pods_share_the_gpu_of_a_claim_that_both_name(paste, pods):
+    paste("gpu-test3")
+
+    def runs():
+        return [pod["status"]["phase"] for pod in pods.all().values()] == ["Running"] * 2
+
+    wait_until(runs, "both pods run", PATIENCE)
+    (claim,) = pods.api.get(claims_of(pods.namespace))["items"]
+    assert len(allocated(claim)["results"]) == 1
+    assert sorted(user["name"] for user in claim["status"]["reservedFor"]) == ["pod1", "pod2"]
+    assert len(recorded(pods)) == 1
 
 
 def test_gpus_that_containers_share_by_time_slicing_and_mps_have_that_configuration(run):

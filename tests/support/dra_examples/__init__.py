@@ -2,8 +2,7 @@
 
 Images and commands differ, since nothing is ever pulled or run, and namespaces are left out.
 Sources: `demo/specs/quickstart` and the guide on full GPUs of NVIDIA's driver; the task "Allocate
-devices to workloads with DRA" and the concepts of Kubernetes. Examples with a claim by its name are
-not here.
+devices to workloads with DRA" and the concepts of Kubernetes.
 """
 
 from pathlib import Path
