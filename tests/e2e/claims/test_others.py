@@ -102,6 +102,11 @@ def test_claims_of_others_wait_at_the_fence_and_keep_what_they_had_before(
     held = claims.allocated(pods.namespace)["notebook"]
     assert len(held) == 2
 
+    assert_free_beside(pods, held)
+
+
+def assert_free_beside(pods, held):
+    """Assert that of the eight GPUs of the node six are planned, and none of the two held ones."""
     for index in range(7):
         pods.create({keys.NVIDIA_GPU: 1}, name=f"large-{index}", labels=gang_labels("large", 7))
     wait_for_phase(pods, "large", "Waiting", "6 of 7")
@@ -146,15 +151,7 @@ def test_gpus_of_a_claim_that_passes_the_fence_are_not_given_to_others(
     held = claims.allocated(pods.namespace)["passing"]
     assert len(held) == 2
 
-    for name, size in (("large", 7), ("small", 6)):
-        for index in range(size):
-            labels = gang_labels(name, size)
-            pods.create({keys.NVIDIA_GPU: 1}, name=f"{name}-{index}", labels=labels)
-    wait_for_phase(pods, "large", "Waiting", "6 of 7")
-    wait_for_phase(pods, "small", "Placed")
-    taken = frozenset().union(*recorded(pods).values())
-    assert len(taken) == 6
-    assert not taken & held
+    assert_free_beside(pods, held)
 
 
 def test_a_pod_that_names_the_claim_of_another_pod_is_refused(plane, pods, claims, machines):
