@@ -1,13 +1,19 @@
 """Faults on claims nodes: a leader that is killed amid its writes, slices that vanish or change."""
 
 import os
+import re
 import subprocess
 from itertools import count
 from pathlib import Path
 from signal import SIGKILL
 
 import pytest
-from controlplane.claims_nodes import RULES, are_announced, recorded
+from controlplane.claims_nodes import (
+    RULES,
+    are_announced,
+    recorded,
+    wait_until_templates_are_placed,
+)
 from controlplane.dra import claiming, claims_of, make_claim
 from controlplane.gangs import gang_labels, make_stateful_gang, wait_for_event, wait_for_phase
 from controlplane.killer import AFTER, BEFORE, Killer
@@ -30,6 +36,19 @@ KILLS = (
     else [(3, AFTER), (SIZE + 1, BEFORE), (SIZE + 5, AFTER)]
 )
 """Writes at which the leader is killed: the claims of a gang are first, then its pods."""
+FINALIZER, STATUS = r"PATCH .*/resourceclaims/[^/]+$", r"PATCH .*/resourceclaims/[^/]+/status$"
+POD = r"PATCH .*/pods/[^/]+$"
+TEMPLATE_KILLS = (
+    [
+        (at, cut, pattern)
+        for pattern in (FINALIZER, STATUS, POD)
+        for at in range(1, SIZE + 1, 2)
+        for cut in (BEFORE, AFTER)
+    ]
+    if RUNS
+    else [(3, AFTER, FINALIZER), (4, AFTER, STATUS), (2, BEFORE, POD)]
+)
+"""The same for a gang whose pods bring a template: three writes for each pod, in this order."""
 
 pytestmark = pytest.mark.versions
 
@@ -144,17 +163,23 @@ def bandwidth(claims, node, held):
 # ---- A leader, or the API server, that is killed.
 
 
-class BetweenWrites(Killer):
-    """Kills the client, or the server, at one of the writes of claims and pods."""
+WRITES = r"POST .*/resourceclaims/|PATCH .*/pods/"
+"""Those of a plan whose claims Linkwise makes."""
 
+
+class BetweenWrites(Killer):
+    """Kills the client, or the server, at one of the writes that a pattern matches."""
+
+    cuts_dry_runs = False
+    pattern = WRITES
     at = 0
     cut = BEFORE
     _writes = count(1)
 
     def _cut(self, method: str, write: str) -> str:
-        is_claim = method == "POST" and "/resourceclaims/" in write
-        is_pod = method == "PATCH" and "/pods/" in write
-        is_cut = self.armed and (is_claim or is_pod) and next(self._writes) == self.at
+        del method
+        is_counted = self.armed and re.match(self.pattern, write)
+        is_cut = is_counted and next(self._writes) == self.at
         self.killed += [write] if is_cut else []
         return self.cut if is_cut else ""
 
@@ -177,7 +202,8 @@ def two_replicas(plane, claims, placing, tmp_path):
     plane.processes.stop(placing.process)
     started = []
 
-    def start(at, cut, kill=None):
+    def start(at, cut, pattern=WRITES, kill=None):
+        killer.pattern = pattern
         killer._kill = kill or (lambda: started[0].process.signal(SIGKILL))
         killer.at, killer.cut, killer._writes = at, cut, count(1)
         for name, server in (("first", killer.server), ("second", "")):
@@ -229,6 +255,83 @@ def test_a_gang_is_whole_after_the_api_server_ended_amid_its_claims_and_patches(
     assert len(killer.killed) == 1
     assert holder(plane) == "first"
     assert len(frozenset().union(*held.values())) == SIZE
+
+
+TEMPLATES = """
+apiVersion: linkwise.dev/v1alpha1
+kind: Policy
+placement: {templates: auto}
+"""
+TEMPLATE = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one-gpu}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.com}}]}}}
+"""
+USING = {
+    "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}],
+    "containers": [{**container(), "resources": {"claims": [{"name": "gpu"}]}}],
+}
+
+
+@pytest.fixture
+def templated_gang(plane, pods, claims, machines, policy, rights):
+    """Creates a gang whose pods bring a template for one GPU each, and waits until it is placed."""
+    del rights
+
+    def create():
+        policy(TEMPLATES)
+        machines(2)
+        wait_until_templates_are_placed(pods)
+        made = plane.kubectl("apply", f"--namespace={pods.namespace}", "-f-", stdin=TEMPLATE)
+        assert made.returncode == 0, made.stderr
+        for index in range(SIZE):
+            labels = gang_labels("bert", SIZE)
+            pods.create(name=f"bert-{index}", labels=labels, spec=USING)
+        wait_until_allocated(pods, claims, SIZE)
+        wait_for_phase(pods, "bert", "Placed", members=f"{SIZE}/{SIZE}")
+
+    return create
+
+
+def assert_each_has_a_gpu_of_its_own(pods, claims):
+    """Assert that no GPU is in two claims, and that each claim is reserved for its pod alone."""
+    held = claims.allocated(pods.namespace)
+    assert [len(uuids) for uuids in held.values()] == [1] * SIZE
+    assert len(frozenset().union(*held.values())) == SIZE
+    uids = {pod["metadata"]["uid"] for pod in pods.all().values()}
+    made = pods.api.get(claims_of(pods.namespace))["items"]
+    assert sorted(one["metadata"]["ownerReferences"][0]["uid"] for one in made) == sorted(uids)
+    for one in made:
+        (owner,) = one["metadata"]["ownerReferences"]
+        assert [user["uid"] for user in one["status"]["reservedFor"]] == [owner["uid"]]
+        assert len(one["status"]["allocation"]["devices"]["results"]) == 1
+
+
+@pytest.mark.parametrize("moment", TEMPLATE_KILLS)
+def test_a_gang_with_templates_is_whole_after_a_leader_was_killed_at_a_write(
+    plane, pods, claims, two_replicas, templated_gang, moment
+):
+    killer = two_replicas(*moment)
+
+    templated_gang()
+
+    assert len(killer.killed) == 1
+    assert holder(plane) == "second"
+    assert_each_has_a_gpu_of_its_own(pods, claims)
+
+
+@pytest.mark.parametrize("moment", TEMPLATE_KILLS[1::10])
+def test_a_gang_with_templates_is_whole_after_the_api_server_ended_at_a_write(
+    plane, pods, claims, two_replicas, templated_gang, moment
+):
+    killer = two_replicas(*moment, kill=plane.restart_api_server)
+
+    templated_gang()
+
+    assert len(killer.killed) == 1
+    assert holder(plane) == "first"
+    assert_each_has_a_gpu_of_its_own(pods, claims)
 
 
 # ---- Emergency stop: last, since it withdraws Linkwise.
