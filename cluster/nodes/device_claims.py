@@ -7,6 +7,7 @@ Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1/types.go`.
 
 from collections import Counter
 from collections.abc import Iterable
+from sys import intern
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -135,18 +136,22 @@ class ClaimObject(KubeObject, frozen=True):
         if allocation is None:
             return None
         node = allocation.node_selector.node if allocation.node_selector else None
+        # Many claims name the same nodes and devices.
         devices = frozenset(
-            Device(node or result.pool, result.pool, result.device) for result in allocation.held
+            Device(intern(node or result.pool), intern(result.pool), intern(result.device))
+            for result in allocation.held
         )
         if not devices:
             return None
         metadata = self.metadata
+        owner = metadata.controlling_pod
+        users = (user.uid for user in self.status.reserved_for or ())
         return HeldClaim(
-            metadata.namespace,
+            intern(metadata.namespace),
             metadata.name,
             metadata.uid,
-            metadata.controlling_pod,
+            owner,
             devices,
             allocation.bypassed,
-            tuple(user.uid for user in self.status.reserved_for or ()),
+            tuple(owner if uid == owner else uid for uid in users),
         )

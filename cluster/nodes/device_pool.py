@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from cluster.nodes.resource_slice import PoolSlice, SliceDevice
 from topology.machine import MAX_GPUS
@@ -18,7 +17,7 @@ _UUID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pool:
     """A pool of one node."""
 
@@ -28,22 +27,20 @@ class Pool:
     problem: str | None = None
     """Why it is incomplete; None if it is complete."""
 
-    @cached_property
-    def _gpus_by_part(self) -> Mapping[tuple[str, str], frozenset[str]]:
-        found: dict[tuple[str, str], frozenset[str]] = {}
+    def gpus_of(self, names: Iterable[str]) -> dict[str, frozenset[str]]:
+        """Return the UUIDs of the GPUs to which devices belong, of those that are known."""
+        by_part: dict[tuple[str, str], set[str]] = {}
         for device in self.devices.values():
             if device and device.is_gpu and device.uuid:
                 for part in device.parts:
-                    found[part] = found.get(part, frozenset()) | {device.uuid}
-        return found
+                    by_part.setdefault(part, set()).add(device.uuid)
+        named = ((name, self.devices.get(name)) for name in names)
+        return {name: _gpus_of(device, by_part) for name, device in named if device}
 
-    def gpus_of(self, name: str) -> frozenset[str]:
-        """Return the UUIDs of the GPUs to which a device belongs; none if it is not known."""
-        device = self.devices.get(name)
-        if device is None:
-            return frozenset()
-        whole = frozenset({device.gpu_uuid}) if device.gpu_uuid and device.kind != "vfio" else ()
-        return frozenset(whole).union(*(self._gpus_by_part.get(p, ()) for p in device.parts))
+
+def _gpus_of(device: SliceDevice, by_part: Mapping[tuple[str, str], set[str]]) -> frozenset[str]:
+    whole = {device.gpu_uuid} if device.gpu_uuid and device.kind != "vfio" else ()
+    return frozenset(whole).union(*(by_part.get(part, ()) for part in device.parts))
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,16 @@ class NodeDevices:
 
     def after(self, before: "NodeDevices") -> "NodeDevices":
         """Return the same with what was known of the node before."""
-        last = before.own_pool
-        return replace(self, last_pools=before.known_pools, last=last if last.gpus else None)
+        last, pools = before.own_pool, self.pools
+        if pools == before.pools:
+            # Equal ones are not kept twice.
+            pools = before.pools
+        return replace(
+            self,
+            pools=pools,
+            last_pools=before.known_pools,
+            last=last if last.gpus else None,
+        )
 
     @property
     def current(self) -> "NodeDevices":
@@ -76,18 +84,18 @@ class NodeDevices:
     @property
     def claimed(self) -> ClaimedGPUs:
         """The GPUs that claims hold, by anyone."""
-        pools = self.known_pools
-        uuids: frozenset[str] = frozenset()
-        unknown: set[Device] = set()
+        held: dict[str, set[Device]] = {}
         for device in frozenset[Device]().union(*(claim.devices for claim in self.claims)):
-            if device.node != self.node:
-                continue
-            found = pools[device.pool].gpus_of(device.name) if device.pool in pools else None
-            if found:
-                uuids |= found
-            else:
-                unknown.add(device)
-        return ClaimedGPUs(uuids, frozenset(unknown))
+            if device.node == self.node:
+                held.setdefault(device.pool, set()).add(device)
+        pools = self.known_pools
+        uuids: set[str] = set()
+        unknown: set[Device] = set()
+        for name, devices in held.items():
+            known = pools[name].gpus_of({one.name for one in devices}) if name in pools else {}
+            uuids.update(*known.values())
+            unknown |= {device for device in devices if not known.get(device.name)}
+        return ClaimedGPUs(frozenset(uuids), frozenset(unknown))
 
     @property
     def own_pool(self) -> GPUPool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache
+from sys import intern
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -132,7 +133,7 @@ class _Attribute(KubeObject, frozen=True):
         if self.version is not None:
             return read_version(self.version)
         if self.string is not None:
-            return self.string if len(self.string) <= _TEXT_MAX else None
+            return intern(self.string) if len(self.string) <= _TEXT_MAX else None
         return self.boolean if self.number is None else self.number
 
 
@@ -189,8 +190,8 @@ class SliceObject(KubeObject, frozen=True):
             return None
         devices = (spec.devices or ())[:DEVICES_MAX]
         return PoolSlice(
-            spec.node_name,
-            pool.name[:_POOL_MAX],
+            intern(spec.node_name),
+            intern(pool.name[:_POOL_MAX]),
             pool.generation,
             pool.resource_slice_count,
             tuple(map(_read_device, devices)),
@@ -221,18 +222,18 @@ def _read_device(raw: RawDevice) -> SliceDevice:
         for name, value in (raw.attributes or {}).items()
         if _is_read(name)
     }
-    bus_id = _text(attributes, "bus_id")
+    bus_id = (_text(attributes, "bus_id") or "").lower()
     consumed = (raw.consumes_counters or ())[:_COUNTERS_MAX]
     faults = (taint for taint in raw.taints or () if hinders(taint.key, taint.effect))
     return SliceDevice(
-        raw.name[:_TEXT_MAX],
+        intern(raw.name[:_TEXT_MAX]),
         _text(attributes, "kind"),
         _text(attributes, "uuid"),
         _text(attributes, "parent_uuid"),
         _text(attributes, "product"),
         _text(attributes, "driver"),
         _memory(raw.capacity or {}),
-        bus_id.lower() if bus_id else None,
+        intern(bus_id) or None,
         _text(attributes, "pcie_root"),
         _number(attributes, "numa"),
         next((taint_text(fault.key, fault.value, fault.effect) for fault in faults), None),
@@ -250,8 +251,8 @@ def facts_of(raw: RawDevice) -> DeviceFacts:
     names = [name for name, _ in (*attributes, *capacity)]
     return DeviceFacts(
         DRA_GPU_DRIVER,
-        tuple(_fact(name[:_NAME_MAX], value) for name, value in attributes[:_FACTS_MAX]),
-        tuple(_fact(name[:_NAME_MAX], value) for name, value in capacity[:_FACTS_MAX]),
+        tuple(_fact(intern(name[:_NAME_MAX]), value) for name, value in attributes[:_FACTS_MAX]),
+        tuple(_fact(intern(name[:_NAME_MAX]), value) for name, value in capacity[:_FACTS_MAX]),
         is_partial=len(names) > _FACTS_MAX or any(len(name) > _NAME_MAX for name in names),
     )
 
@@ -265,7 +266,8 @@ def _fact(name: str, value: _Value) -> tuple[str, _Value]:
 def _text(attributes: Mapping[str, _Attribute], field: str) -> str | None:
     found = (attributes[name] for name in _NAMES[field] if name in attributes)
     texts = (one.string or one.version for one in found)
-    return next((text[:_TEXT_MAX] for text in texts if text), None)
+    # Most texts are those of other devices, too, or of their other attributes.
+    return next((intern(text[:_TEXT_MAX]) for text in texts if text), None)
 
 
 def _number(attributes: Mapping[str, _Attribute], field: str) -> int | None:
