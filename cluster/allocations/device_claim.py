@@ -36,6 +36,8 @@ Body: TypeAlias = dict[str, object]
 _VERSION = "resource.k8s.io/v1"
 TOLERATION = {"key": PLACED, "operator": "Exists", "effect": "NoSchedule"}
 """Of the taint of claims nodes."""
+SHARED = "it has its devices already, and the pod shares them"
+"""Why a claim that a pod names is left to kube-scheduler, which binds the pod to its node."""
 _UUID = re.compile(r"[A-Za-z0-9-]{1,64}")
 """Slices are written by nodes, and a UUID becomes part of an expression (CEL)."""
 
@@ -208,7 +210,7 @@ class StoredClaim(Struct, frozen=True):
         asked = asked_of(present_form(self.spec, self.api_version), classes)
         if asked is None or not self.is_used:
             return asked
-        return LeftToScheduler("it has its devices already, and the pod shares them")
+        return LeftToScheduler(SHARED)
 
     @property
     def controller(self) -> str | None:

@@ -9,6 +9,7 @@ from itertools import islice
 
 import structlog
 
+from cluster.allocations.device_claim import SHARED
 from cluster.keys import LEFT_TO_SCHEDULER, TERM
 from runtime.kube.client import KubeError
 from runtime.kube.objects import AnnotatedObject, Key
@@ -66,7 +67,7 @@ class SharedClaims:
     async def _leave(self, pod: PodInfo, claim: str) -> None:
         """Remove the gate of a pod, and write why it has no GPUs of Linkwise."""
         assert pod.member is not None  # noqa: S101 - it waits.
-        left = f"claim {claim}: it has its devices already, and the pod shares them"
+        left = f"claim {claim}: {SHARED}"
         annotations = {LEFT_TO_SCHEDULER: left, TERM: str(self._term)}
         steps = ungating_patch(pod.member.pod, annotations)
         with self._faults.isolate(Stage.COMMIT, pod.key):

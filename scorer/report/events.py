@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from cluster.allocations.device_claim import SHARED
 from cluster.keys import NVIDIA_GPU, PLACED
 from scorer.gang.crd import GangPlan
 from scorer.gang.plan_record import recorded_bandwidths
@@ -199,10 +200,9 @@ def claim_left(why: str) -> EventMessage:
 
     Users can write the reason.
     """
-    text = (
-        f"Linkwise leaves its claims to kube-scheduler: {_printable(why, _REASON_SHOWN)}; GPUs of "
-        f"nodes with the taint {PLACED} are not for such claims"
-    )
+    text = f"Linkwise leaves its claims to kube-scheduler: {_printable(why, _REASON_SHOWN)}"
+    if SHARED not in why:
+        text = f"{text}; GPUs of nodes with the taint {PLACED} are not for such claims"
     return EventMessage(EventReason.CLAIM_LEFT, text)
 
 

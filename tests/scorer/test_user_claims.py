@@ -423,6 +423,8 @@ async def test_a_second_pod_that_names_the_claim_is_left_to_the_scheduler(cluste
         await until(lambda: not cluster["second"]["spec"].get("schedulingGates"))
         await until(lambda: cluster.events("ClaimLeftToScheduler"))
 
+        (event,) = cluster.events("ClaimLeftToScheduler")
+        assert event["message"].endswith("devices already, and the pod shares them")
         assert cluster.record("second") is None
         annotations = cluster["second"]["metadata"]["annotations"]
         assert annotations[keys.LEFT_TO_SCHEDULER].startswith("claim mine: it has its devices")
