@@ -8,14 +8,13 @@ import asyncio
 from itertools import islice
 
 from runtime.kube.objects import Key
+from runtime.process.cooperative import cooperatively
 from scorer.cache.informers import Informers
 from scorer.commit.handle import Handle
 from scorer.commit.user_claims import ClaimAllocator, pod_claims
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 
-_YIELD_AFTER = 500
-"""Pods after which other tasks run."""
 _AT_A_TIME = 32
 """Claims that are released in one pass."""
 
@@ -40,12 +39,11 @@ class LeftOverClaims:
             await asyncio.sleep(interval)
 
     async def _pass(self) -> None:
-        keys: list[Key] = []
-        for number, key in enumerate(list(self._informers.pods.reflector.items)):
-            if number % _YIELD_AFTER == _YIELD_AFTER - 1:
-                await asyncio.sleep(0)
-            if (pod := self._informers.state.pod(key)) and _is_left(pod, self._informers):
-                keys.append(key)
+        keys = [
+            key
+            async for key in cooperatively(self._informers.pods.reflector.items)
+            if (pod := self._informers.state.pod(key)) and _is_left(pod, self._informers)
+        ]
         await asyncio.gather(*map(self._release, islice(keys, _AT_A_TIME)))
 
     async def _release(self, key: Key) -> None:

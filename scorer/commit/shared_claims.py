@@ -13,14 +13,13 @@ from cluster.allocations.device_claim import SHARED
 from cluster.keys import LEFT_TO_SCHEDULER, TERM
 from runtime.kube.client import KubeError
 from runtime.kube.objects import AnnotatedObject, Key
+from runtime.process.cooperative import cooperatively
 from scorer.commit.handle import Handle
 from scorer.commit.patches import ungating_patch
 from scorer.fence import WRITE_TIMEOUT, is_leadership_lost
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 
-_YIELD_AFTER = 500
-"""Pods after which other tasks run."""
 _AT_A_TIME = 32
 """Pods that are left to kube-scheduler in one pass."""
 
@@ -47,12 +46,11 @@ class SharedClaims:
             await asyncio.sleep(interval)
 
     async def _pass(self) -> None:
-        found: list[tuple[PodInfo, str]] = []
-        for number, key in enumerate(list(self._informers.pods.reflector.items)):
-            if number % _YIELD_AFTER == _YIELD_AFTER - 1:
-                await asyncio.sleep(0)
-            if (pod := self._informers.state.pod(key)) and (claim := self._shared_claim(pod)):
-                found.append((pod, claim))
+        found = [
+            (pod, claim)
+            async for key in cooperatively(self._informers.pods.reflector.items)
+            if (pod := self._informers.state.pod(key)) and (claim := self._shared_claim(pod))
+        ]
         await asyncio.gather(*(self._leave(*one) for one in islice(found, _AT_A_TIME)))
 
     def _shared_claim(self, pod: PodInfo) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from cluster.allocations.gpus import Exact, GPUs
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.process.clock import Clock
+from runtime.process.cooperative import cooperatively
 from scorer.cache.informers import Informers
 from scorer.gang.crd import Gang
 from scorer.gang.pod_info import PodInfo
@@ -18,9 +19,6 @@ from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.events import EventMessage, claim_differs, claim_shared, claim_unprepared
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.status_update import about_gang
-
-_YIELD_AFTER = 500
-"""Pods after which other tasks run."""
 
 
 class ClaimProblems:
@@ -69,9 +67,7 @@ class ClaimProblems:
 
     async def _pods(self) -> AsyncIterator[PodInfo]:
         """Yield all pods with claims; other tasks run meanwhile."""
-        for number, key in enumerate(self._informers.claim_holders.all_pods()):
-            if number % _YIELD_AFTER == _YIELD_AFTER - 1:
-                await asyncio.sleep(0)
+        async for key in cooperatively(self._informers.claim_holders.all_pods()):
             if pod := self._informers.state.pod(key):
                 yield pod
 

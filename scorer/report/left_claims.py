@@ -6,15 +6,13 @@ from collections.abc import Callable
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.process.clock import Clock
+from runtime.process.cooperative import cooperatively
 from scorer.cache.informers import Informers
 from scorer.cache.waiting_claims import WaitingClaims
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.events import EventMessage, claim_fenced, claim_left
-
-_YIELD_AFTER = 500
-"""Pods after which other tasks run."""
 
 
 class LeftClaims:
@@ -62,9 +60,7 @@ class LeftClaims:
     async def _pass(self) -> None:
         left: list[tuple[PodInfo, EventMessage]] = []
         waiting: list[PodInfo] = []
-        for number, pod in enumerate(list(self._informers.pods.reflector.items.values())):
-            if number % _YIELD_AFTER == _YIELD_AFTER - 1:
-                await asyncio.sleep(0)
+        async for pod in cooperatively(self._informers.pods.reflector.items.values()):
             if pod.left:
                 left.append((pod, claim_left(pod.left)))
             elif pod.lacks_devices:
