@@ -157,7 +157,7 @@ class Leader:
                 context.device_fence.run(interval),
                 context.claim_problems.run(self._timings.claim_check_interval),
                 LeftOverClaims(handle).run(self._timings.claim_check_interval),
-                SharedClaims(handle).run(self._timings.claim_check_interval),
+                SharedClaims(handle).run(interval),
                 LeftClaims(
                     self._reading,
                     context.informers,

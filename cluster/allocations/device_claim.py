@@ -28,7 +28,7 @@ from cluster.objects.pod import Metadata, NewPodSpec
 from cluster.requests.claimed import claim_request
 from cluster.requests.container_request import all_containers
 from cluster.requests.request import Request
-from cluster.requests.user_claims.claim_spec import Asked, LeftToScheduler, asked_of, present_form
+from cluster.requests.user_claims.claim_spec import Asked, asked_of, present_form
 from cluster.requests.user_claims.device_class import DeviceClass
 
 Body: TypeAlias = dict[str, object]
@@ -36,8 +36,6 @@ Body: TypeAlias = dict[str, object]
 _VERSION = "resource.k8s.io/v1"
 TOLERATION = {"key": PLACED, "operator": "Exists", "effect": "NoSchedule"}
 """Of the taint of claims nodes."""
-SHARED = "it has its devices already, and the pod shares them"
-"""Why a claim that a pod names is left to kube-scheduler, which binds the pod to its node."""
 _UUID = re.compile(r"[A-Za-z0-9-]{1,64}")
 """Slices are written by nodes, and a UUID becomes part of an expression (CEL)."""
 
@@ -202,15 +200,12 @@ class StoredClaim(Struct, frozen=True):
     status: _Status = _Status()
 
     def asked(self, classes: Mapping[str, DeviceClass]) -> Asked:
-        """Return what it asks for, if a pod names it that is being created.
+        """Return what it asks for, whether or not it has its devices already.
 
         Args:
             classes: The DeviceClasses that it names.
         """
-        asked = asked_of(present_form(self.spec, self.api_version), classes)
-        if asked is None or not self.is_used:
-            return asked
-        return LeftToScheduler(SHARED)
+        return asked_of(present_form(self.spec, self.api_version), classes)
 
     @property
     def controller(self) -> str | None:

@@ -1,7 +1,9 @@
 """Leave pods to kube-scheduler that name a claim which has its devices by another pod already.
 
 Several pods may name one claim: the first one is placed by Linkwise, and its claim allocated.
-kube-scheduler binds the others to the node of the claim.
+kube-scheduler binds the others to the node of the claim. While no pod uses the claim that stays, as
+after one that has ended, they wait: kube-controller-manager takes the devices from such a claim,
+and kube-scheduler would not find others at our fence.
 """
 
 import asyncio
@@ -9,8 +11,8 @@ from itertools import islice
 
 import structlog
 
-from cluster.allocations.device_claim import SHARED
 from cluster.keys import LEFT_TO_SCHEDULER, TERM
+from cluster.nodes.device_claims import HeldClaim
 from runtime.kube.client import KubeError
 from runtime.kube.objects import AnnotatedObject, Key
 from runtime.process.cooperative import cooperatively
@@ -19,6 +21,7 @@ from scorer.commit.patches import ungating_patch
 from scorer.fence import WRITE_TIMEOUT, is_leadership_lost
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
+from scorer.report.events import SHARED
 
 _AT_A_TIME = 32
 """Pods that are left to kube-scheduler in one pass."""
@@ -46,21 +49,26 @@ class SharedClaims:
             await asyncio.sleep(interval)
 
     async def _pass(self) -> None:
+        state = self._informers.state
         found = [
             (pod, claim)
-            async for key in cooperatively(self._informers.pods.reflector.items)
-            if (pod := self._informers.state.pod(key)) and (claim := self._shared_claim(pod))
+            async for group in cooperatively(state.groups)
+            for pod in state.group(group)
+            if (claim := self._shared_claim(pod))
         ]
-        await asyncio.gather(*(self._leave(*one) for one in islice(found, _AT_A_TIME)))
+        if not found:
+            return
+        stay = {pod.uid async for pod in cooperatively(state.pods) if pod.bound and pod.usage}
+        shared = ((pod, claim.name) for pod, claim in found if not stay.isdisjoint(claim.users))
+        await asyncio.gather(*(self._leave(*one) for one in islice(shared, _AT_A_TIME)))
 
-    def _shared_claim(self, pod: PodInfo) -> str | None:
-        """Return the claim by which a single pod that waits shares the GPUs of another one."""
+    def _shared_claim(self, pod: PodInfo) -> HeldClaim | None:
+        """Return the claim by which a single pod that waits would share the GPUs of another one."""
         if pod.member is None or pod.gang or pod.usage is None:
             return None
         keys: list[Key] = [(pod.namespace, name) for name in pod.usage.claims]
         held = filter(None, map(self._informers.claims.claims.items.get, keys))
-        shared = (one.name for one in held if one.owner is None and one.holder != pod.uid)
-        return next(shared, None)
+        return next((one for one in held if one.owner is None and one.holder != pod.uid), None)
 
     async def _leave(self, pod: PodInfo, claim: str) -> None:
         """Remove the gate of a pod, and write why it has no GPUs of Linkwise."""

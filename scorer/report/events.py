@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from cluster.allocations.device_claim import SHARED
 from cluster.keys import NVIDIA_GPU, PLACED
 from scorer.gang.crd import GangPlan
 from scorer.gang.plan_record import recorded_bandwidths
 from scorer.placement.bandwidth import Bandwidth
 
+SHARED = "it has its devices already, and the pod shares them"
+"""Why a claim that a pod names is left to kube-scheduler, which binds the pod to its node."""
 FENCED = (
     "kube-scheduler finds no devices for its claims, and GPUs of nodes with the taint "
     f"{PLACED} (DeviceTaintRules of Linkwise) are not for such claims; ask for {NVIDIA_GPU} there"

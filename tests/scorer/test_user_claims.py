@@ -420,6 +420,9 @@ async def test_a_second_pod_that_names_the_claim_is_left_to_the_scheduler(cluste
         await until(lambda: cluster.allocated("first"))
         held = [gpu["i"] for gpu in cluster.record("first")["gpus"]]
         pod(cluster, "second", 2, claim="mine")
+        await waits(cluster, "is reserved for another pod")
+        assert cluster["second"]["spec"]["schedulingGates"]
+        cluster.bind("first")
         await until(lambda: not cluster["second"]["spec"].get("schedulingGates"))
         await until(lambda: cluster.events("ClaimLeftToScheduler"))
 

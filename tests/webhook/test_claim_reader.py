@@ -95,18 +95,14 @@ async def test_what_does_not_exist_is_left_to_the_scheduler(reader, kind):
     assert "does not exist yet" in found[none].reason
 
 
-async def test_a_claim_asks_for_gpus_until_it_has_its_devices(cluster, reader, now):
-    claim = {"metadata": {}, "spec": a_claim_spec(2)}
-    cluster.put(f"{CLAIMS}/two", claim)
-    cluster.template("two", a_claim_spec(3))
-    two = ClaimSource(CLAIM, "two")
+async def test_a_claim_and_a_template_of_one_name_are_told_apart(cluster, reader):
+    status = {"allocation": an_allocation("gpu-0")}
+    cluster.put(f"{CLAIMS}/two", {"metadata": {}, "spec": a_claim_spec(3), "status": status})
+    claim = ClaimSource(CLAIM, "two")
 
-    assert await reader.read("team", [two]) == {two: TWO}
-    cluster.put(f"{CLAIMS}/two", {**claim, "status": {"allocation": an_allocation("gpu-0")}})
-    now[0] += 2
-    found = (await reader.read("team", [two]))[two]
-    assert isinstance(found, LeftToScheduler)
-    assert "has its devices already" in found.reason
+    found = await reader.read("team", [claim, TEMPLATE_TWO])
+
+    assert found == {claim: ClaimedDevices((("gpu", 3),)), TEMPLATE_TWO: TWO}
 
 
 async def test_a_read_that_fails_or_takes_long_is_left_to_the_scheduler(

@@ -185,14 +185,14 @@ def test_a_pod_that_names_a_claim_is_gated_alone_also_where_its_owner_makes_gang
     assert read_request(msgspec.convert(after, Pod))[0].gpus == 2
 
 
-def test_a_pod_that_names_a_claim_with_devices_is_left_to_the_scheduler():
-    left: dict[str, Asked] = {"mine": LeftToScheduler("it has its devices already")}
+def test_a_pod_that_names_a_claim_which_is_not_evaluated_is_left_to_the_scheduler():
+    left: dict[str, Asked] = {"mine": LeftToScheduler("request 'gpu' has adminAccess")}
     result = outcome(naming("mine"), {}, claims=left)
 
     assert [finding.code for finding in result.findings] == ["LW125"]
     after = patched(naming("mine"), result)
     assert after["metadata"]["annotations"] == {
-        keys.LEFT_TO_SCHEDULER: "claim mine: it has its devices already"
+        keys.LEFT_TO_SCHEDULER: "claim mine: request 'gpu' has adminAccess"
     }
     assert not after["spec"].get("schedulingGates")
 

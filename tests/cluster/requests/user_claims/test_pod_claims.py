@@ -96,14 +96,13 @@ def test_a_claim_by_name_or_a_resource_beside_it_leaves_the_pod_to_the_scheduler
         (["nic"], None),
         (["a", "nic"], UserClaims((("c0", ONE),))),
         (["a", "a"], LeftToScheduler("it names one claim twice")),
-        (["a", "used"], LeftToScheduler("claim used: it has its devices already")),
+        (["a", "admin"], LeftToScheduler("claim admin: request 'x' has adminAccess")),
         (["lw-00000000000000000000000000000000"], None),
     ],
 )
 def test_a_pod_gets_gpus_by_the_claims_that_it_names(names, found):
     claims = [{"name": f"c{i}", "resourceClaimName": name} for i, name in enumerate(names)]
-    used = LeftToScheduler("it has its devices already")
-    asked = {"a": ONE, "b": TWO, "nic": None, "used": used, "lw-" + "0" * 32: ONE}
+    asked = {"a": ONE, "b": TWO, "nic": None, "admin": LEFT, "lw-" + "0" * 32: ONE}
     spec = msgspec.convert(a_pod({}, resourceClaims=claims), Pod).spec
 
     sources = {ClaimSource(CLAIM, name): what for name, what in asked.items()}
