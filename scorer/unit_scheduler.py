@@ -112,6 +112,7 @@ class UnitScheduler:
             excluded_nodes=excluded_nodes,
             ending=self._state.ending(),
             may_settle=self._may_settle,
+            held_claims=self._informers.claims.claims.items,
         )
         # First of all, so that the GPUs that interrupted plans still need are not given to others.
         unplanned = self._resume_plans([unit for unit in units if self._may_be_planned(unit)])

@@ -42,7 +42,7 @@ from webhook.work_limits import patch_finding, size_finding
 from workloads.gang_owner import GangOwner
 
 _RESOURCES = frozenset(RESOURCES)
-_NO_TEMPLATES: Mapping[ClaimSource, Asked] = {}
+_NOTHING_ASKED: Mapping[ClaimSource, Asked] = {}
 _FIELD_MARK = " - at `$.request.object."
 """Separates the reason from the field in messages of the decoder."""
 
@@ -56,7 +56,7 @@ def admit(  # noqa: PLR0913 - the pod, and each thing that decides about it.
     capacity: Capacity,
     workload: GangOwner | None = None,
     new_claim: str = NO_CLAIM,
-    templates: Mapping[ClaimSource, Asked] = _NO_TEMPLATES,
+    asked: Mapping[ClaimSource, Asked] = _NOTHING_ASKED,
 ) -> Outcome:
     """Return the admission outcome for a pod that is being created.
 
@@ -69,20 +69,20 @@ def admit(  # noqa: PLR0913 - the pod, and each thing that decides about it.
         workload: The object that creates the pod; None where it is not known.
         new_claim: Name for the claim of this pod, if it gets its GPUs by one; random where the pod
             is created.
-        templates: What the ResourceClaimTemplates and ResourceClaims of the pod ask for.
+        asked: What the ResourceClaimTemplates and ResourceClaims of the pod ask for.
 
     Cost: about 25 µs for a member of a gang, a quarter of it for the request.
     """
     labels, annotations = pod.metadata.labels or {}, pod.metadata.annotations or {}
-    asks_by_template = any(asked is not None for asked in templates.values())
-    if not (asks_by_template or _is_in_scope(pod, policy)):
+    asks_by_claim = any(each is not None for each in asked.values())
+    if not (asks_by_claim or _is_in_scope(pod, policy)):
         return Outcome(Verdict.SKIPPED, labels=labels, annotations=annotations)
     if too_large := size_finding(pod.spec):
         return _denied(too_large)
     profiles = policy.profiles.apply(labels, annotations, namespace_labels)
     added = profiles.added_labels or profiles.added_annotations
     profiled = _with_profiles(pod, profiles) if added else pod
-    brought = claims_that_place(profiled, templates, policy, capacity)
+    brought = claims_that_place(profiled, asked, policy, capacity)
     parsed = parse_pod(profiled, policy, capacity, brought)
     has_claim = claim_name(pod.spec) is not None or is_annotated(parsed, annotations)
     removal, removal_warnings = drop_record(annotations, has_claim=has_claim)

@@ -53,7 +53,7 @@ NAMESPACE_TIMEOUT = 0.5
 """Maximum time for which a review waits for a new namespace to appear in the informer [s]."""
 _JSON_ONLY = frozenset({JSON})
 _YAML = "application/yaml"
-_NO_TEMPLATES: Mapping[ClaimSource, Asked] = {}
+_NOTHING_ASKED: Mapping[ClaimSource, Asked] = {}
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _CREATE_PODS = {"verb": "create", "version": "v1", "resource": "pods"}
 """What a caller of the dry-run API must be allowed in a namespace."""
@@ -67,9 +67,9 @@ class Admission:
     """
 
     def __init__(
-        self, informers: Informers, metrics: Metrics, worker: Worker, templates: ClaimReader
+        self, informers: Informers, metrics: Metrics, worker: Worker, claims: ClaimReader
     ) -> None:
-        self._informers, self._templates = informers, templates
+        self._informers, self._claims = informers, claims
         self._metrics = metrics
         self._worker = worker
 
@@ -81,7 +81,7 @@ class Admission:
         ]
 
     def mutate(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
-        """Answer the review of a pod; wait for its namespace and templates that are not known."""
+        """Answer the review of a pod; wait for its namespace and claims that are not known."""
         try:
             review = parse_pod_review(request.body)
         except ProtocolError as error:
@@ -146,10 +146,10 @@ class Admission:
             self._metrics.count_wait(came=came)
             if not came:
                 return retry_later(f"namespace {review.namespace} is not known yet")
-        return self._admit(review, await self._templates.read(review.namespace, sources))
+        return self._admit(review, await self._claims.read(review.namespace, sources))
 
     def _admit(
-        self, review: PodReview, templates: Mapping[ClaimSource, Asked] = _NO_TEMPLATES
+        self, review: PodReview, asked: Mapping[ClaimSource, Asked] = _NOTHING_ASKED
     ) -> HttpResponse:
         assert review.pod is not None  # noqa: S101 - `mutate` has answered all others.
         policy = self._informers.config.snapshot
@@ -160,7 +160,7 @@ class Admission:
             policy=policy,
             capacity=self._informers.capacity,
             new_claim=CLAIM_PREFIX + token_hex(16),
-            templates=templates,
+            asked=asked,
         )
         return self._respond(review, outcome)
 

@@ -26,7 +26,7 @@ from runtime.kube.client import Kube, KubeError
 _API = "/apis/resource.k8s.io/v1"
 _HOLDS = 2.0
 """What was read is read again after this time [s]."""
-_TIMEOUT = 1.0
+_TIMEOUT = 2.0
 """A review waits so long; an API server gives it 3 s [s]."""
 _AT_A_TIME = 8
 _KEPT = 1024

@@ -20,7 +20,6 @@ from cluster.requests.user_claims.pod_claims import (
     ClaimSource,
     UserClaims,
     claims_of_user,
-    names_claims,
 )
 from policy.snapshot import PolicySnapshot
 from webhook.claims import claim_findings, label_choice
@@ -103,7 +102,7 @@ def parse_pod(
     mark, sizes = gang_mark(pod)
     owned = None
     # Pods of one owner that name a claim share its GPUs: each is placed alone, after the first one.
-    shares = request.user_claims is not None and names_claims(pod.spec)
+    shares = request.user_claims is not None and request.user_claims.are_named(pod.spec)
     if mark is None and request.family is not None and not shares:
         owned = owned_gang(pod, policy.policy.gangs.kinds)
         if owned is not None:

@@ -45,7 +45,7 @@ from scorer.placement.baselines import best_possible, index_order, never_fits
 from scorer.placement.pods.member import new_member
 from scorer.placement.result import Plan
 from scorer.placement.schedule import plan
-from scorer.report.events import FENCED
+from scorer.report.events import FENCED, SHARED
 from scorer.whatif.preemption import Preemptions
 from workloads.registry import GANG_KINDS
 
@@ -208,7 +208,8 @@ def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
     elif others:
         left = view.pods[pod.key].annotations.get(LEFT_TO_SCHEDULER)
         why = f" ({printable(left)})" if left else ""
-        if not left and pod.lacks_devices and _has_claims_nodes(view):
+        is_shared = left is None or SHARED in left
+        if is_shared and pod.lacks_devices and _has_claims_nodes(view):
             why = f"; {FENCED}"
         state, reason = UnitState.ALONE, f"it asks for {others}: Linkwise does not place it{why}"
     else:

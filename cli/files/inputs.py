@@ -62,7 +62,7 @@ class Inputs:
     cluster: "Cluster | None"
     namespaces: Mapping[str, Mapping[str, str]]
     """Labels of the namespaces whose labels are known."""
-    claim_templates: Mapping[tuple[str, ClaimSource], Asked]
+    claims_asked: Mapping[tuple[str, ClaimSource], Asked]
     """What ResourceClaimTemplates ask for, by namespace and name."""
     capacity: Capacity
     warnings: tuple[str, ...]
@@ -118,7 +118,7 @@ def inputs_of(
         policy=policy,
         cluster=cluster,
         namespaces=_namespace_labels([*stored, *objects]),
-        claim_templates=(
+        claims_asked=(
             {}
             if policy.policy.placement.templates == "off"
             else read_claims_asked([*stored, *objects], manifests.namespace)
@@ -144,10 +144,10 @@ def admit_pod(inputs: Inputs, template: PodTemplate, pod: Pod) -> Outcome:
         policy=inputs.policy,
         capacity=inputs.capacity,
         workload=template.workload,
-        templates={
-            source: inputs.claim_templates[template.namespace, source]
+        asked={
+            source: inputs.claims_asked[template.namespace, source]
             for source in claim_sources(pod.spec)
-            if (template.namespace, source) in inputs.claim_templates
+            if (template.namespace, source) in inputs.claims_asked
         },
     )
 

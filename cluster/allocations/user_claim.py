@@ -101,7 +101,8 @@ class ClaimAllocation:
             return problem
         if stored.metadata.deletion_timestamp:
             return "is being deleted: delete its pod, so that both are created again"
-        if stored.term > term:
+        # A claim that stays may be older than the Lease that counts the terms.
+        if stored.is_used and stored.term > term:
             return "was written by a later leader"
         asked = asked_of(stored.spec, classes)
         if isinstance(asked, LeftToScheduler):

@@ -50,6 +50,10 @@ class HeldClaim(Struct, frozen=True, gc=False):
         """Uid of the pod whose GPUs these are: it controls the claim, or has reserved it first."""
         return self.owner or next(iter(self.users), None)
 
+    def is_used_by_others(self, uid: str) -> bool:
+        """Return whether another pod than the one with this uid has it, or may use it."""
+        return self.holder not in {None, uid} or any(user != uid for user in self.users)
+
 
 def held_twice(claims: Iterable[HeldClaim]) -> frozenset[Device]:
     """Return the devices that several claims hold: the API server compares no claims."""

@@ -1,4 +1,4 @@
-"""The pods of the claims that Linkwise creates.
+"""The pods of the claims that Linkwise creates or allocates.
 
 Such a claim is not one of others: its devices are the GPUs of its pod, whatever its record says.
 """

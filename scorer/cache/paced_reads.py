@@ -45,8 +45,8 @@ class PacedReads(Generic[T]):
     async def read(self, pods: Iterable[PodInfo], now: float) -> list[PodInfo]:
         """Read about the pods that are due; return those about which something has changed.
 
-        New pods are first, then those that are due for longest. After an error the others wait,
-        too.
+        New pods are first, then those that are due for longest. After an error the others wait for
+        the next pass.
 
         Args:
             pods: All of them; what is known about others is forgotten.
@@ -64,7 +64,8 @@ class PacedReads(Generic[T]):
                 value = await self._read_one(pod)
             except KubeError as error:
                 _log.warning("Could not read about pod", pod="/".join(pod.key), err=str(error))
-                self._due |= dict.fromkeys(due, now + _RETRY)
+                # The others are first in the next pass.
+                self._due |= {**dict.fromkeys(due, now), uid: now + _RETRY}
                 break
             self._due[uid] = now + self._interval
             if value is not None and value != self._values.get(uid):

@@ -66,4 +66,6 @@ def _is_left(pod: PodInfo, informers: Informers) -> bool:
         return False
     claims = informers.claims.claims.items
     held = (claims.get((pod.namespace, name)) for name in pod.usage.claims)
-    return any(claim is not None and claim.holder == pod.uid for claim in held)
+    return any(
+        claim and claim.holder == pod.uid and not claim.is_used_by_others(pod.uid) for claim in held
+    )

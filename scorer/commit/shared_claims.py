@@ -14,7 +14,8 @@ import structlog
 from cluster.keys import LEFT_TO_SCHEDULER, TERM
 from cluster.nodes.device_claims import HeldClaim
 from runtime.kube.client import KubeError
-from runtime.kube.objects import AnnotatedObject, Key
+from runtime.kube.objects import AnnotatedObject
+from runtime.process.backoff import Backoff
 from runtime.process.cooperative import cooperatively
 from scorer.commit.handle import Handle
 from scorer.commit.patches import ungating_patch
@@ -25,6 +26,8 @@ from scorer.report.events import SHARED
 
 _AT_A_TIME = 32
 """Pods that are left to kube-scheduler in one pass."""
+_RETRY, _RETRY_MAX = 2.0, 60.0
+"""After a pod could not be patched, at first and at most [s]."""
 
 _log = structlog.get_logger()
 
@@ -36,6 +39,9 @@ class SharedClaims:
         """Start without a pass."""
         self._kube, self._informers = handle.kube, handle.informers
         self._faults, self._term = handle.faults, handle.term
+        # So that pods which cannot be patched leave room for others.
+        self._backoff = Backoff(_RETRY, _RETRY_MAX, lambda: None)
+        """By uid of the pod."""
 
     async def run(self, interval: float) -> None:
         """Leave pods to kube-scheduler until cancelled.
@@ -59,16 +65,25 @@ class SharedClaims:
         if not found:
             return
         stay = {pod.uid async for pod in cooperatively(state.pods) if pod.bound and pod.usage}
-        shared = ((pod, claim.name) for pod, claim in found if not stay.isdisjoint(claim.users))
+        shared = (
+            (pod, claim.name)
+            for pod, claim in found
+            if any(user in stay and user != pod.uid for user in claim.users)
+        )
         await asyncio.gather(*(self._leave(*one) for one in islice(shared, _AT_A_TIME)))
 
     def _shared_claim(self, pod: PodInfo) -> HeldClaim | None:
-        """Return the claim by which a single pod that waits would share the GPUs of another one."""
-        if pod.member is None or pod.gang or pod.usage is None:
+        """Return a claim by which a single pod that waits would share the GPUs of another one.
+
+        None, too, while another claim of the pod has no devices: kube-scheduler would find none.
+        """
+        is_planned = pod.member is not None and not pod.unplannable
+        if not is_planned or pod.gang or pod.usage is None or pod.uid in self._backoff:
             return None
-        keys: list[Key] = [(pod.namespace, name) for name in pod.usage.claims]
-        held = filter(None, map(self._informers.claims.claims.items.get, keys))
-        return next((one for one in held if one.owner is None and one.holder != pod.uid), None)
+        claims = self._informers.claims.claims.items
+        held = [claims.get((pod.namespace, name)) for name in pod.usage.claims]
+        shared = (claim for claim in held if claim and claim.is_used_by_others(pod.uid))
+        return next(shared, None) if all(held) else None
 
     async def _leave(self, pod: PodInfo, claim: str) -> None:
         """Remove the gate of a pod, and write why it has no GPUs of Linkwise."""
@@ -82,6 +97,7 @@ class SharedClaims:
                     pod.path, steps, AnnotatedObject, kind="json", params=WRITE_TIMEOUT
                 )
             except KubeError as error:
+                self._backoff.start(pod.uid)
                 if not is_leadership_lost(error):
                     _log.warning("Could not remove gate", pod="/".join(pod.key), err=str(error))
             else:

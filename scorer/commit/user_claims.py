@@ -43,7 +43,7 @@ _log = structlog.get_logger()
 
 
 def pod_claims(pod: PodInfo) -> list[PodClaim]:
-    """Return the claims that were made for a pod from its templates; none: not all of them are."""
+    """Return the claims that a pod brings; none: not all of them are made from its templates."""
     owner = ClaimOwner(pod.namespace, pod.name, pod.uid)
     return [PodClaim(owner, name) for name in (pod.usage.claims if pod.usage else ())]
 
@@ -55,7 +55,7 @@ def planned_allocations(
 
     Args:
         pod: The pod.
-        member: The same pod as it was planned; its request has templates.
+        member: The same pod as it was planned; it brings claims.
         allocation: Its GPUs.
         node: Their node.
 
@@ -64,7 +64,7 @@ def planned_allocations(
     """
     claims, brought = pod_claims(pod), member.request.user_claims
     if brought is None or len(claims) != len(brought.claims):
-        raise ClaimError("kube-controller-manager has not made it from its template yet")
+        raise ClaimError("not all its claims are made from their templates yet")
     pool = node.pool
     if pool is None or pool.missing:
         raise ClaimError(f"the slices of node {node.name} are missing")

@@ -115,6 +115,8 @@ def eviction_blocker(pods: Iterable[PodInfo], fragile: Set[str]) -> str | None:
         fragile: Uids of the Jobs that count an evicted pod as a failure.
     """
     for pod in pods:
+        if pod.usage and pod.usage.shares_claim:
+            return f"another pod uses the claim of pod {pod.name}, and so its GPUs"
         if pod.controller is None:
             return f"pod {pod.name} has no controller that would create it again"
         if pod.controller.uid in fragile:
@@ -213,8 +215,6 @@ def _blocker(held: Sequence[_Held], rules: EvictionRules) -> str | None:
     for pod, _, holding in held:
         if holding is None:
             return f"it is not known which GPUs pod {pod.name} has"
-        if pod.usage and pod.usage.shares_claim:
-            return f"another pod uses the claim of pod {pod.name}, and so its GPUs"
         if not pod.bound:
             return f"pod {pod.name} is not bound yet"
         if is_of_kueue(labels_of(pod)):

@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 from cluster.account.gpu_usage import LedgerError
 from cluster.account.node_ledger import Holding
 from cluster.gang import GangKey
+from cluster.nodes.device_claims import HeldClaim
+from runtime.kube.objects import Key
 from scorer.gang.plan_record import siblings_of
+from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
@@ -41,6 +44,7 @@ class SchedulingCycle:
         excluded_nodes: Mapping[GangKey, frozenset[str]],
         ending: Collection[tuple[str, Holding]] = (),
         may_settle: Callable[[Unit], bool] = lambda _: False,
+        held_claims: Mapping[Key, HeldClaim] | None = None,
     ) -> None:
         """Start without decisions.
 
@@ -49,7 +53,11 @@ class SchedulingCycle:
             excluded_nodes: Nodes on which members of a unit could not be bound.
             ending: GPUs of pods that are being deleted, each with its node.
             may_settle: Whether a unit may wait for these.
+            held_claims: The claims that have GPUs.
         """
+        self._held_claims = held_claims or {}
+        self._claimants: dict[Key, PodInfo] = {}
+        """By claim: the first pod that waits and names it."""
         self._ending, self._may_settle = ending, may_settle
         self._settling: list[Plan] = []
         """Plans that units have if they wait in vain: others do not get these GPUs meanwhile."""
@@ -82,8 +90,9 @@ class SchedulingCycle:
             DeadlineExceeded: The deadline of the snapshot's cache has passed.
         """
         outcome: Plan | Refusal | None = cached_refusal
-        if unit.blocked is not None:
-            outcome = Refusal(unit.blocked, is_cacheable=False)
+        blocked = unit.blocked or self._shared_claim(unit)
+        if blocked is not None:
+            outcome = Refusal(blocked, is_cacheable=False)
         excluded = self._excluded_nodes.get(unit.key, frozenset())
         visible = snapshot.without(excluded)
         if outcome is None:
@@ -91,9 +100,26 @@ class SchedulingCycle:
             outcome = _explain_excluded(self._plan(visible, unit), snapshot, excluded)
             if isinstance(outcome, Plan) and self._ending and self._may_settle(unit):
                 outcome = self._settle(visible, unit, outcome)
-        if isinstance(outcome, Plan) or unit.blocked or self.starving:
+        if isinstance(outcome, Plan) or blocked or self.starving:
             return outcome
         return self._reserve(visible, unit, outcome) if self._is_starving(unit) else outcome
+
+    def _shared_claim(self, unit: Unit) -> str | None:
+        """Return why a unit does not get GPUs of its own by a claim that another pod names, too.
+
+        Only one pod is planned, and preempts others, for the GPUs of a claim.
+        """
+        for pod in unit.waiting:
+            for name in pod.usage.claims if pod.usage else ():
+                key = pod.namespace, name
+                held, first = self._held_claims.get(key), self._claimants.setdefault(key, pod)
+                if first.uid != pod.uid and first in unit.waiting:
+                    return f"pods {first.name} and {pod.name} name claim {name}: each needs its own"
+                if first.uid != pod.uid:
+                    return f"pod {first.name}, which names claim {name}, too, is planned before it"
+                if held is not None and held.is_used_by_others(pod.uid):
+                    return f"another pod uses claim {name} of pod {pod.name}"
+        return None
 
     def _settle(self, snapshot: Snapshot, unit: Unit, planned: Plan) -> Plan | Refusal:
         """Return a plan, or a refusal if a better one is possible once pods have ended."""

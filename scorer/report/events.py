@@ -190,8 +190,8 @@ def claim_unprepared(node: str, error: str) -> EventMessage:
     detail = (
         f'; its kubelet says: "{error}"'
         if error
-        else "; it has no Event FailedPrepareDynamicResources, so see whether its volumes and the "
-        "network are ready"
+        else "; an Event FailedPrepareDynamicResources of the pod has the reason of the driver; "
+        "without one, see whether its volumes and the network are ready"
     )
     return EventMessage(EventReason.CLAIM_UNPREPARED, text, detail)
 

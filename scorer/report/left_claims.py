@@ -12,7 +12,7 @@ from scorer.cache.waiting_claims import WaitingClaims
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.events import EventMessage, claim_fenced, claim_left
+from scorer.report.events import SHARED, EventMessage, claim_fenced, claim_left
 
 
 class LeftClaims:
@@ -43,8 +43,8 @@ class LeftClaims:
         self._informers, self._recorder, self._faults = informers, recorder, faults
         self._clock, self._fences = clock, fences
         self._claims = WaitingClaims(kube)
-        self._reported: frozenset[str] = frozenset()
-        """Uids."""
+        self._reported: frozenset[tuple[str, EventMessage]] = frozenset()
+        """Uid of the pod, and what was reported about it."""
 
     async def run(self, interval: float) -> None:
         """Report each pod once, until cancelled.
@@ -61,16 +61,17 @@ class LeftClaims:
         left: list[tuple[PodInfo, EventMessage]] = []
         waiting: list[PodInfo] = []
         async for pod in cooperatively(self._informers.pods.reflector.items.values()):
-            if pod.left:
-                left.append((pod, claim_left(pod.left)))
-            elif pod.lacks_devices:
+            if pod.lacks_devices and (not pod.left or SHARED in pod.left):
                 waiting.append(pod)
+            elif pod.left:
+                left.append((pod, claim_left(pod.left)))
         fenced = await self._claims.of_gpus(waiting if self._fences() else (), self._clock())
         left += [(pod, claim_fenced()) for pod in fenced]
         self._reported = frozenset(
-            pod.uid
+            key
             for pod, message in left
-            if pod.uid in self._reported or self._recorder.record(_event(pod, message))
+            if (key := (pod.uid, message)) in self._reported
+            or self._recorder.record(_event(pod, message))
         )
 
 

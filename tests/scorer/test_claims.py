@@ -314,7 +314,7 @@ async def test_a_problem_is_reported_without_the_error_where_events_cannot_be_re
         report_prepared(cluster, "bert-1", "False", clock.now)
         clock.now += 61
         await until(lambda: len(cluster.events("ClaimNotPrepared")) == 2)
-        assert "no Event FailedPrepare" in cluster.events("ClaimNotPrepared")[0]["message"]
+        assert "an Event FailedPrepare" in cluster.events("ClaimNotPrepared")[0]["message"]
         await until(lambda: condition(cluster, "PodsPrepared"))
 
 

@@ -141,7 +141,7 @@ async def test_a_single_pod_waits_until_its_claim_is_made(cluster):
         pytest.param({"owner": "other"}, "belongs to another pod", id="of another pod"),
         pytest.param(
             {"status": {"allocation": an_allocation("gpu-7"), "reservedFor": reserved("other")}},
-            "is reserved for another pod",
+            "another pod uses claim bert-1-gpus-x7k2p of pod bert-1",
             id="reserved for another pod",
         ),
     ],
@@ -420,7 +420,7 @@ async def test_a_second_pod_that_names_the_claim_is_left_to_the_scheduler(cluste
         await until(lambda: cluster.allocated("first"))
         held = [gpu["i"] for gpu in cluster.record("first")["gpus"]]
         pod(cluster, "second", 2, claim="mine")
-        await waits(cluster, "is reserved for another pod")
+        await waits(cluster, "another pod uses claim mine of pod second")
         assert cluster["second"]["spec"]["schedulingGates"]
         cluster.bind("first")
         await until(lambda: not cluster["second"]["spec"].get("schedulingGates"))
@@ -443,13 +443,50 @@ async def test_a_second_pod_that_names_the_claim_is_left_to_the_scheduler(cluste
         assert not cluster.events("ClaimShared")
 
 
+async def test_of_pods_that_name_one_claim_only_the_oldest_is_planned(cluster):
+    """The others would take, or preempt, GPUs for nothing."""
+    async with fenced(cluster, commit_retry=PATIENCE):
+        pod(cluster, "whole", 8)
+        make_claim(cluster, "whole", gpus=8)
+        await until(lambda: cluster.allocated("whole"))
+        shared_claim(cluster, gpus=8)
+        pod(cluster, "first", 8, claim="mine")
+        pod(cluster, "second", 8, claim="mine")
+        await waits(cluster, "pod first, which names claim mine, too, is planned before it")
+
+
+async def test_the_first_pod_of_a_claim_goes_on_where_the_scheduler_gave_it_to_another_one_too(
+    cluster,
+):
+    """A leader was killed between both its writes, and kube-scheduler bound a pod without gate."""
+    users = [*reserved("first"), *reserved("other")]
+    status = {"allocation": an_allocation("gpu-0"), "reservedFor": users}
+    shared_claim(cluster, status=status)
+    cluster.pod("other", 0, gates=(), nodeName="gpu-0")
+    pod(cluster, "first", 1, claim="mine")
+    async with fenced(cluster):
+        await until(lambda: not cluster["first"]["spec"].get("schedulingGates"))
+
+    assert cluster.record("first") is None
+
+
+async def test_a_pod_that_names_the_claim_made_for_another_one_is_left_to_the_scheduler(cluster):
+    async with fenced(cluster):
+        pod(cluster, "solo", 1)
+        make_claim(cluster, "solo")
+        await until(lambda: cluster.allocated("solo"))
+        cluster.bind("solo")
+        pod(cluster, "guest", 1, claim=claim_path("solo").rpartition("/")[2])
+        await until(lambda: not cluster["guest"]["spec"].get("schedulingGates"))
+
+
 async def test_a_gang_whose_pods_name_one_claim_waits_with_the_reason(cluster):
     async with fenced(cluster, claim_check_interval=PATIENCE, commit_retry=PATIENCE):
         path = shared_claim(cluster)
         for i in range(2):
             pod(cluster, f"bert-{i}", 1, gang="bert", claim="mine")
-        await waits(cluster, "each pod of a gang needs a claim of its own")
-        await until(lambda: not cluster.get(path)["status"].get("reservedFor"))
+        await waits(cluster, "pods bert-0 and bert-1 name claim mine: each needs its own")
+        assert not cluster.get(path)["status"].get("reservedFor")
 
         assert not cluster.patches("bert-0")
         assert not cluster.patches("bert-1")

@@ -55,7 +55,7 @@ def outcome(
         namespace_labels={},
         policy=policy,
         capacity=capacity,
-        templates=sources,
+        asked=sources,
     )
 
 
@@ -183,6 +183,17 @@ def test_a_pod_that_names_a_claim_is_gated_alone_also_where_its_owner_makes_gang
     assert after["spec"]["schedulingGates"] == [GATE]
     assert after["spec"]["resourceClaims"] == pod["spec"]["resourceClaims"]
     assert read_request(msgspec.convert(after, Pod))[0].gpus == 2
+
+
+def test_a_claim_of_another_device_by_name_leaves_a_gang_by_its_owner_a_gang():
+    pod = a_templated_pod("two-gpus")
+    pod["spec"]["resourceClaims"].append({"name": "nic", "resourceClaimName": "shared-nic"})
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob", "name": "train", "uid": "u"}
+    pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+
+    after = patched(pod, outcome(pod, TWO, claims={"shared-nic": None}))
+
+    assert after["metadata"]["annotations"][keys.GANG] == "train"
 
 
 def test_a_pod_that_names_a_claim_which_is_not_evaluated_is_left_to_the_scheduler():

@@ -97,6 +97,12 @@ class UserClaims:
         """The names of the references."""
         return tuple(reference for reference, _ in self.claims)
 
+    def are_named(self, spec: NewPodSpec) -> bool:
+        """Return whether a pod names them, so that other pods may name them, too."""
+        references = {claim.name: source_of(claim) for claim in spec.resource_claims or ()}
+        sources = filter(None, map(references.get, self.references))
+        return any(not source.is_template for source in sources)
+
     @property
     def gpus(self) -> int:
         """The GPUs of all claims."""
@@ -175,11 +181,6 @@ def source_of(claim: ResourceClaim) -> ClaimSource | None:
 def claim_sources(spec: NewPodSpec) -> frozenset[ClaimSource]:
     """Return the templates and claims that a pod names, other than those of Linkwise."""
     return frozenset(filter(None, map(source_of, spec.resource_claims or ())))
-
-
-def names_claims(spec: NewPodSpec) -> bool:
-    """Return whether a pod names a claim that other pods may name, too."""
-    return any(not source.is_template for source in claim_sources(spec))
 
 
 def uses_template(spec: NewPodSpec) -> bool:

@@ -281,6 +281,19 @@ def test_pods_with_two_claims_have_the_gpus_of_both(claims, pods):
 NAMED = "resourceClaimName"
 
 
+def create_naming(pods, name, claim, **fields):
+    """Create a pod that names a claim; again, if admission could not read the claim in time."""
+
+    def is_gated():
+        made = pods.create(name=name, spec=using(claim, field=NAMED), **fields)
+        if gates(made) == [keys.GANG]:
+            return True
+        pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
+        return False
+
+    wait_until(is_gated, f"admission has read claim {claim}")
+
+
 @pytest.fixture
 def named_claims(pods):
     """Make claims that no pod owns, and delete them after their pods."""
@@ -299,8 +312,7 @@ def named_claims(pods):
 def test_a_gang_whose_pods_name_a_claim_each_has_one_of_the_best_sets(claims, pods, named_claims):
     for i in range(2):
         named_claims(f"own-{i}", 2)
-        spec = using(f"own-{i}", field=NAMED)
-        pods.create(name=f"own-{i}", labels=gang_labels("own", 2), spec=spec)
+        create_naming(pods, f"own-{i}", f"own-{i}", labels=gang_labels("own", 2))
 
     members = placed(claims, pods, "own-", 2)
 
@@ -316,7 +328,7 @@ def test_two_pods_that_name_one_claim_share_its_gpu(claims, pods, named_claims):
     named_claims("shared")
     path = f"{claims_of(pods.namespace)}/shared"
     for name in ("first", "second"):
-        pods.create(name=name, spec=using("shared", field=NAMED))
+        create_naming(pods, name, "shared")
 
     wait_until(lambda: {"first", "second"} <= {*pods.bound()}, "both are bound", PATIENCE)
 
@@ -343,7 +355,7 @@ def test_a_pod_that_names_a_claim_again_after_its_pod_gets_gpus(claims, pods, na
     """kube-controller-manager may take the devices from the claim before or after admission."""
     named_claims("again")
     for _ in range(3):
-        pods.create(name="user", spec=using("again", field=NAMED))
+        create_naming(pods, "user", "again")
         placed(claims, pods, "user", 1)
         pods.api.delete(f"{pods.path}/user", gracePeriodSeconds="0")
 
