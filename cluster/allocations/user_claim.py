@@ -40,11 +40,9 @@ class UserClaim(StoredClaim, frozen=True):
 
     metadata: ClaimMetadata = ClaimMetadata()
 
-    @property
-    def holder(self) -> str | None:
-        """Uid of the pod whose GPUs these are: it controls the claim, or has reserved it first."""
-        users = self.status.reserved_for or ()
-        return self.metadata.controlling_pod or next((user.uid for user in users), None)
+    def is_of_another_pod(self, uid: str) -> bool:
+        """Return whether another pod than the one with this uid controls it."""
+        return self.metadata.controlling_pod not in {None, uid}
 
     def is_reserved_by_others(self, uid: str) -> bool:
         """Return whether another pod than the one with this uid may use it."""
@@ -69,10 +67,10 @@ class PodClaim:
         return f"{self.path}/status"
 
     def may_be_released(self, stored: UserClaim) -> bool:
-        """Return whether it is allocated to its pod alone."""
+        """Return whether it is allocated, and to no other pod."""
         uid = self.owner.uid
-        is_of_pod = stored.holder == uid and not stored.is_reserved_by_others(uid)
-        return is_of_pod and stored.is_used
+        is_of_others = stored.is_of_another_pod(uid) or stored.is_reserved_by_others(uid)
+        return stored.is_used and not is_of_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +115,7 @@ class ClaimAllocation:
     def _conflict(self, stored: UserClaim) -> str | None:
         """Return why the claim is not that of its pod alone."""
         uid = self.claim.owner.uid
-        if stored.metadata.controlling_pod not in {None, uid}:
+        if stored.is_of_another_pod(uid):
             return "belongs to another pod: delete this pod, so that it is created again"
         if stored.is_reserved_by_others(uid):
             return "is reserved for another pod: each pod of a gang needs a claim of its own"
