@@ -79,7 +79,7 @@ class PodUsage:
         is_known = bool(own) and len(own) == len(self.claims)
         # Nearly all pods have one claim, whose devices are not kept twice.
         devices = own[0].devices if len(own) == 1 else _union(claim.devices for claim in own)
-        shares = any(user != self.uid for claim in own for user in claim.users)
+        shares = any(claim.is_used_by_others(self.uid) for claim in own)
         return replace(self, devices=devices if is_known else None, shares_claim=shares)
 
     @property

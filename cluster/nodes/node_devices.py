@@ -52,16 +52,11 @@ class NodeDevices:
 
     def after(self, before: "NodeDevices") -> "NodeDevices":
         """Return the same with what was known of the node before."""
-        last, pools = before.own_pool, self.pools
-        if pools == before.pools:
-            # Equal ones are not kept twice.
-            pools = before.pools
-        return replace(
-            self,
-            pools=pools,
-            last_pools=before.known_pools,
-            last=last if last.gpus else None,
-        )
+        gpus = before.own_pool
+        last = gpus if gpus.gpus else None
+        # Equal ones are not kept twice.
+        pools = before.pools if self.pools == before.pools else self.pools
+        return replace(self, pools=pools, last_pools=before.known_pools, last=last)
 
     @property
     def current(self) -> "NodeDevices":

@@ -62,5 +62,15 @@ def with_devices(pod: PodInfo, claims: Mapping[Key, HeldClaim]) -> PodInfo:
     """
     if pod.usage is None or not pod.usage.claims:
         return pod
-    held = (claims.get((pod.namespace, name)) for name in pod.usage.claims)
-    return replace(pod, usage=pod.usage.with_claims(held))
+    return replace(pod, usage=pod.usage.with_claims(claims_of(pod, claims)))
+
+
+def claims_of(pod: PodInfo, claims: Mapping[Key, HeldClaim]) -> list[HeldClaim | None]:
+    """Return the claims by which a pod gets its GPUs; None for one that holds no devices.
+
+    Args:
+        pod: The pod.
+        claims: All claims that hold devices.
+    """
+    names = pod.usage.claims if pod.usage else ()
+    return [claims.get((pod.namespace, name)) for name in names]

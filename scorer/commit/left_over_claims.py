@@ -9,6 +9,7 @@ from itertools import islice
 
 from runtime.kube.objects import Key
 from runtime.process.cooperative import cooperatively
+from scorer.cache.claim_holders import claims_of
 from scorer.cache.informers import Informers
 from scorer.commit.handle import Handle
 from scorer.commit.user_claims import ClaimAllocator, pod_claims
@@ -62,10 +63,9 @@ def _is_left(pod: PodInfo, informers: Informers) -> bool:
 
     Its GPUs are assumed then, so that it is not seen as waiting.
     """
-    if pod.member is None or pod.member.request.user_claims is None or pod.usage is None:
+    if pod.member is None or pod.member.request.user_claims is None:
         return False
-    claims = informers.claims.claims.items
-    held = (claims.get((pod.namespace, name)) for name in pod.usage.claims)
     return any(
-        claim and claim.holder == pod.uid and not claim.is_used_by_others(pod.uid) for claim in held
+        claim and claim.holder == pod.uid and not claim.is_used_by_others(pod.uid)
+        for claim in claims_of(pod, informers.claims.claims.items)
     )

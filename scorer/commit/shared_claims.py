@@ -17,6 +17,7 @@ from runtime.kube.client import KubeError
 from runtime.kube.objects import AnnotatedObject
 from runtime.process.backoff import Backoff
 from runtime.process.cooperative import cooperatively
+from scorer.cache.claim_holders import claims_of
 from scorer.commit.handle import Handle
 from scorer.commit.patches import ungating_patch
 from scorer.fence import WRITE_TIMEOUT, is_leadership_lost
@@ -78,10 +79,9 @@ class SharedClaims:
         None, too, while another claim of the pod has no devices: kube-scheduler would find none.
         """
         is_planned = pod.member is not None and not pod.unplannable
-        if not is_planned or pod.gang or pod.usage is None or pod.uid in self._backoff:
+        if not is_planned or pod.gang or pod.uid in self._backoff:
             return None
-        claims = self._informers.claims.claims.items
-        held = [claims.get((pod.namespace, name)) for name in pod.usage.claims]
+        held = claims_of(pod, self._informers.claims.claims.items)
         shared = (claim for claim in held if claim and claim.is_used_by_others(pod.uid))
         return next(shared, None) if all(held) else None
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 from cluster.allocations.gpus import Exact, GPUs
-from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from runtime.kube.event_recorder import Event, EventRecorder
 from runtime.process.clock import Clock
 from runtime.process.cooperative import cooperatively
 from scorer.cache.informers import Informers
@@ -16,7 +16,13 @@ from scorer.gang.crd import Gang
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.events import EventMessage, claim_differs, claim_shared, claim_unprepared
+from scorer.report.events import (
+    EventMessage,
+    claim_differs,
+    claim_shared,
+    claim_unprepared,
+    event_about,
+)
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.status_update import about_gang
 
@@ -103,7 +109,7 @@ class ClaimProblems:
 
         Returns whether the recorder takes all Events.
         """
-        events = [_event(pod, message)]
+        events = [event_about(pod, message)]
         if gang := self._gang(pod):
             change = f"Pod {pod.name}: {message.text}"
             text = f"{change}{message.detail}"
@@ -115,9 +121,3 @@ class ClaimProblems:
 
 def _uuids(gpus: GPUs) -> set[str | None]:
     return {share.uuid for share in gpus.shares}
-
-
-def _event(pod: PodInfo, message: EventMessage) -> Event:
-    about = ObjectReference("v1", "Pod", pod.name, pod.uid, pod.namespace)
-    text = f"{message.text}{message.detail}"
-    return Event(about, message.reason, text, change=message.text)

@@ -5,8 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from cluster.keys import NVIDIA_GPU, PLACED
+from runtime.kube.event_recorder import Event, ObjectReference
 from scorer.gang.crd import GangPlan
 from scorer.gang.plan_record import recorded_bandwidths
+from scorer.gang.pod_info import PodInfo
 from scorer.placement.bandwidth import Bandwidth
 
 SHARED = "it has its devices already, and the pod shares them"
@@ -48,6 +50,13 @@ class EventMessage:
     text: str
     detail: str = field(default="", compare=False)
     """Continues the text. Others may write it at any time, so it makes no new Event."""
+
+
+def event_about(pod: PodInfo, message: EventMessage) -> Event:
+    """Return the Event about a pod; another detail makes no new one."""
+    about = ObjectReference("v1", "Pod", pod.name, pod.uid, pod.namespace)
+    text = f"{message.text}{message.detail}"
+    return Event(about, message.reason, text, change=message.text)
 
 
 def waiting(gang: str, why: str) -> EventMessage:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from runtime.kube.client import Kube
-from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from runtime.kube.event_recorder import EventRecorder
 from runtime.process.clock import Clock
 from runtime.process.cooperative import cooperatively
 from scorer.cache.informers import Informers
@@ -12,7 +12,7 @@ from scorer.cache.waiting_claims import WaitingClaims
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.events import SHARED, EventMessage, claim_fenced, claim_left
+from scorer.report.events import SHARED, EventMessage, claim_fenced, claim_left, event_about
 
 
 class LeftClaims:
@@ -71,10 +71,5 @@ class LeftClaims:
             key
             for pod, message in left
             if (key := (pod.uid, message)) in self._reported
-            or self._recorder.record(_event(pod, message))
+            or self._recorder.record(event_about(pod, message))
         )
-
-
-def _event(pod: PodInfo, message: EventMessage) -> Event:
-    about = ObjectReference("v1", "Pod", pod.name, pod.uid, pod.namespace)
-    return Event(about, message.reason, message.text, change=message.text)

@@ -196,15 +196,6 @@ def plane_of_its_own(
 
 
 @pytest.fixture(scope="module")
-def fenced_plane_of_its_own(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ControlPlane]:
-    """The same, with DeviceTaintRules."""
-    with _new_plane(request, tmp_path_factory, **FENCED) as plane:
-        yield plane
-
-
-@pytest.fixture(scope="module")
 def plane_with_history(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ControlPlane]:

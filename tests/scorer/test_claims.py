@@ -7,12 +7,12 @@ from support.servers.claims_cluster import (
     SLICE,
     allocate,
     claim_path,
-    claims_node,
+    claims_cluster,
     pod,
     publish,
     selected,
 )
-from support.servers.leader_harness import JOB, Clock, Cluster, leading
+from support.servers.leader_harness import JOB, Clock, leading
 from support.waiting import until
 
 from cluster.scorer_lease import LEASE
@@ -26,9 +26,7 @@ QUOTA = 'resourceclaims "x" is forbidden: exceeded quota: gpus'
 
 @pytest_asyncio.fixture
 async def cluster():
-    async with Cluster() as running:
-        running.serves_claims, running.taint_rules = True, "v1"
-        claims_node(running)
+    async with claims_cluster() as running:
         yield running
 
 

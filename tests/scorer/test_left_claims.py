@@ -3,8 +3,8 @@
 import pytest
 import pytest_asyncio
 from support.dra import a_claim
-from support.servers.claims_cluster import claims_node, pod
-from support.servers.leader_harness import Clock, Cluster, leading
+from support.servers.claims_cluster import claims_cluster, pod
+from support.servers.leader_harness import Clock, leading
 from support.waiting import until
 
 from cluster import keys
@@ -16,9 +16,7 @@ CLAIM = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims/notebook"
 
 @pytest_asyncio.fixture
 async def cluster():
-    async with Cluster() as running:
-        running.serves_claims, running.taint_rules = True, "v1"
-        claims_node(running)
+    async with claims_cluster() as running:
         yield running
 
 

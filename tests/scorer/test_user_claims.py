@@ -6,8 +6,8 @@ from datetime import datetime
 import pytest
 import pytest_asyncio
 from support.dra import a_device, a_slice
-from support.servers.claims_cluster import SLICE, claims_node
-from support.servers.leader_harness import Clock, Cluster, leading
+from support.servers.claims_cluster import SLICE, claims_cluster
+from support.servers.leader_harness import Clock, leading
 from support.servers.user_claims_cluster import (
     CLAIMS,
     CLASS,
@@ -30,9 +30,7 @@ from scorer.preemption.units import placed_in
 
 @pytest_asyncio.fixture
 async def cluster():
-    async with Cluster() as running:
-        running.serves_claims, running.taint_rules = True, "v1"
-        claims_node(running)
+    async with claims_cluster() as running:
         running.put(CLASS, a_gpu_class())
         yield running
 

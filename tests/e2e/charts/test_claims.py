@@ -50,12 +50,6 @@ pytestmark = pytest.mark.versions
 
 
 @pytest.fixture(scope="module")
-def plane_of_its_own(fenced_plane_of_its_own):
-    """One where DeviceTaintRules are applied."""
-    return fenced_plane_of_its_own
-
-
-@pytest.fixture(scope="module")
 def operator(plane_of_its_own):
     """training-operator, which makes the pods of MPIJobs."""
     with run_training_operator(plane_of_its_own):

@@ -1,13 +1,23 @@
 """A claims node of a fake cluster, with pods that get their GPUs by claims."""
 
 import re
+from contextlib import asynccontextmanager
 
 from cluster import keys
 from support.builders import a_claimed_pod, a_held_pod
 from support.dra import a_claim, a_device, a_slice
-from support.servers.leader_harness import JOB
+from support.servers.leader_harness import JOB, Cluster
 
 SLICE = "/apis/resource.k8s.io/v1/resourceslices/gpu-0-gpu"
+
+
+@asynccontextmanager
+async def claims_cluster():
+    """Serve a fake cluster with the APIs of DRA and one claims node."""
+    async with Cluster() as running:
+        running.serves_claims, running.taint_rules = True, "v1"
+        claims_node(running)
+        yield running
 
 
 def claims_node(cluster, order=range(8)):
