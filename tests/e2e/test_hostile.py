@@ -22,6 +22,7 @@ ROOM = 16 * MIB
 """What memory may differ by between two waves: two bodies being decoded, and the allocator's."""
 GATE = {"name": keys.GANG}
 LIMITS = Limits()
+LATE = 408
 
 
 @pytest.fixture
@@ -30,9 +31,6 @@ def load(webhook, namespace):
     path = f"/api/v1/namespaces/{namespace}/pods"
     with Load(webhook.plane.api, path, a_pod, clients=2) as load:
         yield load
-
-
-LATE = 408
 
 
 def a_pod(number):
@@ -123,11 +121,12 @@ def test_under_waves_of_hostile_bodies_memory_stays_flat_and_others_are_served(w
         assert answers <= {200, 400, LATE, 413, 415, 503}
         return memory(webhook.process)
 
-    # How many bodies are held at one moment is chance: the most of several waves is not.
-    first, later = (max(wave() for _ in range(4)) for _ in range(2))
+    # The heap grows for some 20 waves, since how many bodies are held at one moment is chance.
+    # Later only a leak keeps memory above that in each of several waves.
+    sizes = [wave() for _ in range(60)]
 
     all_were_served(load)
-    assert later <= first + ROOM
+    assert min(sizes[-8:]) <= max(sizes[:25]) + ROOM
     assert memory(webhook.process, "VmHWM") < granted("webhook")
 
 
