@@ -11,7 +11,7 @@ from cluster.keys import NVIDIA_GPU, SCORER
 from cluster.mode import NodeMode
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
-from runtime.process.clock import Clock
+from runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
 from scorer.commit.handle import Handle
 from scorer.commit.left_over_claims import LeftOverClaims
@@ -19,6 +19,7 @@ from scorer.commit.shared_claims import SharedClaims
 from scorer.device_fence import DeviceFence
 from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter
+from scorer.extender.preempt import Preemption
 from scorer.fence import LeadershipLost
 from scorer.gang.crd import Gang
 from scorer.metrics import Metrics, Stage
@@ -46,6 +47,7 @@ class LeaderContext:
     informers: Informers
     planner: Planner
     filter: Filter
+    preemption: Preemption
     binder: Binder
     device_fence: DeviceFence
     claim_problems: ClaimProblems
@@ -122,6 +124,7 @@ class Leader:
             informers,
             Planner(handle),
             Filter(informers.state),
+            Preemption(informers.state, loop_time),
             binder,
             fence,
             ClaimProblems(informers, recorder, status_reporter, faults, clock),

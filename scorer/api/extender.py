@@ -10,7 +10,6 @@ import msgspec
 
 from runtime.http.limits import Limits
 from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response
-from scorer.extender.preempt import preemption
 from scorer.extender.wire import (
     BindResult,
     FilterResult,
@@ -75,7 +74,7 @@ class Extender:
         if isinstance(parsed, str):
             return self._refuse("preempt", parsed)
         context, (pod, victims) = parsed
-        result = PreemptResult(preemption(context.informers.state, pod, victims))
+        result = PreemptResult(context.preemption.run(pod, victims))
         outcome = "helps" if result.node_name_to_meta_victims else "helps nowhere"
         return self._respond("preempt", outcome, result, nodes=len(victims))
 

@@ -195,6 +195,10 @@ class ClusterState:
             if ledger and uid in ledger.holdings
         ]
 
+    def is_ending(self, uid: str) -> bool:
+        """Return whether a pod with GPUs is being deleted."""
+        return uid in self._ending
+
     def table(self, name: str) -> Table | None:
         """Return the table of a node's machine; None: it has none, or it does not exist."""
         return self._tables.get(name)

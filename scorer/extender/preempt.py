@@ -4,7 +4,9 @@ A scheduler compares sums. On a node whose cards are all in use it chooses victi
 that the pod may fit on none of them afterwards.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from sys import intern
+from typing import NamedTuple
 
 from cluster.account.node_ledger import NodeLedger
 from cluster.account.pod_usage import PodUsage
@@ -12,46 +14,112 @@ from cluster.allocations.record import Allocation
 from cluster.keys import GPU_CORE, GPU_MEM
 from cluster.objects.pod import Pod
 from cluster.requests.request import Family, Request
+from runtime.process.clock import Clock
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.filter import filter_gpus, pod_allocation, request_of
 from scorer.extender.wire import MetaPod, MetaVictims
 from scorer.placement.filtering.reasons import Reason
 from scorer.placement.pods.member import Member, new_member
 
+_PREEMPTORS_MAX = 64
+"""Preemptors that are kept; beyond it the one that got victims longest ago is forgotten."""
+_IN_PROGRESS = 10.0
+"""For how long a preemptor gets no other victims [s]."""
 
-def preemption(
-    state: ClusterState, pod: Pod, proposed: Mapping[str, MetaVictims]
-) -> dict[str, MetaVictims]:
-    """Return the nodes on which evictions give a pod its GPUs, each with its victims.
 
-    The number of violated disruption budgets stays the scheduler's: victims that it did not propose
-    are not counted.
+class _Choice(NamedTuple):
+    """The victims of a preemptor, of which a scheduler evicts those of one node."""
 
-    Args:
-        state: The cluster.
-        pod: The preemptor.
-        proposed: The scheduler's victims by node, each of lower priority than the pod.
+    victims: Mapping[str, Sequence[str]]
+    """Uids by node."""
+    until: float
+    """They may be about to end [s on the clock]."""
 
-    Cost: for each node a check of its cards for each of its pods with GPUs.
-    """
-    allocation, request = pod_allocation(state, pod), request_of(pod)
-    if isinstance(allocation, Allocation):
-        # It has GPUs, and lacks something else on their node.
-        return {name: victims for name, victims in proposed.items() if name == allocation.node}
-    if isinstance(allocation, Reason) or isinstance(request, Reason):
-        return {}
-    if not request.places:
-        return dict(proposed)
-    member = new_member(pod, pod.metadata.namespace)
-    result: dict[str, MetaVictims] = {}
-    for name, victims in proposed.items():
-        ledger = state.ledger_for(name, pod.spec.priority or 0)
-        usages = {usage.uid: usage for usage in state.usages(name) if usage.node == name}
-        uids = [victim.uid for victim in victims.pods or ()]
-        chosen = _choose_victims(ledger, usages, member, uids) if ledger else []
+
+class Preemption:
+    """Chooses victims, for one term of the Lease."""
+
+    def __init__(self, state: ClusterState, clock: Clock) -> None:
+        """Start without a preemptor.
+
+        Args:
+            state: The cluster.
+            clock: A clock that is never set [s].
+        """
+        self._state, self._clock = state, clock
+        self._choices: dict[str, _Choice] = {}
+        """By uid of a preemptor, the oldest choice first."""
+
+    def run(self, pod: Pod, proposed: Mapping[str, MetaVictims]) -> dict[str, MetaVictims]:
+        """Return the nodes on which evictions give a pod its GPUs, each with its victims.
+
+        No node while victims of an earlier answer may be about to end: kube-scheduler asks again as
+        soon as it has deleted them, and before it sees their end and its own nomination.
+
+        The number of violated disruption budgets stays the scheduler's: victims that it did not
+        propose are not counted.
+
+        Args:
+            pod: The preemptor.
+            proposed: The scheduler's victims by node, each of lower priority than the pod.
+
+        Cost: for each node a check of its cards for each of its pods with GPUs.
+        """
+        state = self._state
+        allocation, request = pod_allocation(state, pod), request_of(pod)
+        if isinstance(allocation, Allocation):
+            # It has GPUs, and lacks something else on their node.
+            return {name: victims for name, victims in proposed.items() if name == allocation.node}
+        if isinstance(allocation, Reason) or isinstance(request, Reason):
+            return {}
+        if not request.places:
+            return dict(proposed)
+        member = new_member(pod, pod.metadata.namespace)
+        if self._is_in_progress(pod.metadata.uid, member):
+            return {}
+        chosen: dict[str, Sequence[str]] = {}
+        for name, victims in proposed.items():
+            ledger = state.ledger_for(name, pod.spec.priority or 0)
+            usages = {usage.uid: usage for usage in state.usages(name) if usage.node == name}
+            uids = [victim.uid for victim in victims.pods or ()]
+            if ledger and (found := _choose_victims(ledger, usages, member, uids)):
+                # Each request has uids of its own, also where they are equal.
+                chosen[name] = tuple(map(intern, found))
         if chosen:
-            result[name] = MetaVictims(list(map(MetaPod, chosen)), victims.num_pdb_violations)
-    return result
+            self._keep(pod.metadata.uid, chosen)
+        return {
+            name: MetaVictims(list(map(MetaPod, uids)), proposed[name].num_pdb_violations)
+            for name, uids in chosen.items()
+        }
+
+    def _keep(self, uid: str, victims: Mapping[str, Sequence[str]]) -> None:
+        now = self._clock()
+        self._choices.pop(uid, None)
+        for oldest, choice in list(self._choices.items()):
+            if choice.until > now and len(self._choices) < _PREEMPTORS_MAX:
+                break
+            del self._choices[oldest]
+        self._choices[uid] = _Choice(victims, now + _IN_PROGRESS)
+
+    def _is_in_progress(self, uid: str, member: Member) -> bool:
+        """Return whether the victims of a preemptor may be about to end, or made room for it."""
+        choice = self._choices.get(uid)
+        if choice is None or choice.until < self._clock():
+            return False
+        held: set[str] = set()
+        cleared: list[NodeLedger] = []
+        for name, victims in choice.victims.items():
+            node = self._state.ledger_for(name, member.pod.spec.priority or 0)
+            if node:
+                held |= node.holdings.keys() & set(victims)
+                if node.holdings.keys().isdisjoint(victims):
+                    cleared.append(node)
+        # Which node the scheduler chose is known once victims end there.
+        return (
+            not cleared
+            or any(map(self._state.is_ending, held))
+            or any(_fits(node, member) for node in cleared)
+        )
 
 
 def _choose_victims(

@@ -1,9 +1,11 @@
 from itertools import count
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.builders import TIMESLICED, a_machine, a_node, a_pod, placed_pod
 
 from cluster import keys
@@ -11,7 +13,7 @@ from cluster.allocations.gpus import GPUShare
 from cluster.objects.pod import Pod
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.filter import Filter
-from scorer.extender.preempt import preemption
+from scorer.extender.preempt import Preemption
 from scorer.extender.wire import MetaPod, MetaVictims
 from scorer.gang.pod_info import pod_info
 
@@ -66,9 +68,13 @@ def victims(*uids, violations=0):
     return MetaVictims(list(map(MetaPod, uids)), violations)
 
 
+def preemption_of(state):
+    return Preemption(state, lambda: 1000.0)
+
+
 def evicted(node, pod, *proposed):
     """Return the pods to evict from the node; None where eviction does not help."""
-    found = preemption(node.state, pod, {"a": victims(*proposed)})
+    found = preemption_of(node.state).run(pod, {"a": victims(*proposed)})
     return {one.uid for one in found["a"].pods} if found else None
 
 
@@ -91,6 +97,103 @@ def test_victims_are_on_one_card_instead_of_several():
     assert len({uid[:2] for uid in gone}) == 1
     assert gone & {"c0-2", "c3-2"}
     assert fits_without(node.state, asking(TEN), gone)
+
+
+@pytest.fixture
+def clock():
+    """A clock that the test moves."""
+    return SimpleNamespace(now=1000.0)
+
+
+def ending(clock, node=None, proposed=("c0-2", "c3-2")):
+    """Return a full node and the victims of a preemptor there, and how it asks again."""
+    node = node or Node().full()
+    preemption = Preemption(node.state, lambda: clock.now)
+
+    def ask(*proposed):
+        found = preemption.run(asking(TEN), {"a": victims(*proposed)})
+        return [one.uid for one in found["a"].pods] if found else None
+
+    return node, ask(*proposed), ask
+
+
+def test_a_preemptor_that_asks_again_while_its_victims_end_gets_no_others(clock):
+    # kube-scheduler does so when it does not see the end of the last one yet.
+    node, (first, second), ask = ending(clock)
+
+    assert ask("c1-0", "c1-1") is None
+    node.state.update_pod(("default", first), None)
+    assert ask("c1-0") is None
+    # It fits, and what the scheduler proposes is as late as before.
+    node.state.update_pod(("default", second), None)
+    assert ask("c1-0") is None
+
+
+def test_a_preemptor_whose_gpus_another_pod_took_gets_other_victims(clock):
+    node, gone, ask = ending(clock)
+    for uid in gone:
+        node.state.update_pod(("default", uid), None)
+    node.share("urgent", int(gone[0][1]), 10, priority=200)
+
+    found = ask("c1-0")
+
+    assert not set(found) & set(gone)
+    assert fits_without(node.state, asking(TEN), found)
+
+
+@pytest.fixture
+def two_nodes(clock):
+    """Nodes `a` and `b`, full, of which a preemptor got victims on both."""
+    node = Node().full()
+    other = a_node("b", a_machine(4), "share", card_memory=15, resources=AMOUNTS)
+    node.state.update_node("b", other)
+    for card in range(4):
+        for i in range(3):
+            share = GPUShare(card, None, 5, None)
+            node.put(placed_pod(f"b{card}-{i}", {keys.GPU_MEM: 5}, "b", share))
+    preemption = Preemption(node.state, lambda: clock.now)
+    proposed = {"a": victims("c0-2", "c3-2"), "b": victims("b0-2", "b3-2")}
+    found = preemption.run(asking(TEN), proposed)
+    gone = {name: [one.uid for one in found[name].pods] for name in ("a", "b")}
+    return node, gone, lambda: preemption.run(asking(TEN), proposed)
+
+
+def test_pods_that_end_on_another_node_do_not_cause_more_evictions(two_nodes):
+    node, gone, ask = two_nodes
+    # The scheduler deletes those on `a`; those on `b` end by themselves, and another has its GPUs.
+    for uid in gone["a"]:
+        raw = placed_pod(uid, {keys.GPU_MEM: 5}, "a", GPUShare(int(uid[1]), None, 5, None))
+        raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:59Z"
+        node.put(raw)
+    for uid in gone["b"]:
+        node.state.update_pod(("default", uid), None)
+    share = GPUShare(int(gone["b"][0][1]), None, 10, None)
+    node.put(placed_pod("urgent", {keys.GPU_MEM: 10}, "b", share, priority=200))
+
+    assert ask() == {}
+
+
+def test_a_node_that_was_deleted_does_not_cause_more_evictions(two_nodes):
+    node, _, ask = two_nodes
+    node.state.update_node("b", None)
+    assert ask() == {}
+
+
+def test_a_preemptor_whose_victims_do_not_end_gets_victims_again(clock):
+    _, chosen, ask = ending(clock)
+    clock.now += 9
+    assert ask("c0-2", "c3-2") is None
+    clock.now += 2
+    assert ask("c0-2", "c3-2") == chosen
+
+
+def test_few_preemptors_are_remembered():
+    preemption, proposed = preemption_of(Node().full().state), {"a": victims("c0-2", "c3-2")}
+    for number in range(300):
+        pod = asking(TEN)
+        preemption.run(replace(pod, metadata=replace(pod.metadata, uid=f"{number}")), proposed)
+
+    assert len(preemption._choices) == 64
 
 
 def test_sufficient_proposed_victims_are_kept():
@@ -143,8 +246,8 @@ def test_the_most_important_victim_is_first():
     for card, priority in enumerate((3, 7, 7, 1)):
         node.whole(f"p{card}", card, priority=priority)
 
-    found = preemption(
-        node.state, asking({keys.GPU_WHOLE: 4}), {"a": victims("p0", "p2", "p3", "p1")}
+    found = preemption_of(node.state).run(
+        asking({keys.GPU_WHOLE: 4}), {"a": victims("p0", "p2", "p3", "p1")}
     )
 
     assert [one.uid for one in found["a"].pods] == ["p1", "p2", "p0", "p3"]
@@ -236,7 +339,7 @@ def test_amounts_include_unhealthy_cards_in_use():
 def test_violated_budgets_are_those_that_the_scheduler_counted():
     proposed = {"a": victims("c0-0", "c0-1", violations=2), "gone": victims("x")}
 
-    found = preemption(Node().full().state, asking(TEN), proposed)
+    found = preemption_of(Node().full().state).run(asking(TEN), proposed)
 
     assert found.keys() == {"a"}
     assert found["a"].num_pdb_violations == 2
@@ -245,14 +348,14 @@ def test_violated_budgets_are_those_that_the_scheduler_counted():
 def test_victims_for_a_pod_without_placed_resources_are_unchanged():
     proposed = {"a": victims("c0-0"), "b": victims("x")}
 
-    assert preemption(Node().full().state, asking({"cpu": 1}), proposed) == proposed
+    assert preemption_of(Node().full().state).run(asking({"cpu": 1}), proposed) == proposed
 
 
 def test_request_changes_nothing():
     state = Node().full().state
     before = state.snapshot().ledger
 
-    assert preemption(state, asking(TEN), {"a": victims("c0-2", "c3-2")})
+    assert preemption_of(state).run(asking(TEN), {"a": victims("c0-2", "c3-2")})
 
     assert state.snapshot().ledger is before
 
@@ -263,7 +366,7 @@ def test_a_pod_with_gpus_has_victims_on_their_node_only():
     node.put(raw)
     proposed = {"a": victims("x"), "b": victims("y")}
 
-    assert preemption(node.state, msgspec.convert(raw, Pod), proposed) == {"a": victims("x")}
+    assert preemption_of(node.state).run(msgspec.convert(raw, Pod), proposed) == {"a": victims("x")}
 
 
 @pytest.mark.parametrize(
