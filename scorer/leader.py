@@ -20,6 +20,8 @@ from scorer.device_fence import DeviceFence
 from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter
 from scorer.extender.preempt import Preemption
+from scorer.extender.refusals import Refusals
+from scorer.extender.requeuer import Requeuer
 from scorer.fence import LeadershipLost
 from scorer.gang.crd import Gang
 from scorer.metrics import Metrics, Stage
@@ -48,6 +50,7 @@ class LeaderContext:
     planner: Planner
     filter: Filter
     preemption: Preemption
+    refusals: Refusals
     binder: Binder
     device_fence: DeviceFence
     claim_problems: ClaimProblems
@@ -125,6 +128,7 @@ class Leader:
             Planner(handle),
             Filter(informers.state),
             Preemption(informers.state, loop_time),
+            Refusals(),
             binder,
             fence,
             ClaimProblems(informers, recorder, status_reporter, faults, clock),
@@ -158,6 +162,9 @@ class Leader:
                     interval=self._timings.usage_interval,
                 ),
                 context.device_fence.run(interval),
+                Requeuer(handle, context.filter, context.refusals).run(
+                    self._timings.requeue_interval
+                ),
                 context.claim_problems.run(self._timings.claim_check_interval),
                 LeftOverClaims(handle).run(self._timings.claim_check_interval),
                 SharedClaims(handle).run(interval),

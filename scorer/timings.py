@@ -42,6 +42,9 @@ class Timings:
     """Between two status updates of one gang that goes on waiting, or is being bound."""
     node_check_interval: float = 2.0
     """Between two checks for nodes without accounting."""
+    requeue_interval: float = 1.0
+    """Between two passes over the pods that fitted nowhere when kube-scheduler asked. Meanwhile it
+    may try them again by itself: its first backoff is 1 s, too."""
     usage_interval: float = 15.0
     """Between two measurements of free sets, of the use of GPUs, and of the waiting of units."""
     claim_check_interval: float = 10.0

@@ -53,6 +53,7 @@ class Extender:
             return self._respond("filter", "failed", FilterResult(error=parsed), reason=parsed)
         context, candidates = parsed
         verdict = context.filter.run(candidates.pod, candidates.names)
+        context.refusals.note(candidates.pod, verdict)
         result = FilterResult(list(verdict.names), {**verdict.resolvable}, {**verdict.unresolvable})
         outcome = "fits" if verdict.names else "fits nowhere"
         nodes, fit = len(candidates.names), len(verdict.names)

@@ -30,6 +30,8 @@ class FilterVerdict:
     """Nodes on which the pod would fit after evictions."""
     unresolvable: dict[str, Reason] = field(default_factory=dict)
     """Nodes on which it would not."""
+    request: Request | None = None
+    """What the nodes were compared with; None: the verdict does not depend on their GPUs."""
 
 
 class Infeasible(NamedTuple):
@@ -65,15 +67,7 @@ class Filter:
             return FilterVerdict(unresolvable=dict.fromkeys(names, request))
         if not request.places:
             return FilterVerdict(names)
-        ledger, priority = self._state.ledger_for, pod.spec.priority or 0
-
-        def filter_node(name: str) -> Infeasible | None:
-            node = ledger(name, priority)
-            return filter_gpus(node, request) if node else _UNKNOWN
-
-        self._invalidate()
-        question = f"filter {self._kind(request, priority)}"
-        verdicts = self._cache.get_or_compute(question, names, filter_node)
+        verdicts = self._verdicts(request, pod.spec.priority or 0, names)
         feasible: list[str] = []
         resolvable: dict[str, Reason] = {}
         unresolvable: dict[str, Reason] = {}
@@ -82,7 +76,11 @@ class Filter:
                 feasible.append(name)
             else:
                 (resolvable if verdict.resolvable else unresolvable)[name] = verdict.reason
-        return FilterVerdict(feasible, resolvable, unresolvable)
+        return FilterVerdict(feasible, resolvable, unresolvable, request)
+
+    def fits_any(self, request: Request, priority: int, names: Sequence[str]) -> bool:
+        """Return whether a pod of such a request and priority fits on one of these nodes."""
+        return None in self._verdicts(request, priority, names)
 
     def score(self, pod: Pod, names: Sequence[str]) -> list[int]:
         """Return the score of each node for a pod, from 0 to 10."""
@@ -105,6 +103,20 @@ class Filter:
         question = f"score {preferences.mode} {self._kind(request, priority)}"
         values = self._cache.get_or_compute(question, names, value)
         return scores(values, preferences.placement)
+
+    def _verdicts(
+        self, request: Request, priority: int, names: Sequence[str]
+    ) -> list[Infeasible | None]:
+        """Return, by node, why a pod does not fit; None: it does."""
+        ledger = self._state.ledger_for
+
+        def filter_node(name: str) -> Infeasible | None:
+            node = ledger(name, priority)
+            return filter_gpus(node, request) if node else _UNKNOWN
+
+        self._invalidate()
+        question = f"filter {self._kind(request, priority)}"
+        return self._cache.get_or_compute(question, names, filter_node)
 
     def _kind(self, request: Request, priority: int) -> str:
         """Identify pods of which each node fits all or none."""

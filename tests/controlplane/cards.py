@@ -14,8 +14,7 @@ from cluster import keys
 Card = tuple[str, int]
 """Node and index."""
 _PATIENCE = 180
-"""For what the scheduler has to try again [s]: after a minute at the latest, but on a busy machine
-once may not be enough."""
+"""For what the scheduler has to try again [s], some of it several times on a busy machine."""
 
 
 def where(pods: Pods, name: str) -> tuple[str, tuple[int, ...]]:

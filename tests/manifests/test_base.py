@@ -261,7 +261,7 @@ def test_guard_allows_the_scorer_the_annotations_of_a_record():
     (rule,) = document("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]["matchConditions"]
     for_scorer, _ = by_account(rule)
     listed = for_scorer.partition("!(k in [")[2].partition("]")[0]
-    assert quoted(listed) == keys.RECORD | {keys.LEFT_TO_SCHEDULER}
+    assert quoted(listed) == keys.RECORD | {keys.LEFT_TO_SCHEDULER, keys.REQUEUED}
     assert {keys.VISIBLE_DEVICES_OF, keys.NVIDIA_CDI_CONTAINER, keys.GANG} <= quoted(for_scorer)
 
 

@@ -109,9 +109,9 @@ name.
   command:
     - kube-scheduler
     - --config=/etc/linkwise/scheduler/config.yaml
-    # A pod that it retried before the scorer had seen freed GPUs would otherwise wait for the
-    # next cluster event, or five minutes. Deprecated: a kube-scheduler after 1.36 may not
-    # accept it.
+    # The scorer requeues a pod that fits since it was refused. Where it does not, the pod would
+    # wait for the next cluster event, or five minutes. Deprecated: a kube-scheduler after 1.37
+    # may not accept it.
     - --pod-max-in-unschedulable-pods-duration=30s
   ports:
     - {name: scheduler, containerPort: 10259}

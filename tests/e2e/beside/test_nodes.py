@@ -129,6 +129,7 @@ def test_an_unhealthy_card_is_not_allocated_until_it_is_healthy(pods, nodes, sid
     finally:
         pods.api.delete(f"{maps}/unhealthy-gpu-share")
 
+    # The scheduler does not watch that list: the scorer has to let it try the pod again.
     assert where(pods, "third") == ("share", (0,))
 
 

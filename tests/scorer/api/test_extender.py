@@ -2,10 +2,11 @@ import json
 
 import pytest
 from support.builders import a_pod
-from support.waiting import until_true
+from support.waiting import until, until_true
 
 from cluster import keys
 from scorer.placement.filtering.reasons import Reason
+from scorer.timings import Timings
 
 NODE = {"status": {"allocatable": {keys.GPU_WHOLE: "8", "cpu": "96", "pods": "110"}}}
 LABELS = {keys.NODE_MODE: "topology"}
@@ -89,6 +90,62 @@ async def test_a_scheduler_filters_prioritizes_and_binds_a_pod(scorer, cluster):
         200,
         {"NodeNameToMetaVictims": {"gpu-0": victims}},
     )
+
+
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def requeued(cluster):
+    """Return the pods that were changed so that their scheduler tries them again."""
+    pods = (cluster.get(f"{PODS}/{name}") for name in ("late", "apart", "first"))
+    return [
+        pod["metadata"]["name"]
+        for pod in pods
+        if pod and keys.REQUEUED in pod["metadata"].get("annotations", {})
+    ]
+
+
+@pytest.mark.parametrize("timings", [Timings(requeue_interval=0.05)])
+@pytest.mark.usefixtures("nodes")
+async def test_a_pod_that_fits_since_it_was_refused_is_requeued(scorer, cluster):
+    for name, node in (("train", "gpu-0"), ("serve", "gpu-1")):
+        assert await bound(scorer, asking(cluster, name=name)["Pod"], node) == ""
+    late, apart = asking(cluster, name="late"), asking(cluster, name="apart")
+    for body, node in ((late, "gpu-0"), (apart, "gpu-1")):
+        answer = await send(scorer, "filter", body | {"NodeNames": [node]})
+        assert answer[1]["FailedNodes"] == {node: Reason.GPUS}
+
+    # Its scheduler has seen the end already, and tries the pod again by itself only after minutes.
+    cluster.remove(f"{PODS}/train")
+    await until(lambda: requeued(cluster))
+
+    # The other one may be on a node alone that is still full.
+    assert requeued(cluster) == ["late"]
+    assert [line["pod"] for line in scorer.logged("Requeued pod")] == ["default/late"]
+    # Whenever it is refused anew.
+    assert await bound(scorer, asking(cluster, name="train")["Pod"]) == ""
+    await send(scorer, "filter", late | {"NodeNames": ["gpu-0"]})
+    cluster.remove(f"{PODS}/train")
+    await until(lambda: len(scorer.logged("Requeued pod")) == 2)
+
+
+@pytest.mark.parametrize("timings", [Timings(requeue_interval=0.05)])
+@pytest.mark.usefixtures("nodes")
+async def test_a_pod_that_does_not_wait_any_more_is_not_requeued(scorer, cluster):
+    assert await bound(scorer, asking(cluster)["Pod"]) == ""
+    first, apart = asking(cluster, name="first"), asking(cluster, name="apart")
+    late = asking(cluster, name="late")
+    for body in (first, apart, late):
+        await send(scorer, "filter", body | {"NodeNames": ["gpu-0"]})
+    # One is found a node, one is replaced.
+    await send(scorer, "filter", first | {"NodeNames": ["gpu-1"]})
+    cluster.remove(f"{PODS}/apart")
+    asking(cluster, name="apart")
+
+    cluster.remove(f"{PODS}/train")
+    await until(lambda: requeued(cluster))
+
+    assert requeued(cluster) == ["late"]
 
 
 @pytest.mark.usefixtures("nodes")
