@@ -34,10 +34,7 @@ class LeftOverClaims:
         Args:
             interval: Between two passes [s].
         """
-        while True:
-            with self._faults.isolate(Stage.COMMIT, ""):
-                await self._pass()
-            await asyncio.sleep(interval)
+        await self._faults.repeat(Stage.COMMIT, self._pass, interval)
 
     async def _pass(self) -> None:
         keys = [

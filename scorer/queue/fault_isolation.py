@@ -3,7 +3,8 @@
 Each is counted and logged with its traceback, and the unit backs off at that stage.
 """
 
-from collections.abc import Callable, Hashable
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TypeVar
@@ -47,6 +48,15 @@ class FaultIsolation:
             unit: What the work is for: a gang, a pod, an owner or a node.
         """
         return IsolatedBlock(self, stage, unit)
+
+    async def repeat(
+        self, stage: Stage, work: Callable[[], Awaitable[None]], interval: float
+    ) -> None:
+        """Do work at an interval [s] until cancelled, also after it raised."""
+        while True:
+            with self.isolate(stage, ""):
+                await work()
+            await asyncio.sleep(interval)
 
     def work_off(self, stage: Stage, units: set[T], work: Callable[[T], None]) -> None:
         """Do the work for each unit that does not back off; remove it unless the work raised."""

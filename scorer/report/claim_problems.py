@@ -3,7 +3,6 @@
 A claim holds other GPUs than planned, another pod uses it, or its node does not prepare its pod.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 
@@ -56,10 +55,7 @@ class ClaimProblems:
         Args:
             interval: Between two passes over all pods with claims [s].
         """
-        while True:
-            await asyncio.sleep(interval)
-            with self._faults.isolate(Stage.REPORT, ""):
-                await self._pass()
+        await self._faults.repeat(Stage.REPORT, self._pass, interval)
 
     async def _pass(self) -> None:
         await self._read_errors()

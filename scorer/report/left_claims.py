@@ -1,6 +1,5 @@
 """Report by an Event that the claims of a pod are left to kube-scheduler, and why."""
 
-import asyncio
 from collections.abc import Callable
 
 from runtime.kube.client import Kube
@@ -52,10 +51,7 @@ class LeftClaims:
         Args:
             interval: Between two passes over all pods [s].
         """
-        while True:
-            await asyncio.sleep(interval)
-            with self._faults.isolate(Stage.REPORT, ""):
-                await self._pass()
+        await self._faults.repeat(Stage.REPORT, self._pass, interval)
 
     async def _pass(self) -> None:
         left: list[tuple[PodInfo, EventMessage]] = []
