@@ -10,7 +10,7 @@ from controlplane.manifests import BASE, NAMESPACE
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, answers, wait_until
 from controlplane.scorer import start_scorer
-from controlplane.webhook import register, start_replica
+from controlplane.webhook import PATIENT, register, start_replica
 
 from cluster import keys
 from scorer.gang.crd import Phase, gangs_of
@@ -49,7 +49,8 @@ def install(plane: ControlPlane) -> Trial:
         wait_until(lambda: cluster.mounted, "the Secrets are mounted")
         # It stops without a wait for open connections.
         replica = start_replica(plane, folder, "webhook.log", LINKWISE_DRAIN_SECONDS="0")
-    register(plane, replica.ports[0])
+    # Several control planes may start beside this one.
+    register(plane, replica.ports[0], seconds=PATIENT)
     home = cluster.home("scorer")
     certificate = {
         "LINKWISE_CERTIFICATE": str(home / "tls.crt"),

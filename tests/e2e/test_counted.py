@@ -144,8 +144,8 @@ def test_gangs_that_exceed_the_cluster_wait_as_a_whole(pods, both):
     bound = bound_members(pods)
     assert set(bound.values()) == {SIZE}
     assert len(bound) == NODES
-    waiting = [pod for pod in pods.all().values() if gates(pod)]
-    assert len(waiting) == (OFFERED - NODES) * SIZE
+    waiting = (OFFERED - NODES) * SIZE
+    wait_until(lambda: sum(map(bool, map(gates, pods.all().values()))) == waiting, "others wait")
     wait_until(lambda: agree(pods, both), "the books equal the requests of pods")
     withdraw(pods)
 

@@ -229,11 +229,13 @@ def test_high_gangs_are_placed_whole_on_full_nodes_and_none_loses_a_part(
         found = preemptions(placing) - before
         is_over = found["started"] == found["placed"] + found["failed"]
         is_made_again = all(len(uids(pods, name)) == 2 for name in low)
-        return is_over and is_made_again and {*placed()} <= {0, 2}
+        is_whole = {*placed()} <= {0, 2} and sum(placed()) == 2 * (NODES - len(high))
+        return is_over and is_made_again and is_whole
 
     wait_until(is_settled, "nothing is evicted, and no gang has a part of its pods", PATIENCE)
-    assert sum(placed()) == 2 * (NODES - len(high))
-    assert len(events(pods, "Preempting", of="StatefulSet")) >= len(high)
+    wait_until(
+        lambda: len(events(pods, "Preempting", of="StatefulSet")) >= len(high), "each has an Event"
+    )
     # A gang was evicted as a whole, and only for another one that has its GPUs, or failed.
     history.catch_up()
     evicted = history.evictions(pods.namespace)

@@ -1,4 +1,4 @@
-"""Replicas that end under a load of creates, with the shipped settings.
+"""Replicas that end under a load of creates, with the shipped settings but for a long timeout.
 
 There is no kube-proxy here: a relay stands for the Service. It sends new connections to replicas
 that were ready when they were probed last, every 2 s as in the manifests, and leaves open ones
@@ -12,6 +12,7 @@ from controlplane.installation import run_installation
 from controlplane.load import Load
 from controlplane.process import wait_until
 from controlplane.soak import often
+from controlplane.webhook import PATIENT
 
 from cluster import keys
 
@@ -25,7 +26,7 @@ OPEN = keys.NVIDIA_GPU
 
 @pytest.fixture(scope="module")
 def linkwise(plane):
-    with run_installation(plane, replicas=2) as running:
+    with run_installation(plane, replicas=2, seconds=PATIENT) as running:
         yield running
 
 

@@ -177,6 +177,7 @@ def test_cert_manager_renews_certificates_and_its_ca_without_a_failed_call(plane
             shows(reviews, leaf(plane).certificate)
             # Its injector removes a CA only when that has expired.
             wait_until(lambda: all_trust(plane, first + second), "both CAs are trusted")
+            wait_until(lambda: reviews.results.bundles >= 2, "the client has read it")
 
             plane.api.patch(MUTATING, [clear(0), clear(1)], "json")
             plane.api.patch(VALIDATING, [clear(0)], "json")

@@ -86,6 +86,7 @@ def test_while_slices_are_missing_nothing_is_lost_and_nothing_new_is_planned(
     before = wait_until_allocated(pods, claims, 4)
 
     claims.withdraw(node)
+    wait_until(lambda: node_of(placing, node)["missing"], "the scorer has seen it")
     pods.create({keys.NVIDIA_GPU: 4}, name="late")
 
     wait_for_event(pods, "WaitingForGPUs", "missing in the driver's slices")

@@ -225,7 +225,8 @@ def test_no_gpu_is_held_twice_in_a_race_with_pods_of_others(plane, pods, claims,
 
     def agreed():
         records = recorded(pods)
-        return len(records) == RACERS and claims.allocated(pods.namespace) == records
+        is_held = len(records) == RACERS and claims.allocated(pods.namespace) == records
+        return is_held and records.keys() <= pods.bound()
 
     wait_until(agreed, "all of ours, and no other, have GPUs", PATIENCE)
     held = [uuid for uuids in recorded(pods).values() for uuid in uuids]

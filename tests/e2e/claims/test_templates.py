@@ -75,6 +75,19 @@ def using(*sources, field="resourceClaimTemplateName"):
     }
 
 
+def create_gated(pods, name, spec, **fields):
+    """Create a pod with claims, and return it; again, if admission could not read them in time."""
+
+    def is_gated():
+        made = pods.create(name=name, spec=spec, **fields)
+        if gates(made) == [keys.GANG]:
+            return made
+        pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
+        return None
+
+    return wait_for(is_gated, f"admission has read the claims of {name}")
+
+
 def placed(claims, pods, prefix, count):
     """Wait until pods are bound with the GPUs of their records; return those, by pod."""
 
@@ -120,7 +133,7 @@ def test_an_mpi_job_of_four_times_two_has_one_node_and_distinct_gpus(claims, pod
     make_template(pods, "two-gpus", 2)
     labels = {**gang_labels("train", 4), "training.kubeflow.org/job-name": "train"}
     for i in range(4):
-        pods.create(name=f"train-worker-{i}", labels=labels, spec=using("two-gpus"))
+        create_gated(pods, f"train-worker-{i}", using("two-gpus"), labels=labels)
     pods.create({}, name="train-launcher", labels=labels)
 
     members = placed(claims, pods, "train-worker", 4)
@@ -176,7 +189,7 @@ def test_two_containers_share_the_gpus_of_one_claim_and_all_is_free_after_the_po
     make_template(pods, "single-gpu")
     spec = using("single-gpu")
     spec["containers"].append({**spec["containers"][0], "name": "other"})
-    pods.create(name="both", spec=spec)
+    create_gated(pods, "both", spec)
 
     assert len(placed(claims, pods, "both", 1)["both"][1]) == 1
     pods.clear()
@@ -217,7 +230,7 @@ def test_a_gang_with_channels_of_a_compute_domain_is_in_one_clique(claims, pods,
     make_template(pods, "eight", 8)
     make_template(pods, "channel", 1, CHANNEL_CLASS)
     for i in range(2):
-        pods.create(name=f"imex-{i}", labels=gang_labels("imex", 2), spec=using("eight", "channel"))
+        create_gated(pods, f"imex-{i}", using("eight", "channel"), labels=gang_labels("imex", 2))
 
     members = placed(claims, pods, "imex-", 2)
 
@@ -242,7 +255,7 @@ def test_a_gang_gets_the_gpus_that_its_selectors_choose(claims, pods):
     selectors = [{"cel": {"expression": text}} for text in expressions]
     make_template(pods, "chosen", 2, selectors=selectors)
     for i in range(2):
-        pods.create(name=f"chosen-{i}", labels=gang_labels("chosen", 2), spec=using("chosen"))
+        create_gated(pods, f"chosen-{i}", using("chosen"), labels=gang_labels("chosen", 2))
 
     members = placed(claims, pods, "chosen-", 2)
 
@@ -257,7 +270,7 @@ def test_pods_with_two_claims_have_the_gpus_of_both(claims, pods):
     make_template(pods, "pair", 2, constraints=[{"matchAttribute": PCIE_ROOT}])
     make_template(pods, "single", 1)
     for i in range(2):
-        pods.create(name=f"twice-{i}", labels=gang_labels("twice", 2), spec=using("pair", "single"))
+        create_gated(pods, f"twice-{i}", using("pair", "single"), labels=gang_labels("twice", 2))
     members = wait_for(
         lambda: (
             (held := {n: r for n, r in recorded(pods).items() if n.startswith("twice-")})
@@ -281,19 +294,6 @@ def test_pods_with_two_claims_have_the_gpus_of_both(claims, pods):
 NAMED = "resourceClaimName"
 
 
-def create_naming(pods, name, claim, **fields):
-    """Create a pod that names a claim; again, if admission could not read the claim in time."""
-
-    def is_gated():
-        made = pods.create(name=name, spec=using(claim, field=NAMED), **fields)
-        if gates(made) == [keys.GANG]:
-            return True
-        pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
-        return False
-
-    wait_until(is_gated, f"admission has read claim {claim}")
-
-
 @pytest.fixture
 def named_claims(pods):
     """Make claims that no pod owns, and delete them after their pods."""
@@ -312,7 +312,7 @@ def named_claims(pods):
 def test_a_gang_whose_pods_name_a_claim_each_has_one_of_the_best_sets(claims, pods, named_claims):
     for i in range(2):
         named_claims(f"own-{i}", 2)
-        create_naming(pods, f"own-{i}", f"own-{i}", labels=gang_labels("own", 2))
+        create_gated(pods, f"own-{i}", using(f"own-{i}", field=NAMED), labels=gang_labels("own", 2))
 
     members = placed(claims, pods, "own-", 2)
 
@@ -328,7 +328,7 @@ def test_two_pods_that_name_one_claim_share_its_gpu(claims, pods, named_claims):
     named_claims("shared")
     path = f"{claims_of(pods.namespace)}/shared"
     for name in ("first", "second"):
-        create_naming(pods, name, "shared")
+        create_gated(pods, name, using("shared", field=NAMED))
 
     wait_until(lambda: {"first", "second"} <= {*pods.bound()}, "both are bound", PATIENCE)
 
@@ -346,7 +346,7 @@ def test_two_pods_that_name_one_claim_share_its_gpu(claims, pods, named_claims):
     wait_until(lambda: owner not in pods.all(), "the first pod is gone")
     # The GPU stays the second one's: the others of both nodes are planned without it.
     make_template(pods, "eight-gpus", 8)
-    pods.create(name="eight", spec=using("eight-gpus"))
+    create_gated(pods, "eight", using("eight-gpus"))
     members = placed(claims, pods, "eight", 1)
     assert members["eight"][0] != result["pool"]
 
@@ -355,7 +355,7 @@ def test_a_pod_that_names_a_claim_again_after_its_pod_gets_gpus(claims, pods, na
     """kube-controller-manager may take the devices from the claim before or after admission."""
     named_claims("again")
     for _ in range(3):
-        create_naming(pods, "user", "again")
+        create_gated(pods, "user", using("again", field=NAMED))
         placed(claims, pods, "user", 1)
         pods.api.delete(f"{pods.path}/user", gracePeriodSeconds="0")
 
@@ -374,7 +374,7 @@ def test_what_is_not_evaluated_is_not_gated(pods):
 def test_members_have_the_gpus_of_the_template_of_their_time(claims, pods):
     make_template(pods, "some-gpus", 2)
     for i in range(2):
-        pods.create(name=f"late-{i}", labels=gang_labels("late", 3), spec=using("some-gpus"))
+        create_gated(pods, f"late-{i}", using("some-gpus"), labels=gang_labels("late", 3))
     claimed = claims_of(pods.namespace)
     wait_until(lambda: len(pods.api.get(claimed)["items"]) == 2, "two claims are made")
     # The template is replaced while the gang waits for its third member.
@@ -386,7 +386,7 @@ def test_members_have_the_gpus_of_the_template_of_their_time(claims, pods):
         return made["metadata"]["annotations"][keys.CLAIMED_GPUS] == '{"claim-0/gpu":3}'
 
     wait_until(is_read, "admission has read the new template")
-    pods.create(name="late-2", labels=gang_labels("late", 3), spec=using("some-gpus"))
+    create_gated(pods, "late-2", using("some-gpus"), labels=gang_labels("late", 3))
 
     members = placed(claims, pods, "late-", 3)
 
@@ -398,7 +398,7 @@ def test_a_pod_waits_for_the_claim_of_its_template_and_gets_nothing_by_another(p
     make_template(pods, "one-gpu")
     spec = using("one-gpu")
     # Until the fence of a new node is some seconds old, this is the reason.
-    pods.create(name="first", spec=spec)
+    create_gated(pods, "first", spec)
     placed(claims, pods, "first", 1)
     (first,) = pods.api.get(claims_of(pods.namespace))["items"]
     pods.clear()
@@ -406,7 +406,7 @@ def test_a_pod_waits_for_the_claim_of_its_template_and_gets_nothing_by_another(p
     wait_until(lambda: not pods.api.get(claimed)["items"], "no claim is left")
 
     with plane.without("kube-controller-manager"):
-        pod = pods.create(name="solo", spec=spec)
+        pod = create_gated(pods, "solo", spec)
         wait_for_event(pods, "WaitingForGPUs", "kube-controller-manager has not made claim")
         owner = {"apiVersion": "v1", "kind": "Pod", "controller": True}
         metadata = {
