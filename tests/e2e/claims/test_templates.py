@@ -354,10 +354,11 @@ def test_two_pods_that_name_one_claim_share_its_gpu(claims, pods, named_claims):
 def test_a_pod_that_names_a_claim_again_after_its_pod_gets_gpus(claims, pods, named_claims):
     """kube-controller-manager may take the devices from the claim before or after admission."""
     named_claims("again")
-    for _ in range(3):
-        create_gated(pods, "user", using("again", field=NAMED))
-        placed(claims, pods, "user", 1)
-        pods.api.delete(f"{pods.path}/user", gracePeriodSeconds="0")
+    for i in range(3):
+        # kwok deletes a pod that ends by its name, so that it could hit a new pod of the same name.
+        create_gated(pods, f"user-{i}", using("again", field=NAMED))
+        placed(claims, pods, f"user-{i}", 1)
+        pods.api.delete(f"{pods.path}/user-{i}", gracePeriodSeconds="0")
 
 
 def test_what_is_not_evaluated_is_not_gated(pods):
