@@ -33,9 +33,12 @@ def test_a_member_that_kube_scheduler_preempts_for_cpu_is_replaced_and_the_other
         def is_replaced():
             history.catch_up()
             made = history.creations(pods.namespace)
-            return sorted(made[f"train-{i}"] for i in range(2)) == [1, 2]
+            kept, lost = sorted(made[f"train-{i}"] for i in range(2))
+            return kept == 1 and lost > 1
 
         wait_until(is_replaced, "one member is created again", PATIENCE)
         wait_until_placed(pods, "train", 2)
         wait_for_phase(pods, "train", "Placed", members="2/2")
-        assert sum(history.evictions(pods.namespace).values()) == 1
+        # If its replacement was planned before the other pod was bound, it was evicted, too.
+        history.catch_up()
+        assert len(history.evictions(pods.namespace)) == 1
