@@ -273,8 +273,8 @@ LEFT_TO_SCHEDULER = "linkwise.dev/left-to-scheduler"
 """An annotation on a pod with ResourceClaimTemplates for GPUs: why kube-scheduler allocates its
 claims. Admission writes it, and nothing depends on it."""
 REQUEUED = "linkwise.dev/requeued"
-"""An annotation on a pod beside the scorer: when it was changed so that kube-scheduler tries it
-again. Nothing depends on it."""
+"""An annotation on a pod of the scheduler beside the scorer: when the scorer found that it fits, so
+that the scheduler tries it again. Nothing depends on it."""
 CLAIM_PREFIX = "lw-"
 """Begins the names of ResourceClaims that Linkwise makes."""
 POD_CLAIM = "linkwise"

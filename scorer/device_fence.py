@@ -19,6 +19,7 @@ from cluster.nodes.device_fence import (
 )
 from cluster.nodes.taint_rules import RuleObject
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from runtime.kube.errors import is_outdated
 from runtime.kube.objects import Key
 from runtime.kube.reflector import Reflector
 from runtime.process.clock import loop_time
@@ -212,7 +213,7 @@ class DeviceFence:
         try:
             await self._writing.delete(path, body={"preconditions": {"uid": uid}})
         except ApiError as error:
-            if error.status not in {404, 409}:
+            if not is_outdated(error):
                 raise
 
     def _failed(self, name: str, error: Exception, delay: float | None) -> None:

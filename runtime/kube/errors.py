@@ -34,6 +34,11 @@ class ApiError(KubeError):
         request."""
 
 
+def is_outdated(error: KubeError) -> bool:
+    """Return whether the object is gone, or is another or in another version than was named."""
+    return isinstance(error, ApiError) and error.status in {404, 409}
+
+
 class Unreachable(KubeError):  # noqa: N818 - the name of the condition.
     """The API server cannot be reached or did not answer: the call may have been executed."""
 

@@ -22,6 +22,7 @@ from cluster.allocations.device_claim import (
 from cluster.allocations.record import Allocation
 from cluster.requests.claimed import claim_name
 from runtime.kube.client import ApiError, KubeError
+from runtime.kube.errors import is_outdated
 from scorer.commit.handle import Handle
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
 from scorer.fence import WRITE_TIMEOUT
@@ -163,7 +164,7 @@ class ClaimWriter:
         try:
             await self._kube.delete(claim.path, body=_only(found.metadata.uid, version))
         except ApiError as error:
-            if error.status not in {404, 409}:
+            if not is_outdated(error):
                 raise
         return None
 
@@ -182,7 +183,7 @@ class ClaimWriter:
             try:
                 await self._kube.delete(created.claim.path, body=_only(created.uid))
             except KubeError as error:
-                if isinstance(error, ApiError) and error.status in {404, 409}:
+                if is_outdated(error):
                     return
                 _log.warning("Could not delete claim", path=created.claim.path, err=str(error))
                 await asyncio.sleep(self._pause)

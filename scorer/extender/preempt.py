@@ -106,20 +106,16 @@ class Preemption:
         choice = self._choices.get(uid)
         if choice is None or choice.until < self._clock():
             return False
-        held: set[str] = set()
         cleared: list[NodeLedger] = []
         for name, victims in choice.victims.items():
             node = self._state.ledger_for(name, member.pod.spec.priority or 0)
-            if node:
-                held |= node.holdings.keys() & set(victims)
-                if node.holdings.keys().isdisjoint(victims):
-                    cleared.append(node)
-        # Which node the scheduler chose is known once victims end there.
-        return (
-            not cleared
-            or any(map(self._state.is_ending, held))
-            or any(_fits(node, member) for node in cleared)
-        )
+            held = node.holdings.keys() & set(victims) if node else set()
+            # Which node the scheduler chose is known once victims end there.
+            if any(map(self._state.is_ending, held)):
+                return True
+            if node and not held:
+                cleared.append(node)
+        return not cleared or any(_fits(node, member) for node in cleared)
 
 
 def _choose_victims(

@@ -1,13 +1,13 @@
-"""Let kube-scheduler try a pod again that fits since it fitted nowhere.
+"""Let kube-scheduler try a pod again once it fits on a node.
 
 kube-scheduler tries a pod again on an event of its own watch, such as the end of another pod. If
 our watch shows that end a moment later, the pod is refused once more. Of other changes, such as a
 list of unhealthy GPUs, kube-scheduler has no event at all. Then it leaves the pod alone until
-another event, or for 30 s (`podMaxInUnschedulablePodsDuration` as shipped), which it looks at
-every 30 s. An extender cannot report events; an update of the pod is one.
+another event, or for 30 to 60 s (`podMaxInUnschedulablePodsDuration` as shipped, which it checks
+every 30 s). An extender cannot report events; an update of the pod is one.
 
-What is not requeued here, because too many pods were refused, a write failed or the scorer was
-restarted, waits for that time.
+A pod that is not requeued here waits for that time: too many pods were refused, a write failed, or
+the scorer was restarted.
 
 Source: kubernetes v1.36, `PodSchedulingPropertiesChange` in pkg/scheduler/framework/events.go: a
 change of annotations is an update of the pod; and the hint of extenders in
@@ -19,7 +19,8 @@ import asyncio
 import structlog
 
 from cluster.keys import REQUEUED
-from runtime.kube.client import ApiError, Ignored, KubeError
+from runtime.kube.client import Ignored, KubeError
+from runtime.kube.errors import is_outdated
 from runtime.kube.objects import Key
 from runtime.process.clock import loop_time, rfc3339
 from scorer.commit.handle import Handle
@@ -43,8 +44,6 @@ class Requeuer:
         """Start without a pass."""
         self._kube, self._state, self._clock = handle.kube, handle.informers.state, handle.clock
         self._faults, self._filter, self._refusals = handle.faults, pod_filter, refusals
-        self._busy = 0.0
-        """For how long the last pass computed [s]."""
 
     async def run(self, interval: float) -> None:
         """Write the pods that fit until cancelled.
@@ -54,13 +53,17 @@ class Requeuer:
                 itself.
         """
         while True:
+            busy = 0.0
             with self._faults.isolate(Stage.COMMIT, ""):
-                await self._pass()
-            await asyncio.sleep(max(interval, self._busy / _SHARE))
+                busy = await self._pass()
+            await asyncio.sleep(max(interval, busy / _SHARE))
 
-    async def _pass(self) -> None:
-        """Cost: for each pod as much as its question by kube-scheduler; other tasks run between."""
-        self._busy = 0.0
+    async def _pass(self) -> float:
+        """Write the pods that fit, and return for how long this computed [s].
+
+        Cost: for each pod as much as its question by kube-scheduler; other tasks run between.
+        """
+        busy = 0.0
         fitting: list[tuple[Refusal, PodInfo]] = []
         for key, refusal in self._refusals.older():
             started = loop_time()
@@ -68,11 +71,12 @@ class Requeuer:
                 self._refusals.forget(key, refusal)
             elif self._filter.fits_any(refusal.request, refusal.priority, refusal.nodes):
                 fitting.append((refusal, pod))
-            self._busy += loop_time() - started
+            busy += loop_time() - started
             await asyncio.sleep(0)
         # As in the queue of kube-scheduler.
         fitting.sort(key=lambda each: -each[0].priority)
         await asyncio.gather(*(self._requeue(*each) for each in fitting[:_WRITES_MAX]))
+        return busy
 
     def _waiting(self, key: Key, refusal: Refusal) -> PodInfo | None:
         """Return a refused pod; None where our watch does not show it as one that waits."""
@@ -88,7 +92,7 @@ class Requeuer:
             try:
                 await self._kube.patch(pod.path, body, Ignored, kind="merge")
             except KubeError as error:
-                if not (isinstance(error, ApiError) and error.status in {404, 409}):
+                if not is_outdated(error):
                     _log.warning("Could not requeue pod", pod="/".join(pod.key), err=str(error))
             else:
                 _log.info("Requeued pod", pod="/".join(pod.key))

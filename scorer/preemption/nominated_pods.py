@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from runtime.kube.client import ApiError, Ignored, KubeError
+from runtime.kube.errors import is_outdated
 from runtime.process.backoff import Backoff
 from scorer.commit.handle import Handle
 from scorer.gang.pod_info import PodInfo
@@ -86,9 +87,7 @@ class NominatedPods:
         try:
             await self._kube.patch(f"{pod.path}/status", body, Ignored, kind="strategic")
         except KubeError as error:
-            # 404, 409: it is gone, or another pod has its name.
-            is_gone = isinstance(error, ApiError) and error.status in {404, 409}
-            return None if is_gone else error
+            return None if is_outdated(error) else error
         return None
 
 

@@ -94,7 +94,7 @@ class ClaimProblems:
             yield claim_differs(usage.target, held.indices, planned.indices)
         for name in usage.claims:
             claim = self._informers.claims.claims.items.get((pod.namespace, name))
-            if claim and claim.owner == pod.uid and set(claim.users) - {pod.uid}:
+            if claim and claim.owner == pod.uid and claim.is_used_by_others(pod.uid):
                 yield claim_shared(name)
         errors = self._informers.preparation_errors
         if pod.is_unprepared(self._clock()) and errors.is_read(pod):

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 import structlog
 
 from cluster.objects.pod import NO_CAPACITY
-from runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from runtime.kube.client import Ignored, Kube, KubeError
+from runtime.kube.errors import is_outdated
 from runtime.process.clock import Clock, rfc3339
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
@@ -69,7 +70,7 @@ class PodConditions:
         try:
             await self._kube.patch(f"{pod.path}/status", body, Ignored, kind="strategic")
         except KubeError as error:
-            if not (isinstance(error, ApiError) and error.status in {404, 409}):
+            if not is_outdated(error):
                 _log.warning(
                     "Could not ask for nodes", pod=f"{pod.namespace}/{pod.name}", err=str(error)
                 )

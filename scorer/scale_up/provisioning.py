@@ -15,6 +15,7 @@ from cluster.keys import API_VERSION
 from cluster.objects.kube_object import pod_path
 from cluster.objects.time import seconds_of
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from runtime.kube.errors import is_outdated
 from runtime.kube.objects import Key, OwnerReference
 from runtime.kube.paging import Page, Params, pages
 from runtime.process.backoff import Backoff
@@ -143,7 +144,7 @@ class ProvisioningRequests:
                 try:
                     await self._writing.delete(path, body=body if path == request.path else None)
                 except ApiError as error:
-                    if error.status not in {404, 409}:
+                    if not is_outdated(error):
                         raise
             _log.info("Deleted ProvisioningRequest", request="/".join(request.key))
 

@@ -109,8 +109,8 @@ name.
   command:
     - kube-scheduler
     - --config=/etc/linkwise/scheduler/config.yaml
-    # The scorer requeues a pod that fits since it was refused. Where it does not, the pod would
-    # wait for the next cluster event, or five minutes. Deprecated: a kube-scheduler after 1.37
+    # The scorer requeues a refused pod once it fits. Where it does not, the pod would wait for
+    # the next cluster event, or five minutes. Deprecated: a kube-scheduler after 1.37
     # may not accept it.
     - --pod-max-in-unschedulable-pods-duration=30s
   ports:
