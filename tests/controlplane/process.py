@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Self, TypeVar
 from urllib.request import urlopen
 
@@ -112,6 +113,16 @@ def wait_for(get: Callable[[], T | None], what: str, seconds: float = 90) -> T:
 
     wait_until(is_there, what, seconds)
     return found[0]
+
+
+def answered_in_time(run: Callable[[], CompletedProcess[str]]) -> CompletedProcess[str]:
+    """Run a dry run, again while the scorer has not answered it in the time of the webhook."""
+
+    def in_time() -> CompletedProcess[str] | None:
+        ran = run()
+        return ran if "scorer" not in ran.stderr else None
+
+    return wait_for(in_time, "the scorer answers in the time that the webhook has")
 
 
 def answers(url: str) -> bool:

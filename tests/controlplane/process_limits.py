@@ -21,14 +21,20 @@ Lag = dict[float, float]
 """How many timers were called so late at most, by the bound [s]."""
 
 
-def memory(process: Process, line: str = "VmRSS") -> int:
+def memory(pid: int | str, line: str = "VmRSS") -> int:
     """Return the memory of a process [bytes]; `VmHWM`: its peak; 0 where it has ended."""
     try:
-        status = Path(f"/proc/{process.pid}/status").read_text()
+        status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
         return 0
     found = re.search(rf"^{line}:\s+(\d+) kB$", status, re.MULTILINE)
     return int(found[1]) << 10 if found else 0
+
+
+def restart_peak(pid: int) -> int:
+    """Measure the peak of a process from now on; return its memory [bytes]."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return memory(pid)
 
 
 def granted(component: str) -> int:
@@ -68,7 +74,7 @@ class Limited(Background):
 
     def begin(self) -> None:
         """Measure from now on."""
-        self._before = self._peak = memory(self.process)
+        self._before = self._peak = memory(self.process.pid)
         self._lag = self._lags()
 
     def end(self) -> Vitals:
@@ -77,11 +83,11 @@ class Limited(Background):
             lag = _worst(self._lag, self._lags())
         except OSError:
             lag = None
-        return Vitals(self._before, memory(self.process), self._peak, self.limit, lag)
+        return Vitals(self._before, memory(self.process.pid), self._peak, self.limit, lag)
 
     def _run(self) -> None:
         while not self._over.wait(_PAUSE):
-            held = memory(self.process)
+            held = memory(self.process.pid)
             self._peak = max(self._peak, held)
             if held > self.limit:
                 self.process.signal(SIGKILL)

@@ -192,7 +192,7 @@ def test_bundle_that_another_client_changes_is_restored(plane, change):
     for path in (MUTATING, VALIDATING):
         plane.api.patch(path, [{**value, "path": place}], "json")
     # It takes a fraction of a second where the machine does not stand still.
-    wait_until(lambda: bundles(plane) == before, "the bundles are restored", 30)
+    wait_until(lambda: bundles(plane) == before, "the bundles are restored", often(30, 5))
 
 
 def test_deleted_secrets_fail_no_call(plane, linkwise):

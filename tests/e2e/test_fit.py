@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from controlplane.dryruns import assignments, manifest, person
 from controlplane.pods import a_pod
-from controlplane.process import wait_for, wait_until
+from controlplane.process import answered_in_time, wait_until
 from msgspec import convert
 
 from cluster import keys
@@ -117,11 +117,9 @@ def test_the_command_says_it_to_people(webhook, machines, namespace, ann, tmp_pa
     asked = ("--server", webhook.dry_run, "--token-file=token", "--certificate-authority=ca.crt")
     argv = [LINKWISE, "check", "gang.json", *asked, "--namespace", namespace]
 
-    def answered_in_time():
-        ran = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
-        return ran if "scorer" not in ran.stderr else None
-
-    ran = wait_for(answered_in_time, "the scorer answers in the time that the webhook has")
+    ran = answered_in_time(
+        lambda: subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=False)
+    )
     assert (ran.returncode, ran.stderr) == (0, "")
     assert "  fits now on gpu-0\n    55.2 GB/s modelled all-reduce bandwidth" in ran.stdout
     assert "    left on gpu-0: 4 of 8 GPUs, of 8 that are free now\n" in ran.stdout

@@ -119,7 +119,7 @@ def test_under_waves_of_hostile_bodies_memory_stays_flat_and_others_are_served(w
         with ThreadPoolExecutor(4) as attackers:
             answers = set(attackers.map(lambda each: send(webhook, **each), sent))
         assert answers <= {200, 400, LATE, 413, 415, 503}
-        return memory(webhook.process)
+        return memory(webhook.process.pid)
 
     # The heap grows for some 20 waves, since how many bodies are held at one moment is chance.
     # Later only a leak keeps memory above that in each of several waves.
@@ -127,7 +127,7 @@ def test_under_waves_of_hostile_bodies_memory_stays_flat_and_others_are_served(w
 
     all_were_served(load)
     assert min(sizes[-8:]) <= max(sizes[:25]) + ROOM
-    assert memory(webhook.process, "VmHWM") < granted("webhook")
+    assert memory(webhook.process.pid, "VmHWM") < granted("webhook")
 
 
 def test_slow_senders_are_cut_off_and_other_clients_are_served(webhook, load):
@@ -160,7 +160,7 @@ def test_too_many_connections_of_one_client_close_none_of_others(webhook, load):
         load.goes_on()
         # Those that were idle for longest made room.
         assert {status(one) for one in many[:50]} == {0}
-        assert memory(webhook.process) < granted("webhook")
+        assert memory(webhook.process.pid) < granted("webhook")
         all_were_served(load)
     wait_until(lambda: len(files(webhook)) < 50, "they are forgotten")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from controlplane.process import wait_for, wait_until
+from controlplane.process import answered_in_time, wait_until
 from controlplane.up import STATUS
 from support.printed import CHANGING, LOOKING, ROOT, blocks, commands, inline, text_of
 
@@ -165,11 +165,7 @@ def test_the_answer_that_the_guide_to_dry_runs_shows_is_the_whole_one(up):
     (expected,) = [text for text in blocks(page) if text.startswith("allowed ")]
     token, authority, _, check, _ = commands(page)
 
-    def answered_in_time():
-        ran = up(f"{token}\n{authority}\n{where_it_is(up, check)}")
-        return ran if "scorer" not in ran.stderr else None
-
-    ran = wait_for(answered_in_time, "the scorer answers in the time that the webhook has")
+    ran = answered_in_time(lambda: up(f"{token}\n{authority}\n{where_it_is(up, check)}"))
     assert (ran.stdout, ran.stderr) == (expected, "")
 
 

@@ -1,13 +1,12 @@
 """Attacks of a tenant with the role `edit` on the memory of the scorer and on the ledger."""
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 from controlplane.api import refusal
 from controlplane.pods import Pods
 from controlplane.process import wait_until
+from controlplane.process_limits import memory
 
 from cluster import keys
 
@@ -30,12 +29,6 @@ def tenant(plane, namespace):
     found = Pods(api, namespace)
     wait_until(lambda: refusal(lambda: api.get(found.path)) == "", "the tenant may edit")
     return found
-
-
-def memory(scorer):
-    """Return what its process holds [bytes]."""
-    status = Path(f"/proc/{scorer.process.pid}/status").read_text()
-    return int(re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)[1]) << 10
 
 
 def chosen(pod):
@@ -131,10 +124,12 @@ def test_of_large_pods_that_wait_next_to_nothing_is_kept_and_others_are_placed(
     machines(1)
     gated(tenant, 1, "first")
     placed(tenant, "first")
-    before = memory(placing)
+    before = memory(placing.process.pid)
     for number in range(LARGE):
         gated(tenant, 16, f"large-{number}", affinity=large())
     gated(tenant, 4, "honest")
     placed(tenant, "honest")
 
-    wait_until(lambda: memory(placing) < before + ROOM, "next to nothing is kept of them")
+    wait_until(
+        lambda: memory(placing.process.pid) < before + ROOM, "next to nothing is kept of them"
+    )

@@ -17,8 +17,10 @@ from cluster import keys
 pytestmark = pytest.mark.timeout(400)
 
 SOON = 5.0
-"""From the creation of its last pod until an honest gang is bound [s]. One of several has to be:
-the machine may stand still meanwhile."""
+"""From the creation of its last pod until an honest gang is bound [s]."""
+LATEST = soak.often(0, -1)
+"""Of several gangs: one has to be bound that soon, or all in a soak, since the machine may stand
+still."""
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 AGED_AT_ONCE = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 0}\n"
 KEPT = "reserved for the unit that waited longest"
@@ -92,7 +94,7 @@ def test_host_ports_do_not_delay_other_gangs(ports, machines, pods, tenant, term
 
     took = [seconds_until_placed(pods, f"honest-{i}") for i in range(3)]
 
-    assert min(took) < SOON
+    assert sorted(took)[LATEST] < SOON
     assert term() == before
 
 
@@ -125,7 +127,7 @@ def test_members_that_all_differ_do_not_delay_other_gangs(machines, pods, tenant
 
     took = [seconds_until_placed(pods, f"honest-{i}") for i in range(3)]
 
-    assert min(took) < SOON
+    assert sorted(took)[LATEST] < SOON
     assert term() == before
 
 
@@ -162,7 +164,7 @@ def test_an_aged_gang_reserves_no_node_that_it_could_never_use(reserved, pods, t
 
     took = [seconds_until_placed(pods, f"honest-{i}") for i in range(3)]
 
-    assert min(took) < SOON
+    assert sorted(took)[LATEST] < SOON
     placed = [where(pods, f"honest-{i}").values() for i in range(3)]
     assert {node for gang in placed for gpus in gang for node, _ in gpus} == {reserved[1].name}
     assert term() == before
@@ -195,5 +197,5 @@ def test_hundreds_of_pods_that_never_fit_do_not_delay_other_gangs(machines, pods
 
     took = [seconds_until_placed(pods, f"honest-{i}") for i in range(3)]
 
-    assert min(took) < SOON
+    assert sorted(took)[LATEST] < SOON
     assert term() == before

@@ -18,6 +18,7 @@ from controlplane.api import refusal
 from controlplane.dryruns import person
 from controlplane.load import Load
 from controlplane.process import wait_until
+from controlplane.process_limits import memory, restart_peak
 
 from cluster import keys
 from policy.problem import MAX_BYTES
@@ -104,21 +105,6 @@ def review(home, text):
     ).encode()
 
 
-def memory(process, line="VmHWM"):
-    """Return the most that a process has held [bytes]."""
-    with suppress(FileNotFoundError):
-        status = Path(f"/proc/{process}/status").read_text()
-        if found := re.search(rf"^{line}:\s+(\d+) kB$", status, re.MULTILINE):
-            return int(found[1]) << 10
-    return 0
-
-
-def reset_memory(process):
-    """Begin to measure the most that a process has held; return what it holds now [bytes]."""
-    Path(f"/proc/{process}/clear_refs").write_text("5")
-    return memory(process, "VmRSS")
-
-
 def children(webhook):
     pid = webhook.process.pid
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
@@ -133,7 +119,7 @@ def dropped(webhook, reason):
 
 @pytest.mark.parametrize(("home", "made"), TEXTS.values(), ids=TEXTS.keys())
 def test_a_hostile_text_is_answered_shortly_and_takes_no_memory(webhook, load, home, made):
-    before = reset_memory(webhook.process.pid)
+    before = restart_peak(webhook.process.pid)
     body = review(home, made())
 
     answers = [post(webhook, webhook.ports[0], "/validate", body) for _ in range(2)]
@@ -144,14 +130,14 @@ def test_a_hostile_text_is_answered_shortly_and_takes_no_memory(webhook, load, h
         assert len(answer) < ANSWER
         assert status != 200 or not json.loads(answer)["response"]["allowed"]
     all_were_served(load)
-    assert memory(webhook.process.pid) < before + GROWTH + 2 * len(body)
-    assert sum(map(memory, [webhook.process.pid, *children(webhook)])) < GRANTED
+    assert memory(webhook.process.pid, "VmHWM") < before + GROWTH + 2 * len(body)
+    assert sum(memory(pid, "VmHWM") for pid in (webhook.process.pid, *children(webhook))) < GRANTED
 
 
 @pytest.mark.parametrize("made", DRY_RUNS.values(), ids=DRY_RUNS.keys())
 def test_a_hostile_dry_run_is_answered_and_takes_no_memory(webhook, load, namespace, made):
     token = person(webhook, namespace).token
-    before = reset_memory(webhook.process.pid)
+    before = restart_peak(webhook.process.pid)
     headers = {"Authorization": f"Bearer {token}"}
 
     status, _ = post(
@@ -165,8 +151,8 @@ def test_a_hostile_dry_run_is_answered_and_takes_no_memory(webhook, load, namesp
 
     assert status in {400, 408, 413, 503}
     all_were_served(load)
-    assert memory(webhook.process.pid) < before + GROWTH
-    assert sum(map(memory, [webhook.process.pid, *children(webhook)])) < GRANTED
+    assert memory(webhook.process.pid, "VmHWM") < before + GROWTH
+    assert sum(memory(pid, "VmHWM") for pid in (webhook.process.pid, *children(webhook))) < GRANTED
 
 
 def test_pods_are_admitted_while_all_of_it_goes_on(webhook, load, namespace):

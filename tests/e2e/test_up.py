@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from controlplane.process import wait_for, wait_until
+from controlplane.process import answered_in_time, wait_until
 
 TESTS = Path(__file__).parents[1]
 
@@ -67,16 +67,6 @@ def pasted(text):
     return subprocess.run(shell, cwd=TESTS, capture_output=True, text=True, check=False)
 
 
-def answered(text):
-    """Paste a dry run, again while the scorer has not answered it in time."""
-
-    def in_time():
-        ran = pasted(text)
-        return ran if "scorer" not in ran.stderr else None
-
-    return wait_for(in_time, "the scorer answers in the time that the webhook has")
-
-
 @pytest.fixture
 def folder(tmp_path):
     folder = tmp_path / "up"
@@ -113,7 +103,7 @@ def test_the_commands_that_up_prints_work_as_they_stand(up):
     dry = f"{export}\n{others[3]} --dry-run=server"
     wait_until(lambda: "1.5.0" in pasted(dry).stdout, "the profile is in force")
     created, denied = (pasted(f"{export}\n{command}") for command in others[3:5])
-    checked = answered(f"{export}\n{others[5]}")
+    checked = answered_in_time(lambda: pasted(f"{export}\n{others[5]}"))
     (gang,) = gangs.stdout.splitlines()[1:]
     assert gang.split()[1:5] == ["4/4", "Placed", "gpu-0", "160"]
     assert "0 1 2 3  whole  160.0 GB/s  gang default/mpijob-vgg16" in inspected.stdout
@@ -138,7 +128,7 @@ def test_the_guide_to_dry_runs_gets_the_authority_and_the_name_that_are_right(pl
     (folder / "ca.crt").unlink()
 
     lines = [export, f"PATH=$PATH:{programs}", f"(cd {folder}; {get_authority})", f"{check} {name}"]
-    ran = answered("\n".join(lines))
+    ran = answered_in_time(lambda: pasted("\n".join(lines)))
 
     assert (ran.returncode, ran.stderr) == (0, "")
 
