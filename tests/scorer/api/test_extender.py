@@ -121,6 +121,8 @@ async def test_a_pod_that_fits_since_it_was_refused_is_requeued(scorer, cluster)
 
     # The other one may be on a node alone that is still full.
     assert requeued(cluster) == ["late"]
+    # The log follows the answer to the write.
+    await until(lambda: scorer.logged("Requeued pod"))
     assert [line["pod"] for line in scorer.logged("Requeued pod")] == ["default/late"]
     # Whenever it is refused anew.
     assert await bound(scorer, asking(cluster, name="train")["Pod"]) == ""
