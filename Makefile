@@ -15,7 +15,7 @@ SELECTED := $(if $(filter-out 1.36,$(KUBERNETES)),e2e and versions,e2e)
 # A part of them: make e2e TESTS=tests/e2e/test_gangs.py PROGRAMS=core, which builds no other programs than a control plane's
 TESTS := tests/e2e
 ## Run the end-to-end tests, or those in TESTS=..., on KUBERNETES=1.36 or 1.37
-e2e: .venv controlplane ; $(PY) -m pytest -m "$(SELECTED)" -n 3 --dist loadfile --no-loadscope-reorder --tb=short --durations=20 $(TESTS)
+e2e: .venv controlplane ; $(PY) -m pytest -m "$(SELECTED)" -n 3 --dist loadfile --no-loadscope-reorder --tb=short --durations=20 --rerun-failed $(TESTS)
 # For how long each target is fuzzed, and with which inputs: make fuzz SECONDS=600 SEED=1
 SECONDS := 60
 SEED := 0
