@@ -1,7 +1,7 @@
 PY := .venv/bin/python
 
 help: ; @awk '/^\#\# /{text = substr($$0, 4)} /^[a-z0-9]+:/{if (text) printf "%-14s %s\n", substr($$1, 1, index($$1, ":") - 1), text; text = ""}' Makefile
-.venv: requirements/dev.txt ; @echo "Setting up .venv ..." && python3 -m venv .venv && $(PY) -m pip install -q --require-hashes -r requirements/dev.txt && $(PY) -m pip install -q --no-deps --no-build-isolation -e . && touch .venv || { rm -rf .venv; exit 1; }
+.venv: requirements/dev.txt ; @echo "Setting up .venv ..." && python3 -m venv .venv && .ci/retry $(PY) -m pip install -q --require-hashes -r requirements/dev.txt && $(PY) -m pip install -q --no-deps --no-build-isolation -e . && touch .venv || { rm -rf .venv; exit 1; }
 ## Show what Linkwise does, without a cluster
 demo: .venv ; @docs/demo/run
 ## Draw the pictures in README.md, with Chromium
@@ -55,7 +55,7 @@ lock: ; $(LOCK) pyproject.toml --group dev -o requirements/dev.txt && $(LOCK) --
 AUDIT := dist/audit
 ## Look for known vulnerabilities of the pinned dependencies
 advisories:
-	python3 -m venv $(AUDIT) && $(AUDIT)/bin/pip install -q pip-audit==2.10.1
+	python3 -m venv $(AUDIT) && .ci/retry $(AUDIT)/bin/pip install -q pip-audit==2.10.1
 	for part in dev image command; do $(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/$$part.txt || exit 1; done
 # The messages of the kubelet's gRPC APIs. Options are dropped, because they are for Go alone.
 KUBELET := k8s.io/kubelet@v0.36.3
@@ -64,7 +64,7 @@ API := agent/kubelet/api
 API_OF_TESTS := controlplane/node/api
 ## Generate the messages of the kubelet's gRPC APIs
 protos: .venv
-	@set -e; from=$$(go mod download -json $(KUBELET) | sed -n 's/.*"Dir": "\(.*\)",/\1/p'); to=$$(mktemp -d); trap 'rm -r $$to' EXIT; \
+	@set -e; from=$$(.ci/retry go mod download -json $(KUBELET) | sed -n 's/.*"Dir": "\(.*\)",/\1/p'); to=$$(mktemp -d); trap 'rm -r $$to' EXIT; \
 	copy() { mkdir -p $$to/$$1; for name in $$2; do sed '/^option /d; /gogo/d' $$from/pkg/apis/$$name/api.proto > $$to/$$1/$${name%/*}.proto; done; }; \
 	copy $(API) 'deviceplugin/v1beta1 podresources/v1'; copy $(API_OF_TESTS) 'dra/v1 pluginregistration/v1'; \
 	$(PY) -m grpc_tools.protoc -I$$to --python_out=. --pyi_out=. $$to/$(API)/*.proto; \
@@ -73,8 +73,8 @@ protos: .venv
 NEWEST := dist/newest
 ## Run the unit tests with the newest versions of all dependencies
 newest:
-	rm -rf $(NEWEST) && python3 -m venv $(NEWEST) && $(NEWEST)/bin/python -m pip install -q --upgrade pip
-	$(NEWEST)/bin/python -m pip install -q --upgrade -e . --group dev && $(NEWEST)/bin/python -m pip list
+	rm -rf $(NEWEST) && python3 -m venv $(NEWEST) && .ci/retry $(NEWEST)/bin/python -m pip install -q --upgrade pip
+	.ci/retry $(NEWEST)/bin/python -m pip install -q --upgrade -e . --group dev && $(NEWEST)/bin/python -m pip list
 	$(NEWEST)/bin/python -m pytest -n 2
 ## Remove the virtual environment and all caches
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -111,7 +111,7 @@ def _base(work: Path) -> None:
     suite, tree = freedesktop_os_release()["VERSION_CODENAME"], work / "base.tar"
     _run(
         "mmdebstrap", "--quiet", "--mode=root", "--variant=extract", f"--include={DEBIAN}",
-        f"--extract-hook={hook}", suite, str(tree),
+        '--aptopt=Acquire::Retries "3"', f"--extract-hook={hook}", suite, str(tree),
     )  # fmt: skip
     # These name this machine and its mirrors.
     _run("tar", "--delete", f"--file={tree}", *_OF_THIS_MACHINE)
@@ -120,6 +120,7 @@ def _base(work: Path) -> None:
 def _wheels(work: Path) -> None:
     """Download the locked packages, and take along the pip that will install them."""
     _run(
+        str(ROOT / ".ci/retry"),
         sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:",
         "--require-hashes", f"--requirement={ROOT / 'requirements/image.txt'}",
         f"--dest={work / 'wheels'}",

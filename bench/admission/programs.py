@@ -8,10 +8,10 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from controlplane.binaries import BuildError, MissingError
+from controlplane.binaries import BuildError, MissingError, retried
 
 SOURCES = Path(__file__).parent / "servers"
 NAMES = ("constant", "usual", "load")
@@ -33,13 +33,20 @@ def programs(say: Callable[[str], None]) -> Path:
     draft = folder.with_name(f"{folder.name}.{os.getpid()}")
     draft.mkdir(parents=True)
     argv = ("go", "build", "-mod=readonly", "-o", f"{draft}/", *(f"./{name}" for name in NAMES))
-    build = subprocess.run(argv, cwd=SOURCES, capture_output=True, text=True, check=False)  # noqa: S603
-    if build.returncode:
+    try:
+        retried(lambda: _build(argv), say)
+    except BuildError:
         shutil.rmtree(draft)
-        raise BuildError(f"go build failed:\n{build.stderr[-1000:].strip()}")
+        raise
     shutil.rmtree(folder, ignore_errors=True)
     draft.replace(folder)
     return folder
+
+
+def _build(argv: Sequence[str]) -> None:
+    build = subprocess.run(argv, cwd=SOURCES, capture_output=True, text=True, check=False)  # noqa: S603
+    if build.returncode:
+        raise BuildError(f"go build failed:\n{build.stderr[-1000:].strip()}")
 
 
 def _folder() -> Path:

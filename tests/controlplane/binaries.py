@@ -11,11 +11,13 @@ import os
 import platform
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 HERE = Path(__file__).parent
 VERSION = "v1.36.3"
@@ -61,7 +63,12 @@ _FLAGS = ("-mod=readonly", "-ldflags", LINKER_FLAGS)
 _COLLECTION = {"GOGC": "off", "GOMEMLIMIT": "2GiB"}
 """Of garbage, by Go's compiler: a quarter less processor time than by default, for more memory."""
 _REPORT_EVERY = 200
+ATTEMPTS = 3
+"""Of what may fail because of the network."""
+PAUSE = 5
+"""Between two of them [s]."""
 
+T = TypeVar("T")
 Say = Callable[[str], None]
 Make = Callable[[Path, Say], None]
 
@@ -218,6 +225,8 @@ def build_program(
 ) -> None:
     """Build a program, and say from time to time how many packages are compiled.
 
+    A build may download; what it compiled and downloaded before a failure is kept.
+
     Args:
         module: Folder of the module to build it from.
         package: Its package.
@@ -231,6 +240,10 @@ def build_program(
         flags += (f"-modfile={modules}",)
     argv = ("go", "build", "-v", *flags, "-o", str(path), package)
     say(f"{package}: building")
+    retried(lambda: _build(argv, module, package, say), say)
+
+
+def _build(argv: Sequence[str], module: Path, package: str, say: Say) -> None:
     lines = []
     environment = {**os.environ, **_COLLECTION}
     with subprocess.Popen(
@@ -244,24 +257,44 @@ def build_program(
         raise BuildError(f"go build {package} failed:\n{''.join(lines[-5:]).strip()}")
 
 
-def _copy_stages(path: Path, _: Say) -> None:
-    stages = source_of(HERE, "sigs.k8s.io/kwok") / "kustomize/stage"
+def _copy_stages(path: Path, say: Say) -> None:
+    stages = source_of(HERE, "sigs.k8s.io/kwok", say) / "kustomize/stage"
     path.mkdir()
     for name in _STAGE_FILES:
         # Without its mode: the module cache is read-only.
         shutil.copyfile(stages / name, path / Path(name).name)
 
 
-def _copy_crds(path: Path, _: Say) -> None:
+def _copy_crds(path: Path, say: Say) -> None:
     path.mkdir()
     name = "kubeflow.org_mpijobs.yaml"
-    shutil.copyfile(source_of(_TRAINING, _OPERATOR) / "manifests/base/crds" / name, path / name)
+    crds = source_of(_TRAINING, _OPERATOR, say) / "manifests/base/crds"
+    shutil.copyfile(crds / name, path / name)
 
 
-def source_of(module: Path, name: str) -> Path:
+def source_of(module: Path, name: str, say: Say) -> Path:
     """Return the folder of a module's source in Go's cache."""
+    return retried(lambda: _download(module, name), say)
+
+
+def _download(module: Path, name: str) -> Path:
     argv = ("go", "mod", "download", "-json", name)
     answer = subprocess.run(argv, cwd=module, capture_output=True, text=True, check=False)
     if answer.returncode:
         raise BuildError(f"{' '.join(argv)} failed:\n{answer.stdout}{answer.stderr}")
     return Path(json.loads(answer.stdout)["Dir"])
+
+
+def retried(attempt: Callable[[], T], say: Say) -> T:
+    """Return what one of three attempts returns; say why the ones before failed.
+
+    Raises:
+        BuildError: Each failed.
+    """
+    for number in range(1, ATTEMPTS):
+        try:
+            return attempt()
+        except BuildError as error:
+            say(f"attempt {number} of {ATTEMPTS}: {error}")
+            time.sleep(PAUSE)
+    return attempt()

@@ -61,7 +61,7 @@ def promtool(say: Say) -> Path:
 def _extract_promtool(path: Path, _: Say) -> None:
     """Extract it without installing the package, which would start a server."""
     with TemporaryDirectory() as folder:
-        _run(["apt-get", "download", "prometheus"], folder)
+        _run(["apt-get", "-o", "Acquire::Retries=3", "download", "prometheus"], folder)
         (package,) = Path(folder).glob("*.deb")
         _run(["dpkg", "-x", str(package), "files"], folder)
         shutil.copy(Path(folder, "files/usr/bin/promtool"), path)

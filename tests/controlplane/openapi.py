@@ -6,12 +6,12 @@ have each field with its type, but not which fields are required or what a text 
 
 import json
 import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from controlplane.binaries import HERE, source_of
 
 Schema = dict[str, Any]
 
@@ -76,8 +76,6 @@ def _schema(item: Schema, local: str) -> Schema:
 def _types(version: str) -> Iterator[Schema]:
     """Yield the types of a version of Kubernetes' clients."""
     for module, path in _MODULES.items():
-        argv = ("go", "mod", "download", "-json", f"{module}@{version}")
-        answer = subprocess.run(argv, capture_output=True, text=True, check=True)
-        source = Path(json.loads(answer.stdout)["Dir"], path).read_text(encoding="utf-8")
-        if found := _TYPES.search(source):
+        folder = source_of(HERE, f"{module}@{version}", print)
+        if found := _TYPES.search((folder / path).read_text(encoding="utf-8")):
             yield from yaml.load(found[1], Loader=yaml.CSafeLoader)["types"] or ()

@@ -91,8 +91,8 @@ def cert_manager_binaries(say: Say) -> Binaries:
     return built("cert-manager", [_CERT_MANAGER], parts, say)
 
 
-def _copy_kueue_config(path: Path, _: Say) -> None:
-    _copy_tree(source_of(_KUEUE, "sigs.k8s.io/kueue") / "config", path)
+def _copy_kueue_config(path: Path, say: Say) -> None:
+    _copy_tree(source_of(_KUEUE, "sigs.k8s.io/kueue", say) / "config", path)
 
 
 def _copy_tree(source: Path, path: Path) -> None:
@@ -108,7 +108,7 @@ def _build_coscheduling(path: Path, say: Say) -> None:
     """
     copy = path.with_name(f"{path.name}.source")
     shutil.rmtree(copy, ignore_errors=True)
-    source = source_of(_COSCHEDULING, _PLUGINS)
+    source = source_of(_COSCHEDULING, _PLUGINS, say)
     _copy_tree(source, copy)
     for file in (copy / "pkg/coscheduling").rglob("*.go"):
         text = _MOVED.sub("fwk.", file.read_text())
@@ -121,17 +121,17 @@ def _build_coscheduling(path: Path, say: Say) -> None:
     shutil.rmtree(copy)
 
 
-def _copy_groups(path: Path, _: Say) -> None:
+def _copy_groups(path: Path, say: Say) -> None:
     path.mkdir()
-    crds = source_of(_COSCHEDULING, _PLUGINS) / "config/crd/bases"
+    crds = source_of(_COSCHEDULING, _PLUGINS, say) / "config/crd/bases"
     name = "scheduling.x-k8s.io_podgroups.yaml"
     shutil.copyfile(crds / name, path / name)
 
 
-def _copy_autoscaler_crds(path: Path, _: Say) -> None:
+def _copy_autoscaler_crds(path: Path, say: Say) -> None:
     path.mkdir()
-    karpenter = source_of(_AUTOSCALERS, "sigs.k8s.io/karpenter")
-    autoscaler = source_of(_AUTOSCALERS, "k8s.io/autoscaler/cluster-autoscaler/apis")
+    karpenter = source_of(_AUTOSCALERS, "sigs.k8s.io/karpenter", say)
+    autoscaler = source_of(_AUTOSCALERS, "k8s.io/autoscaler/cluster-autoscaler/apis", say)
     for folder in (karpenter / "pkg/apis/crds", karpenter / "kwok/apis/crds"):
         for found in folder.glob("karpenter*.yaml"):
             shutil.copyfile(found, path / found.name)
@@ -139,8 +139,8 @@ def _copy_autoscaler_crds(path: Path, _: Say) -> None:
     shutil.copyfile(autoscaler / "config/crd" / name, path / name)
 
 
-def _copy_cert_manager_crds(path: Path, _: Say) -> None:
+def _copy_cert_manager_crds(path: Path, say: Say) -> None:
     path.mkdir()
-    source = source_of(_CERT_MANAGER, "github.com/cert-manager/cert-manager")
+    source = source_of(_CERT_MANAGER, "github.com/cert-manager/cert-manager", say)
     for found in (source / "deploy/crds").glob("cert-manager.io_*.yaml"):
         shutil.copyfile(found, path / found.name)

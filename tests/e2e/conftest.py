@@ -97,6 +97,8 @@ def _place(item: pytest.Item) -> int:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.config.option.collectonly:
+        return
     # Not in a fixture: a first build takes longer than any test may.
     if any(item.get_closest_marker("e2e") for item in session.items):
         found = _build(session.config, binaries, "end-to-end tests")
