@@ -9,6 +9,7 @@ import structlog
 from cluster.cel.values import DeviceFacts
 from cluster.keys import NVIDIA_GPU, SCORER
 from cluster.mode import NodeMode
+from runtime.kube.call_limiter import CallLimiter
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
 from runtime.process.clock import Clock, loop_time
@@ -37,6 +38,10 @@ from scorer.scale_up.pod_conditions import PodConditions
 from scorer.scale_up.provisioning import ProvisioningRequests
 from scorer.scale_up.requester import ScaleUpRequester
 from scorer.timings import Timings
+
+_IN_FLIGHT = 16
+"""Calls that write plans and evictions at a time, at most. With more, an API server on a small
+machine does not answer in time."""
 
 _log = structlog.get_logger()
 
@@ -110,8 +115,9 @@ class Leader:
         fence = DeviceFence(
             self._reading, self._writing, informers.state, faults, informers.claims.bypasses
         )
+        limiter = CallLimiter(_IN_FLIGHT)
         handle = Handle(
-            self._writing,
+            self._writing.limited(limiter),
             informers,
             status_reporter,
             self._metrics,
@@ -140,6 +146,8 @@ class Leader:
         except* LeadershipLost as refused:
             _log.warning("Stopped leading", term=term, err=str(refused.exceptions[0]))
         finally:
+            # After `LeadershipLost`, writes that the same plan still has must not be sent.
+            limiter.close()
             self.context = None
 
     async def _run(self, context: LeaderContext, handle: Handle, recorder: EventRecorder) -> None:

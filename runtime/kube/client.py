@@ -5,7 +5,8 @@ A call that raises anything else than a KubeError has sent nothing: its body can
 
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from copy import copy
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -16,11 +17,13 @@ from msgspec.json import Decoder
 from multidict import CIMultiDict
 from yarl import URL
 
+from runtime.kube.call_limiter import CallLimiter
 from runtime.kube.decode import decode
 from runtime.kube.errors import (
     UNDECODABLE,
     ApiError,
     KubeError,
+    TimedOut,
     TooLong,
     Unreachable,
     Unreadable,
@@ -80,6 +83,7 @@ class Kube:
         # From 3.13 on Python requires extensions that the CAs of some clusters lack.
         self._context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         self._session: aiohttp.ClientSession | None = None
+        self._limiter: CallLimiter | None = None
         self._date = ""
 
     @property
@@ -125,6 +129,15 @@ class Kube:
             ca_file=Path(ca) if ca else None,
             timeout=timeout,
         )
+
+    def limited(self, limiter: CallLimiter) -> Self:
+        """Return the same open client whose calls, other than watches, wait for a limiter.
+
+        The time limit of a call starts when it is sent.
+        """
+        client = copy(self)
+        client._limiter = limiter  # noqa: SLF001 - of the same class.
+        return client
 
     async def __aenter__(self) -> Self:
         # Each watch holds a connection, so their number is not limited.
@@ -230,10 +243,16 @@ class Kube:
         timeout = aiohttp.ClientTimeout(total=self._timeout, sock_connect=_CONNECT)
         data = None if body is None else msgspec.json.encode(body)
         headers = {} if data is None else {"Content-Type": content_type}
-        async with self._request(
-            method, path, params=params, data=data, headers=headers, timeout=timeout
-        ) as response:
+        async with (
+            self._slot(path),
+            self._request(
+                method, path, params=params, data=data, headers=headers, timeout=timeout
+            ) as response,
+        ):
             return await response.read() if max_bytes is None else await _read(response, max_bytes)
+
+    def _slot(self, path: str) -> AbstractAsyncContextManager[None]:
+        return self._limiter.slot(_namespace(path)) if self._limiter else nullcontext()
 
     async def stream(
         self, path: str, params: Params, *, read_timeout: float
@@ -294,7 +313,8 @@ class Kube:
             # aiohttp raises other types, too. The request may have been sent.
             self._reload_ca(error)
             cause = str(error) or type(error).__name__
-            raise Unreachable(f"{method} {path}: {cause}") from error
+            kind = TimedOut if isinstance(error, TimeoutError) else Unreachable
+            raise kind(f"{method} {path}: {cause}") from error
 
     def _authorization(self) -> Params:
         token = self._token_file.read_text() if self._token_file else self._token
@@ -305,6 +325,10 @@ class Kube:
         if isinstance(error, aiohttp.ClientConnectorCertificateError) and self._ca_file:
             with suppress(OSError):
                 self._context.load_verify_locations(self._ca_file)
+
+
+def _namespace(path: str) -> str:
+    return path.partition("/namespaces/")[2].partition("/")[0]
 
 
 async def _read(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:

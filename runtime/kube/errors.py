@@ -2,7 +2,8 @@
 
 KubeError
 + ApiError       the API server refused the call
-+ Unreachable    no answer, or not in time, or not complete
++ Unreachable    no answer, or not complete
+  + TimedOut     no answer in time
 + Unreadable     the answer is not of the expected type
 + TooLong        the answer has more bytes than allowed
 """
@@ -41,6 +42,15 @@ def is_outdated(error: KubeError) -> bool:
 
 class Unreachable(KubeError):  # noqa: N818 - the name of the condition.
     """The API server cannot be reached or did not answer: the call may have been executed."""
+
+
+class TimedOut(Unreachable):
+    """The API server did not answer in time."""
+
+
+def is_timeout(error: KubeError) -> bool:
+    """Return whether the API server did not answer in time, or gave up the call for its length."""
+    return isinstance(error, TimedOut) or (isinstance(error, ApiError) and error.status == 504)
 
 
 class Unreadable(KubeError):  # noqa: N818

@@ -70,9 +70,20 @@ class BindingTracker:
             self._failed_nodes[key] = nodes, self._clock() + _EXCLUDED_FOR
 
     def track(self, unit: Unit, plan: GangPlan) -> None:
-        """Start to track a plan; a plan that is already tracked keeps its deadline."""
+        """Start to track a plan whose members are about to be written.
+
+        A plan that is already tracked keeps its deadline.
+        """
         before = self._bindings.get(unit.key, {}).get(plan.id)
-        self._keep(PendingBinding(unit, plan, before.deadline if before else self._new_deadline))
+        deadline = before.deadline if before else self._new_deadline
+        was_written = before is not None and before.was_written
+        writing_since = None if was_written else self._clock()
+        self._keep(PendingBinding(unit, plan, deadline, writing_since, was_written))
+
+    def written(self, key: GangKey, plan_id: str) -> None:
+        """Let the deadline of a plan count: all its members were written or refused."""
+        if binding := self._bindings.get(key, {}).get(plan_id):
+            self._keep(binding.written(self._clock()))
 
     def _keep(self, binding: PendingBinding) -> None:
         self._bindings.setdefault(binding.unit.key, {})[binding.plan.id] = binding
@@ -102,7 +113,11 @@ class BindingTracker:
     def time_left(self) -> float | None:
         """Return the time until a deadline passes or a node is included again [s]; None: never."""
         now = self._clock()
-        times = [binding.deadline for binding in self._all() if not self._is_backing_off(binding)]
+        times = [
+            binding.deadline
+            for binding in self._all()
+            if binding.writing_since is None and not self._is_backing_off(binding)
+        ]
         times += [until for _, until in self._failed_nodes.values() if until > now]
         return max(min(times) - now, 0.0) + 0.1 if times else None
 
@@ -121,7 +136,7 @@ class BindingTracker:
     def _restore(self, group: Key) -> None:
         for unit, plan in unbound_plans(group, self._informers):
             if plan.id not in self._bindings.get(unit.key, {}):
-                self.track(unit, plan)
+                self._keep(PendingBinding(unit, plan, self._new_deadline))
                 self._unreconciled.add((unit.key, plan.id))
 
     def reconcile(self, dirty_groups: Set[Key]) -> list[Call]:
@@ -138,7 +153,7 @@ class BindingTracker:
         retried, self._unreconciled = self._unreconciled, set()
         for binding in self._all():
             plan = binding.unit.key, binding.plan.id
-            is_due = self._clock() >= binding.deadline
+            is_due = binding.is_due(self._clock())
             is_changed = binding.unit.group in dirty_groups or plan in retried
             if not (is_due or conflicts or is_changed):
                 continue

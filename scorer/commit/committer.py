@@ -1,4 +1,4 @@
-"""Commit of one plan: all its claims are written, then all its pods are patched concurrently.
+"""Commit of one plan: all its claims are written, then all its pods are patched, a few at a time.
 
 Each patch applies only to the pod that was planned. If it is refused, the pod's GPUs are released;
 if it has no answer, they stay assumed until a read shows the outcome. If a partial gang is likely
@@ -84,7 +84,7 @@ class Committer:
         self._fence_checked = False
 
     async def commit(self, allocations: Sequence[PodAllocation], *, dry_run: bool) -> list[Refused]:
-        """Write all claims, then patch all pods concurrently; return those that were refused.
+        """Write all claims, then patch all pods; return those that were refused.
 
         If a claim is refused, no pod is patched, and no claim is left, or allocated.
 

@@ -20,7 +20,7 @@ class Handle:
     """
 
     kube: Kube
-    """A client with a short timeout, for writes."""
+    """A client with a short timeout, for writes, of which few are in flight at a time."""
     informers: Informers
     status_reporter: StatusReporter
     metrics: Metrics

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scorer.gang.crd import GangPlan
 from scorer.gang.pod_info import PodInfo
@@ -20,17 +20,32 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PendingBinding:
-    """A plan that is written, and whose members wait to be bound."""
+    """A plan whose members are being written, or wait to be bound."""
 
     unit: Unit
     plan: GangPlan
     deadline: float
     """Until then all members should be bound [s since 1970]."""
+    writing_since: float | None = None
+    """Since when members are written for the first time [s since 1970]; None: they are not. The
+    deadline is later by this time."""
+    was_written: bool = False
+    """All members were written or refused, so that a further try does not delay the deadline."""
     tried_at: float | None = None
     """Time when a scheduler first tried one of the members [s since 1970]. The time before does not
     count. None: no scheduler has."""
     evicting: bool = False
     """The plan was given up, and its members are being evicted."""
+
+    def is_due(self, now: float) -> bool:
+        """Return whether the deadline has passed; the time is in seconds since 1970."""
+        return self.writing_since is None and now >= self.deadline
+
+    def written(self, now: float) -> "PendingBinding":
+        """Return the same plan once its members were written; the time is in seconds since 1970."""
+        started = now if self.writing_since is None else self.writing_since
+        deadline = self.deadline + now - started
+        return replace(self, deadline=deadline, writing_since=None, was_written=True)
 
     def progress(self, pods: Iterable[PodInfo]) -> Progress:
         """Return the progress, given the pods of the gang. A deleted member counts as neither."""

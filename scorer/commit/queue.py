@@ -130,6 +130,7 @@ class CommitQueue:
             # After a fault the allocations stay assumed, since they may have been written.
             with self._faults.isolate(Stage.COMMIT, job.unit.key):
                 await self._commit(job)
+            self._binding_tracker.written(job.unit.key, job.plan_id)
 
     def close(self) -> None:
         """Record no more plans: the next leader may already have recorded others."""
