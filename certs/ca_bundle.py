@@ -11,6 +11,7 @@ from certs.objects import WebhookConfiguration
 from certs.pem import ContentError, read_certificates
 from cluster.keys import CERTS
 from runtime.kube.client import ApiError, Kube
+from runtime.kube.paths import api_path, path_below
 
 API = "admissionregistration.k8s.io/v1"
 
@@ -29,7 +30,7 @@ class Target:
     @property
     def collection(self) -> str:
         """Path of the API for its kind."""
-        return f"/apis/{API}/{self.resource}"
+        return api_path(API, self.resource)
 
 
 def trusts(configuration: WebhookConfiguration, leaf: x509.Certificate) -> bool:
@@ -77,7 +78,7 @@ async def inject_ca_bundle(
     if patch is None:
         return False
     params = {"fieldManager": CERTS, "force": "true"}
-    path = f"{target.collection}/{target.name}"
+    path = path_below(target.collection, target.name)
     try:
         await kube.patch(path, patch, WebhookConfiguration, kind="apply", params=params)
     except ApiError as error:

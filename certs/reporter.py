@@ -12,6 +12,7 @@ from cluster.keys import CERTS, CERTS_KEY
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.kube.objects import ConfigMap
+from runtime.kube.paths import api_path
 
 _log = structlog.get_logger()
 _MAX_EVENTS = 1000
@@ -24,7 +25,7 @@ class Reporter:
 
     def __init__(self, kube: Kube, recorder: EventRecorder, namespace: str) -> None:
         self._kube, self._recorder, self._namespace = kube, recorder, namespace
-        self._path = f"/api/v1/namespaces/{namespace}/configmaps/{CERTS}"
+        self._path = api_path("v1", "namespaces", namespace, "configmaps", CERTS)
         self._recorded: set[str] = set()
 
     async def record(

@@ -11,6 +11,7 @@ from certs.pem import ContentError
 from certs.snapshot import Snapshot, Stored
 from cluster.keys import ROTATE_CA
 from runtime.kube.client import ApiError, Kube
+from runtime.kube.paths import api_path, path_below
 
 CA_SECRET = "linkwise-ca"  # noqa: S105 - its name.
 
@@ -24,7 +25,7 @@ class Store:
         self, kube: Kube, namespace: str, servers: Sequence[Server], targets: Sequence[Target]
     ) -> None:
         self._kube, self._servers, self._targets = kube, servers, targets
-        self.collection = f"/api/v1/namespaces/{namespace}/secrets"
+        self.collection = api_path("v1", "namespaces", namespace, "secrets")
 
     async def read(self) -> Snapshot:
         """Return all objects; the CAs are read after all others.
@@ -80,7 +81,7 @@ class Store:
     async def _configurations(self) -> dict[Target, WebhookConfiguration]:
         found = {}
         for target in self._targets:
-            path = f"{target.collection}/{target.name}"
+            path = path_below(target.collection, target.name)
             if configuration := await self._kube.find(path, WebhookConfiguration):
                 found[target] = configuration
         return found
@@ -92,7 +93,7 @@ class Store:
         }
 
     async def _secret(self, name: str) -> Secret | None:
-        return await self._kube.find(f"{self.collection}/{name}", Secret)
+        return await self._kube.find(path_below(self.collection, name), Secret)
 
     async def _write(
         self,
@@ -110,7 +111,9 @@ class Store:
             else:
                 head = {"resourceVersion": stored.version, **metadata}
                 patch = {"metadata": head, "data": data}
-                await self._kube.patch(f"{self.collection}/{name}", patch, Secret, kind="merge")
+                await self._kube.patch(
+                    path_below(self.collection, name), patch, Secret, kind="merge"
+                )
         except ApiError as error:
             # AlreadyExists, Conflict, or NotFound: deleted since it was read.
             if error.status in {404, 409}:

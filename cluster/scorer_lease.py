@@ -18,8 +18,9 @@ from cluster.keys import (
 from cluster.nodes.gpu_kinds import decode_kinds
 from cluster.objects.pod import Metadata
 from cluster.objects.quantity import count
+from runtime.kube.paths import api_path
 
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{POLICY_NAMESPACE}/leases/{SCORER}"
+LEASE = api_path("coordination.k8s.io/v1", "namespaces", POLICY_NAMESPACE, "leases", SCORER)
 
 
 _reasons = msgspec.json.Decoder(dict[str, str])

@@ -21,6 +21,7 @@ from cluster.nodes.taint_rules import RuleObject
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.errors import is_outdated
 from runtime.kube.objects import Key
+from runtime.kube.paths import path_below
 from runtime.kube.reflector import Reflector
 from runtime.process.clock import loop_time
 from runtime.process.fair_schedule import Limits
@@ -201,12 +202,12 @@ class DeviceFence:
         collection, version = self._collection, api_version(self._collection)
         if wanted is None:
             if stored is not None and name in self._surplus:
-                await self._delete(f"{collection}/{name}", stored.metadata.uid)
+                await self._delete(path_below(collection, name), stored.metadata.uid)
         elif stored is None:
             await self._writing.create(collection, wanted.body(version), Ignored)
         elif stored.fenced != wanted.selector:
             body = wanted.body(version, stored.metadata.resource_version)
-            await self._writing.update(f"{collection}/{name}", body, Ignored)
+            await self._writing.update(path_below(collection, name), body, Ignored)
         self._errors.pop(name, None)
 
     async def _delete(self, path: str, uid: str) -> None:

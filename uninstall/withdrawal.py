@@ -20,6 +20,7 @@ from cluster.objects.kube_object import pod_path
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
 from runtime.kube.objects import ObjectMeta
 from runtime.kube.paging import Page, Params, pages
+from runtime.kube.paths import api_path, path_below
 
 _log = structlog.get_logger()
 
@@ -88,7 +89,7 @@ async def withdraw(kube: Kube, times: Times) -> None:
     await _delete_all(kube, OTHERS, times)
     for version in VERSIONS:
         await _delete(
-            kube, f"/apis/resource.k8s.io/{version}/devicetaintrules", times, params=_RULES
+            kube, api_path(f"resource.k8s.io/{version}", "devicetaintrules"), times, params=_RULES
         )
     end = asyncio.get_running_loop().time() + times.reviews
     last: set[str] | None = None
@@ -107,7 +108,7 @@ async def withdraw(kube: Kube, times: Times) -> None:
 
 async def _delete_all(kube: Kube, objects: tuple[tuple[str, str], ...], times: Times) -> None:
     for resource, name in objects:
-        await _delete(kube, f"{_ADMISSION}/{resource}/{name}", times)
+        await _delete(kube, path_below(_ADMISSION, resource, name), times)
 
 
 async def _delete(kube: Kube, path: str, times: Times, params: Params = _ALL) -> None:

@@ -80,6 +80,7 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
             informers=informers.watch_ages(),
             expiry=lambda: certificate.expiry,
         )
+        claims = ClaimReader(kube) if settings.client_ca else None
         tasks = [
             group.create_task(informers.run()),
             group.create_task(certificate.reload_when_changed()),
@@ -87,7 +88,7 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
         ]
         async with (
             serve(
-                Admission(informers, Metrics(registry), child, ClaimReader(kube)).routes(),
+                Admission(informers, Metrics(registry), child, claims).routes(),
                 host=settings.host,
                 port=settings.port,
                 context=certificate.context,

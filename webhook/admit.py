@@ -149,6 +149,18 @@ def deny_unreadable(error: str) -> Outcome:
     return _denied(finding)
 
 
+def deny_for_now(reason: str) -> Outcome:
+    """Return the outcome for a pod about which something is not known yet: its creator tries again.
+
+    Allowed, it would never be placed by Linkwise.
+
+    Args:
+        reason: What is not known.
+    """
+    fix = "create the pod again; controllers do so"
+    return _denied(Finding(Code.CLAIMS, Severity.ERROR, "spec.resourceClaims", None, reason, fix))
+
+
 def _denied(finding: Finding) -> Outcome:
     return Outcome(Verdict.DENIED, (finding,), audit={"findings": finding.code.value})
 

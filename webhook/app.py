@@ -9,7 +9,7 @@ import structlog
 from cluster.finding import printable
 from cluster.keys import CLAIM_PREFIX, DRY_RUN_AUDIENCE
 from cluster.objects.pod import NewPod
-from cluster.requests.user_claims.claim_spec import Asked
+from cluster.requests.user_claims.claim_spec import Asked, LeftToScheduler
 from cluster.requests.user_claims.pod_claims import ClaimSource, claim_sources
 from cluster.whatif_api import FitResult
 from manifest.value import InputError
@@ -18,8 +18,8 @@ from runtime.http.authorization import is_allowed
 from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
 from runtime.kube.client import Kube, KubeError
 from runtime.process.worker import BusyError, LimitError, Worker
-from webhook.admit import admit, deny_unreadable
-from webhook.claim_reader import ClaimReader
+from webhook.admit import admit, deny_for_now, deny_unreadable
+from webhook.claim_reader import ClaimReader, NotInTimeError
 from webhook.config_validation import (
     ConfigResponse,
     ConfigReview,
@@ -54,6 +54,7 @@ NAMESPACE_TIMEOUT = 0.5
 _JSON_ONLY = frozenset({JSON})
 _YAML = "application/yaml"
 _NOTHING_ASKED: Mapping[ClaimSource, Asked] = {}
+_UNPROVEN = LeftToScheduler("the webhook requires no client certificate")
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _CREATE_PODS = {"verb": "create", "version": "v1", "resource": "pods"}
 """What a caller of the dry-run API must be allowed in a namespace."""
@@ -63,12 +64,21 @@ _log = structlog.get_logger()
 class Admission:
     """Handles the reviews of API servers from the state of the informers.
 
-    Only for a pod that names ResourceClaimTemplates it calls the API server.
+    It calls the API server only for a pod that brings claims, and only where each caller has proved
+    that it is an API server: others would read the objects of any namespace by it.
     """
 
     def __init__(
-        self, informers: Informers, metrics: Metrics, worker: Worker, claims: ClaimReader
+        self, informers: Informers, metrics: Metrics, worker: Worker, claims: ClaimReader | None
     ) -> None:
+        """Create the handler.
+
+        Args:
+            informers: State of the cluster.
+            metrics: Counts reviews.
+            worker: Child process that reads ConfigMaps.
+            claims: Reads the claims of pods; None where callers are not authenticated.
+        """
         self._informers, self._claims = informers, claims
         self._metrics = metrics
         self._worker = worker
@@ -146,7 +156,12 @@ class Admission:
             self._metrics.count_wait(came=came)
             if not came:
                 return retry_later(f"namespace {review.namespace} is not known yet")
-        return self._admit(review, await self._claims.read(review.namespace, sources))
+        if self._claims is None:
+            return self._admit(review, dict.fromkeys(sources, _UNPROVEN))
+        try:
+            return self._admit(review, await self._claims.read(review.namespace, sources))
+        except NotInTimeError as error:
+            return self._respond(review, deny_for_now(str(error)))
 
     def _admit(
         self, review: PodReview, asked: Mapping[ClaimSource, Asked] = _NOTHING_ASKED

@@ -21,6 +21,7 @@ from policy.active_config import SOURCES, ActiveConfig, ConfigSource
 from runtime.kube.client import Kube, KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.kube.objects import ConfigMap, Key, ObjectMeta
+from runtime.kube.paths import api_path
 from runtime.kube.reflector import Reflector, WatchTimings
 from runtime.process.clock import Clock, wall
 
@@ -96,7 +97,7 @@ class Informers:
         self._config_maps = {
             source: Reflector(
                 kube,
-                f"/api/v1/namespaces/{source.namespace}/configmaps",
+                api_path("v1", "namespaces", source.namespace, "configmaps"),
                 _config_maps.decode,
                 field_selector=f"metadata.name={source.name}",
                 on_change=partial(self._config_map_changed, source),

@@ -68,8 +68,10 @@ def error_field(error: Finding) -> str:
 def denial_status(errors: Sequence[Finding]) -> tuple[int, str]:
     """Return the HTTP code and the Kubernetes reason of a denial.
 
-    403 where all errors depend on the policy, else 422.
+    503 for claims that are not known yet, 403 where all errors depend on the policy, else 422.
     """
+    if all(error.code is Code.CLAIMS for error in errors):
+        return 503, "ServiceUnavailable"
     if all(error.code in FORBIDDEN_BY_POLICY for error in errors):
         return 403, "Forbidden"
     return 422, "Invalid"

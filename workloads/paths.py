@@ -1,22 +1,22 @@
-"""Paths of workloads at the API server, for owners that users can write."""
-
-import re
+"""Paths of workloads at the API server, for owners and groups that users can write."""
 
 from cluster.objects.pod import Owner
+from runtime.kube.paths import InvalidPath, api_path
 from workloads.registry import kind_of
 
-_PART = re.compile(r"[a-z0-9][-.a-z0-9]*")
 
-
-def is_part_of_path(text: str) -> bool:
-    """Return whether a text is a valid part of a path: users can write any text into owners."""
-    return _PART.fullmatch(text) is not None
+def path_in(namespace: str, api_version: str, plural: str, name: str) -> str | None:
+    """Return the path of an object; None for texts that no object has: users can write any."""
+    try:
+        return api_path(api_version, "namespaces", namespace, plural, name)
+    except InvalidPath:
+        return None
 
 
 def path_of(owner: Owner, namespace: str) -> str | None:
     """Return the path of an owner; None where its kind declares no number of pods."""
     kind = kind_of(owner.api_version, owner.kind)
-    version = owner.api_version.rpartition("/")[2]
-    if kind is None or kind.plural is None or not all(map(is_part_of_path, (version, owner.name))):
+    if kind is None or kind.plural is None:
         return None
-    return f"/apis/{kind.group}/{version}/namespaces/{namespace}/{kind.plural}/{owner.name}"
+    version = owner.api_version.rpartition("/")[2]
+    return path_in(namespace, f"{kind.group}/{version}", kind.plural, owner.name)

@@ -7,7 +7,10 @@ Sources: kubernetes-sigs/scheduler-plugins `apis/scheduling/v1alpha1`, kubernete
 from cluster.keys import NATIVE_GROUP_API, NATIVE_GROUP_API_BEFORE, POD_GROUP, POD_GROUP_API
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Metadata, Pod
-from workloads.paths import is_part_of_path
+from workloads.paths import path_in
+
+GROUPS = "podgroups"
+"""PodGroups in the paths of both APIs."""
 
 
 class _Gang(KubeObject, frozen=True):
@@ -47,7 +50,5 @@ def group_paths(pod: Pod, namespace: str) -> tuple[str, ...]:
     """Return the possible paths of the PodGroup that a pod names; empty where it names none."""
     native = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
     name = native or pod.labels.get(POD_GROUP, "")
-    if not is_part_of_path(name):
-        return ()
     served = (NATIVE_GROUP_API, NATIVE_GROUP_API_BEFORE) if native else (POD_GROUP_API,)
-    return tuple(f"/apis/{api}/namespaces/{namespace}/podgroups/{name}" for api in served)
+    return tuple(filter(None, (path_in(namespace, api, GROUPS, name) for api in served)))

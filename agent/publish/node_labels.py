@@ -21,6 +21,7 @@ from cluster.keys import (
     MODEL_SERIES,
 )
 from runtime.kube.client import ApiError, Ignored, Kube
+from runtime.kube.paths import api_path
 
 FIELD_MANAGER = AGENT
 LABELS = (MODEL_SERIES, DRIVER_VERSION, GFD_PRODUCT, GFD_COUNT, GFD_MEMORY, GFD_DRIVER)
@@ -117,7 +118,7 @@ async def read_node_labels(kube: Kube, node: str) -> LabelledNode:
     Raises:
         KubeError: The API server cannot be reached, or the node does not exist.
     """
-    return await kube.get(f"/api/v1/nodes/{node}", LabelledNode)
+    return await kube.get(api_path("v1", "nodes", node), LabelledNode)
 
 
 async def publish_labels(kube: Kube, node: LabelledNode, wanted: Mapping[str, str]) -> bool:
@@ -132,7 +133,7 @@ async def publish_labels(kube: Kube, node: LabelledNode, wanted: Mapping[str, st
     if patch is None:
         return False
     params = {"fieldManager": FIELD_MANAGER, "force": "false"}
-    path = f"/api/v1/nodes/{node.metadata.name}"
+    path = api_path("v1", "nodes", node.metadata.name)
     try:
         await kube.patch(path, patch, Ignored, kind="apply", params=params)
     except ApiError as error:
@@ -152,7 +153,7 @@ async def publish_mode_in_use(kube: Kube, node: LabelledNode, mode: str) -> bool
         return False
     # A Node of the same name that was registered since is not changed.
     metadata = {"uid": node.metadata.uid, "annotations": {MODE_IN_USE: mode}}
-    path = f"/api/v1/nodes/{node.metadata.name}"
+    path = api_path("v1", "nodes", node.metadata.name)
     await kube.patch(path, {"metadata": metadata}, Ignored, kind="merge")
     return True
 

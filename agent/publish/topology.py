@@ -9,8 +9,9 @@ from cluster.mode import NodeMode
 from cluster.nodes.topology_configmap import PublishedTopology, write_published
 from runtime.kube.client import ApiError, Ignored, Kube
 from runtime.kube.objects import OwnerReference, Written
+from runtime.kube.paths import api_path, path_below
 
-COLLECTION = f"/api/v1/namespaces/{TOPOLOGY_NAMESPACE}/configmaps"
+COLLECTION = api_path("v1", "namespaces", TOPOLOGY_NAMESPACE, "configmaps")
 ATTEMPTS = 3
 """Writes after which a conflict is an error."""
 _CHANGED = frozenset({404, 409})
@@ -65,7 +66,7 @@ async def publish_topology(kube: Kube, desired: TopologyConfigMap) -> bool:
         KubeError: The API server cannot be reached, or refuses, or the ConfigMap changes all the
         time.
     """
-    path = f"{COLLECTION}/{desired.metadata.name}"
+    path = path_below(COLLECTION, desired.metadata.name)
     for attempt in range(ATTEMPTS):
         current = await kube.find(path, TopologyConfigMap)
         if current is not None and _version(current, "") == desired:
@@ -84,7 +85,7 @@ async def _write(kube: Kube, current: TopologyConfigMap | None, desired: Topolog
     if current is None:
         await kube.create(COLLECTION, desired, Ignored)
     else:
-        path = f"{COLLECTION}/{desired.metadata.name}"
+        path = path_below(COLLECTION, desired.metadata.name)
         await kube.update(path, _version(desired, current.metadata.resource_version), Ignored)
 
 

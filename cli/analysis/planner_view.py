@@ -32,7 +32,8 @@ from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.cycle import SchedulingCycle, in_order
 from scorer.queue.starvation import assembled_since
 from scorer.timings import Timings
-from workloads.pod_group import PodGroup, group_paths
+from workloads.paths import path_in
+from workloads.pod_group import GROUPS, PodGroup, group_paths
 
 
 class Decision(NamedTuple):
@@ -197,8 +198,8 @@ def _group_sizes(
         group = read_as(PodGroup, plain, value)
         if group.members and not group.is_deleting:
             version, namespace = value.need("apiVersion").text(), metadata.namespace or "default"
-            path = f"/apis/{version}/namespaces/{namespace}/podgroups/{metadata.name}"
-            sizes[path] = group.members
+            if path := path_in(namespace, version, GROUPS, metadata.name):
+                sizes[path] = group.members
     for pod in pods if sizes else ():
         paths = group_paths(pod.waiting, pod.namespace) if pod.gang and pod.waiting else ()
         if members := next(filter(None, map(sizes.get, paths)), None):

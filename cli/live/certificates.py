@@ -14,8 +14,9 @@ from cli.live.kubeconfig import Access
 from cli.live.user_kube import UserKube
 from cluster.keys import CERTS, POLICY_NAMESPACE
 from manifest.value import InputError
+from runtime.kube.paths import api_path, path_below
 
-_STATE = f"/api/v1/namespaces/{POLICY_NAMESPACE}/configmaps/{CERTS}"
+_STATE = api_path("v1", "namespaces", POLICY_NAMESPACE, "configmaps", CERTS)
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 _ROLE = "linkwise-view"
 
@@ -35,7 +36,7 @@ async def _fetch(access: Access) -> CertificateReport:
         state = await _state(reader)
         configurations = dict[str, WebhookConfiguration | None]()
         for kind in KINDS:
-            path = f"{_CONFIGURATIONS}/{kind.lower()}s/linkwise"
+            path = path_below(_CONFIGURATIONS, f"{kind.lower()}s", "linkwise")
             try:
                 plain = await reader.get(path)
                 configurations[kind] = msgspec.convert(plain, WebhookConfiguration)

@@ -21,6 +21,7 @@ from cluster.gang import gang_mark
 from cluster.nodes.taint_rules import VERSIONS
 from cluster.objects.pod import Metadata, Owner, Pod
 from cluster.scorer_lease import LEASE
+from runtime.kube.paths import path_below
 from scorer.gang.crd import GANGS
 from workloads.paths import path_of
 from workloads.pod_group import group_paths
@@ -66,9 +67,11 @@ async def _fetch(access: Access) -> FetchedCluster:
     async with await UserKube.of(access) as kube:
         fetched, reader = FetchedCluster(kube.server, kube.namespace), ApiReader(kube)
         nodes, pods, *others = await asyncio.gather(
-            _required(reader, "Node", f"{_CORE}/nodes"),
-            _required(reader, "Pod", f"{_CORE}/pods"),
-            _optional(reader, fetched, "Namespace", f"{_CORE}/namespaces", f"ClusterRole {ROLE}"),
+            _required(reader, "Node", path_below(_CORE, "nodes")),
+            _required(reader, "Pod", path_below(_CORE, "pods")),
+            _optional(
+                reader, fetched, "Namespace", path_below(_CORE, "namespaces"), f"ClusterRole {ROLE}"
+            ),
             read_lease(reader),
             *(_config_maps(reader, fetched, name) for name in sorted(CONFIG_NAMESPACES)),
             _devices(reader, fetched, "ResourceSlice", "v1/resourceslices"),
@@ -96,7 +99,7 @@ async def _required(reader: ApiReader, kind: str, path: str) -> list[Plain]:
 
 
 async def _config_maps(reader: ApiReader, fetched: FetchedCluster, namespace: str) -> list[Plain]:
-    path = f"{_CORE}/namespaces/{namespace}/configmaps"
+    path = path_below(_CORE, "namespaces", namespace, "configmaps")
     return await _optional(reader, fetched, "ConfigMap", path, f"Role {ROLE} in {namespace}")
 
 

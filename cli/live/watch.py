@@ -30,6 +30,7 @@ from cluster.objects.pod import Pod
 from manifest.value import InputError
 from runtime.kube.client import Kube
 from runtime.kube.decode import decode
+from runtime.kube.paths import api_path
 from runtime.kube.reflector import Reflector
 from runtime.process.clock import monotonic, wait_at_most
 from runtime.process.lifecycle import run_until
@@ -88,7 +89,7 @@ class ClusterWatch:
         self._others = [
             self._reflector("/api/v1/namespaces", "Namespace"),
             *(
-                self._reflector(f"/api/v1/namespaces/{name}/configmaps", "ConfigMap")
+                self._reflector(api_path("v1", "namespaces", name, "configmaps"), "ConfigMap")
                 for name in sorted(CONFIG_NAMESPACES)
             ),
         ]

@@ -30,6 +30,7 @@ from cluster.requests.container_request import all_containers
 from cluster.requests.request import Request
 from cluster.requests.user_claims.claim_spec import Asked, asked_of, present_form
 from cluster.requests.user_claims.device_class import DeviceClass
+from runtime.kube.paths import api_path, path_below
 
 Body: TypeAlias = dict[str, object]
 
@@ -90,12 +91,12 @@ class DeviceClaim:
     @property
     def path(self) -> str:
         """Its path at the API server."""
-        return f"{self.collection}/{self.name}"
+        return path_below(self.collection, self.name)
 
     @property
     def collection(self) -> str:
         """The path of all claims of its namespace."""
-        return f"/apis/{_VERSION}/namespaces/{self.owner.namespace}/resourceclaims"
+        return api_path(_VERSION, "namespaces", self.owner.namespace, "resourceclaims")
 
     @property
     def spec(self) -> Body:

@@ -25,6 +25,7 @@ from cluster.objects.pod import Metadata
 from cluster.requests.user_claims.claim_spec import ClaimedDevices, LeftToScheduler, asked_of
 from cluster.requests.user_claims.device_class import DeviceClass
 from cluster.requests.user_claims.pod_claims import UserClaims
+from runtime.kube.paths import api_path, path_below
 
 _VERSION = "resource.k8s.io/v1"
 
@@ -59,12 +60,12 @@ class PodClaim:
     @property
     def path(self) -> str:
         """Its path at the API server."""
-        return f"/apis/{_VERSION}/namespaces/{self.owner.namespace}/resourceclaims/{self.name}"
+        return api_path(_VERSION, "namespaces", self.owner.namespace, "resourceclaims", self.name)
 
     @property
     def status_path(self) -> str:
         """The path of its status."""
-        return f"{self.path}/status"
+        return path_below(self.path, "status")
 
     def may_be_released(self, stored: UserClaim) -> bool:
         """Return whether it is allocated, and to no other pod."""

@@ -4,6 +4,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from runtime.kube.paths import api_path
+
 Labels: TypeAlias = dict[str, str]
 
 
@@ -16,4 +18,4 @@ class KubeObject(Struct, frozen=True, rename="camel", kw_only=True, gc=False):
 
 def pod_path(namespace: str, name: str) -> str:
     """Return the path of a pod at the API server."""
-    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+    return api_path("v1", "namespaces", namespace, "pods", name)

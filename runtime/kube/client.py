@@ -165,14 +165,10 @@ class Kube:
         """
         return _decoded(await self._call("GET", path, params=params, max_bytes=max_bytes), returns)
 
-    async def find(self, path: str, returns: type[T]) -> T | None:
-        """Return an object; None: it does not exist.
-
-        Raises:
-            KubeError: As any call.
-        """
+    async def find(self, path: str, returns: type[T], *, max_bytes: int | None = None) -> T | None:
+        """Return an object; None: it does not exist. Arguments and errors are those of `get`."""
         try:
-            return await self.get(path, returns)
+            return await self.get(path, returns, max_bytes=max_bytes)
         except ApiError as error:
             if error.status == 404:
                 return None

@@ -11,6 +11,7 @@ from typing import Self
 import structlog
 
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from runtime.kube.paths import api_path
 from runtime.process.clock import Clock, rfc3339
 from runtime.process.fair_schedule import Limits
 from runtime.process.work_queue import OnError, Retry, WorkQueue
@@ -124,7 +125,7 @@ class EventRecorder:
         Raises:
             KubeError: It could not be created.
         """
-        path = f"/api/v1/namespaces/{event.about.event_namespace}/events"
+        path = api_path("v1", "namespaces", event.about.event_namespace, "events")
         try:
             await self._kube.create(path, self._body(event), Ignored)
         except ApiError as error:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from runtime.kube.client import ApiError, Kube
 from runtime.kube.objects import AnnotatedObject, Key
+from runtime.kube.paths import api_path, path_below
 from runtime.kube.reflector import Reflector, WatchTimings
 
 
@@ -75,8 +76,8 @@ class LeaseStore:
         self._kube = kube
         self.key: Key = namespace, name
         self.name = name
-        self._collection = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._path = f"{self._collection}/{name}"
+        self._collection = api_path("coordination.k8s.io/v1", "namespaces", namespace, "leases")
+        self._path = path_below(self._collection, name)
 
     def watch(
         self, timing: LeaseTimings, on_change: Callable[[Mapping[Key, Lease], Set[Key]], None]

@@ -8,9 +8,10 @@ from msgspec import Struct
 
 from cluster.nodes.taint_rules import VERSIONS
 from runtime.kube.client import Kube, KubeError
+from runtime.kube.paths import path_below
 
 GROUP = "/apis/resource.k8s.io"
-CLAIMS, SLICES = f"{GROUP}/v1/resourceclaims", f"{GROUP}/v1/resourceslices"
+CLAIMS, SLICES = (path_below(GROUP, "v1", each) for each in ("resourceclaims", "resourceslices"))
 _RULES = "devicetaintrules"
 _RETRY = 1.0
 """Before the API server is asked again [s]."""
@@ -52,10 +53,10 @@ async def find_api(kube: Kube) -> DraAPI:
 
 
 async def _find(kube: Kube) -> DraAPI:
-    if await kube.find(f"{GROUP}/v1", _Resources) is None:
+    if await kube.find(path_below(GROUP, "v1"), _Resources) is None:
         return DraAPI(has_claims=False, rules=None)
     for version in VERSIONS:
-        listed = await kube.find(f"{GROUP}/{version}", _Resources)
+        listed = await kube.find(path_below(GROUP, version), _Resources)
         if listed and any(one.name == _RULES for one in listed.resources or ()):
-            return DraAPI(has_claims=True, rules=f"{GROUP}/{version}/{_RULES}")
+            return DraAPI(has_claims=True, rules=path_below(GROUP, version, _RULES))
     return DraAPI(has_claims=True, rules=None)

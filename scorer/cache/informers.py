@@ -18,6 +18,7 @@ from policy.active_config import POLICY, ActiveConfig
 from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
 from runtime.kube.objects import ConfigMap, Key
+from runtime.kube.paths import api_path
 from runtime.kube.reflector import Reflector
 from scorer.cache.budget_informer import BudgetInformer
 from scorer.cache.claim_holders import ClaimHolders, with_devices
@@ -74,7 +75,7 @@ class Informers:
         )
         self._policy = Reflector(
             kube,
-            f"/api/v1/namespaces/{POLICY_NAMESPACE}/configmaps",
+            api_path("v1", "namespaces", POLICY_NAMESPACE, "configmaps"),
             _config_maps.decode,
             field_selector=f"metadata.name={POLICY_NAME}",
             on_change=self._policy_changed,

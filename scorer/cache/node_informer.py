@@ -15,6 +15,7 @@ from policy.snapshot import PolicySnapshot
 from runtime.kube.client import Kube
 from runtime.kube.errors import UNDECODABLE
 from runtime.kube.objects import Key
+from runtime.kube.paths import api_path
 from runtime.kube.reflector import Reflector
 from runtime.process.clock import monotonic
 from scorer.cache.cluster_state import ClusterState
@@ -71,7 +72,7 @@ class NodeInformer:
         self.nodes = Reflector(kube, "/api/v1/nodes", _read_node, on_change=self._nodes_changed)
         self.topologies = Reflector(
             kube,
-            f"/api/v1/namespaces/{TOPOLOGY_NAMESPACE}/configmaps",
+            api_path("v1", "namespaces", TOPOLOGY_NAMESPACE, "configmaps"),
             _read_config_map,
             on_change=self._config_maps_changed,
         )

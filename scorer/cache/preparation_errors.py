@@ -10,6 +10,7 @@ from operator import attrgetter
 from cluster.finding import printable
 from cluster.objects.kube_object import KubeObject
 from runtime.kube.client import Kube
+from runtime.kube.paths import api_path
 from scorer.cache.paced_reads import PacedReads
 from scorer.gang.crd import truncated
 from scorer.gang.pod_info import PodInfo
@@ -76,7 +77,7 @@ class PreparationErrors:
         """
         fields = f"involvedObject.uid={pod.uid},reason={_REASON},source={_KUBELET}"
         found = await self._kube.get(
-            f"/api/v1/namespaces/{pod.namespace}/events",
+            api_path("v1", "namespaces", pod.namespace, "events"),
             _Events,
             params={"fieldSelector": fields, "limit": str(_EVENTS_MAX)},
             max_bytes=_BYTES_MAX,

@@ -10,6 +10,7 @@ from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Pod
 from cluster.requests.user_claims.device_class import CLASSES_OF_DRIVER
 from runtime.kube.client import Kube
+from runtime.kube.paths import path_below
 from scorer.cache.dra_api import GROUP
 from scorer.cache.paced_reads import PacedReads
 from scorer.gang.pod_info import PodInfo
@@ -93,7 +94,7 @@ class WaitingClaims:
         references = found.spec.resource_claims or ()
         names = (one.resource_claim_name or made.get(one.name) for one in references)
         for name in list(filter(None, names))[:_CLAIMS_MAX]:
-            path = f"{GROUP}/v1/namespaces/{pod.namespace}/resourceclaims/{name}"
+            path = path_below(GROUP, "v1", "namespaces", pod.namespace, "resourceclaims", name)
             claim = await self._kube.find(path, _Claim)
             if claim and claim.waits_for_gpus:
                 return True

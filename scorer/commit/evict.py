@@ -11,6 +11,7 @@ import structlog
 
 from cluster.keys import TERM
 from runtime.kube.client import ApiError, Ignored, KubeError
+from runtime.kube.paths import path_below
 from scorer.commit.handle import Handle
 from scorer.fence import LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo
@@ -59,7 +60,7 @@ async def _evict(handle: Handle, pod: PodInfo, only_unchanged: bool) -> int | No
         "deleteOptions": {"preconditions": preconditions},
     }
     try:
-        await handle.kube.create(f"{pod.path}/eviction", body, Ignored)
+        await handle.kube.create(path_below(pod.path, "eviction"), body, Ignored)
     except KubeError as error:
         if is_leadership_lost(error):
             raise LeadershipLost(str(error)) from error

@@ -22,6 +22,7 @@ from cluster.allocations.user_claim import (
 from cluster.nodes.node import Node
 from cluster.requests.user_claims.device_class import DeviceClass, classes_to_read
 from runtime.kube.client import ApiError, Kube, KubeError
+from runtime.kube.paths import path_below
 from runtime.process.clock import rfc3339
 from scorer.commit.claims import RefusedClaim
 from scorer.commit.handle import Handle
@@ -191,7 +192,9 @@ class _Classes:
         async with self._lock:
             for name in names:
                 if name not in self._found:
-                    self._found[name] = await self._kube.find(f"{_CLASSES}/{name}", DeviceClass)
+                    self._found[name] = await self._kube.find(
+                        path_below(_CLASSES, name), DeviceClass
+                    )
         found = ((name, self._found[name]) for name in names)
         return {name: one for name, one in found if one is not None}
 

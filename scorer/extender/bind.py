@@ -12,6 +12,7 @@ import structlog
 
 from cluster.objects.pod import Pod
 from runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from runtime.kube.paths import path_below
 from runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
 from scorer.commit.patches import allocation_annotations, allocation_of, binding
@@ -202,7 +203,7 @@ class Binder:
         refused: NotBound | None = NotBound(FAULT)
         with self._faults.isolate(Stage.BIND, pod.uid):
             body = binding(pod, write.node, write.annotations)
-            error = await self._send(f"{pod.path}/binding", body)
+            error = await self._send(path_below(pod.path, "binding"), body)
             # A read of the outcome that raises leaves it unknown, and the GPUs assumed.
             was_sent, refused = True, None
             if error:

@@ -20,8 +20,9 @@ from cluster.gang import GangKey, Link
 from cluster.keys import API_VERSION, NVIDIA_GPU
 from cluster.objects.pod import Owner
 from runtime.kube.objects import OwnerReference, Written
+from runtime.kube.paths import api_path, path_below
 
-GANGS = f"/apis/{API_VERSION}/gangs"
+GANGS = api_path(API_VERSION, "gangs")
 """The Gangs of all namespaces."""
 PLACED, ASSEMBLED = "Placed", "Assembled"
 GPUS_HEALTHY, GPUS_AS_PLANNED, PREPARED = "GPUsHealthy", "GPUsAsPlanned", "PodsPrepared"
@@ -242,7 +243,7 @@ class Gang(Written, frozen=True):
     @property
     def path(self) -> str:
         """Its path on the API server."""
-        return f"{gangs_of(self.metadata.namespace)}/{self.metadata.name}"
+        return path_below(gangs_of(self.metadata.namespace), self.metadata.name)
 
     @property
     def assembled_since(self) -> str | None:
@@ -252,7 +253,7 @@ class Gang(Written, frozen=True):
 
 def gangs_of(namespace: str) -> str:
     """Return the collection of a namespace's Gangs."""
-    return f"/apis/{API_VERSION}/namespaces/{namespace}/gangs"
+    return api_path(API_VERSION, "namespaces", namespace, "gangs")
 
 
 def name_of(key: GangKey) -> str:

@@ -16,6 +16,7 @@ import structlog
 
 from runtime.kube.client import ApiError, Ignored, KubeError
 from runtime.kube.errors import is_outdated
+from runtime.kube.paths import path_below
 from runtime.process.backoff import Backoff
 from scorer.commit.handle import Handle
 from scorer.gang.pod_info import PodInfo
@@ -85,7 +86,7 @@ class NominatedPods:
     async def _write(self, pod: PodInfo, node: str | None) -> KubeError | None:
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
         try:
-            await self._kube.patch(f"{pod.path}/status", body, Ignored, kind="strategic")
+            await self._kube.patch(path_below(pod.path, "status"), body, Ignored, kind="strategic")
         except KubeError as error:
             return None if is_outdated(error) else error
         return None

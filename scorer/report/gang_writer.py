@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from cluster.gang import GangKey, Link
 from runtime.kube.client import ApiError, Kube
 from runtime.kube.objects import Key
+from runtime.kube.paths import path_below
 from scorer.cache.informers import Informers
 from scorer.fence import WRITE_TIMEOUT
 from scorer.gang.crd import (
@@ -95,7 +96,9 @@ class GangWriter:
         """
         if status != self.last_status(gang, key):
             steps = status_steps(gang, status)
-            self._keep(await self._kube.patch(f"{gang.path}/status", steps, Gang, kind="json"))
+            self._keep(
+                await self._kube.patch(path_below(gang.path, "status"), steps, Gang, kind="json")
+            )
             self._statuses[key] = status
 
     async def create(
@@ -139,7 +142,7 @@ class GangWriter:
             KubeError: It could not be read.
         """
         self._written.pop(object_key(key), None)
-        path = f"{gangs_of(key.namespace)}/{name_of(key)}"
+        path = path_below(gangs_of(key.namespace), name_of(key))
         if gang := await self._kube.find(path, Gang):
             self._keep(gang)
 

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 
 from cluster.keys import MANAGED_BY, PROVISIONING_API, SCORER
 from runtime.kube.objects import OwnerReference, Written
+from runtime.kube.paths import api_path, path_below
 
 POD_SETS_MAX = 32
 """Most pods that differ in a ProvisioningRequest; each of them is read."""
 OURS = {MANAGED_BY: SCORER}
 """The label of the objects that the scorer creates and deletes."""
-REQUESTS = f"/apis/{PROVISIONING_API}/provisioningrequests"
+REQUESTS = api_path(PROVISIONING_API, "provisioningrequests")
 """The ProvisioningRequests of all namespaces."""
 _FINAL = frozenset({"BookingExpired", "CapacityRevoked", "Failed"})
 """Conditions after which cluster-autoscaler does nothing more for a request."""
@@ -78,13 +79,13 @@ class ProvisioningRequest(Written, frozen=True):
     @property
     def path(self) -> str:
         """Its path."""
-        return f"{requests_of(self.metadata.namespace)}/{self.metadata.name}"
+        return path_below(requests_of(self.metadata.namespace), self.metadata.name)
 
     @property
     def templates(self) -> tuple[str, ...]:
         """The paths of its PodTemplates."""
         names = (pods.pod_template_ref.name for pods in self.spec.pod_sets)
-        return tuple(f"{templates_of(self.metadata.namespace)}/{name}" for name in names)
+        return tuple(path_below(templates_of(self.metadata.namespace), name) for name in names)
 
     @property
     def has_failed(self) -> bool:
@@ -103,12 +104,12 @@ class ProvisioningRequest(Written, frozen=True):
 
 def requests_of(namespace: str) -> str:
     """Return the path of a namespace's ProvisioningRequests."""
-    return f"/apis/{PROVISIONING_API}/namespaces/{namespace}/provisioningrequests"
+    return api_path(PROVISIONING_API, "namespaces", namespace, "provisioningrequests")
 
 
 def templates_of(namespace: str) -> str:
     """Return the path of a namespace's PodTemplates."""
-    return f"/api/v1/namespaces/{namespace}/podtemplates"
+    return api_path("v1", "namespaces", namespace, "podtemplates")
 
 
 def new_request(

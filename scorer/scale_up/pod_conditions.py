@@ -13,6 +13,7 @@ import structlog
 from cluster.objects.pod import NO_CAPACITY
 from runtime.kube.client import Ignored, Kube, KubeError
 from runtime.kube.errors import is_outdated
+from runtime.kube.paths import path_below
 from runtime.process.clock import Clock, rfc3339
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
@@ -68,7 +69,7 @@ class PodConditions:
         }
         body = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
         try:
-            await self._kube.patch(f"{pod.path}/status", body, Ignored, kind="strategic")
+            await self._kube.patch(path_below(pod.path, "status"), body, Ignored, kind="strategic")
         except KubeError as error:
             if not is_outdated(error):
                 _log.warning(

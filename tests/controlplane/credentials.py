@@ -13,7 +13,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 ADMIN, CONTROLLERS, SCHEDULER, NODES = "admin", "controllers", "scheduler", "nodes"
 SIGNING_KEY, USERS = "service-account.key", "users.csv"
 KUBELET_CLIENT, KUBELET_CLIENT_KEY = "kubelet-client.crt", "kubelet-client.key"
-"""Of the API server as a client of kubelets; they trust this certificate alone."""
+"""Of the API server as a client of kubelets and webhooks; they trust this certificate alone."""
+ADMISSION = "admission.json"
+"""Configuration of the API server: it shows that certificate to webhooks."""
 _USERS = {
     ADMIN: ("admin", "system:masters"),
     CONTROLLERS: ("system:kube-controller-manager", ""),
@@ -30,6 +32,7 @@ def write_credentials(folder: Path) -> dict[str, str]:
     """
     _write_key(folder / SIGNING_KEY)
     _write_client(folder)
+    _write_configuration(folder)
     tokens = {name: secrets.token_urlsafe(16) for name in _USERS}
     rows = (f'{tokens[name]},{user},{name},"{group}"' for name, (user, group) in _USERS.items())
     (folder / USERS).write_text("\n".join(rows) + "\n")
@@ -60,6 +63,29 @@ def _write_client(folder: Path) -> None:
         .sign(key, SHA256())
     )
     (folder / KUBELET_CLIENT).write_bytes(certificate.public_bytes(Encoding.PEM))
+
+
+def _write_configuration(folder: Path) -> None:
+    """Write what has the API server show its certificate to webhooks."""
+    user = {
+        "client-certificate": str(folder / KUBELET_CLIENT),
+        "client-key": str(folder / KUBELET_CLIENT_KEY),
+    }
+    users = [{"name": "*", "user": user}]
+    config = folder / "webhooks.kubeconfig"
+    config.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "users": users}))
+    version = "apiserver.config.k8s.io/v1"
+    hooks = {
+        "apiVersion": version,
+        "kind": "WebhookAdmissionConfiguration",
+        "kubeConfigFile": str(config),
+    }
+    plugins = [
+        {"name": name, "configuration": hooks}
+        for name in ("MutatingAdmissionWebhook", "ValidatingAdmissionWebhook")
+    ]
+    admission = {"apiVersion": version, "kind": "AdmissionConfiguration", "plugins": plugins}
+    (folder / ADMISSION).write_text(json.dumps(admission))
 
 
 def kubeconfig(server: str, ca_file: Path, token: str) -> str:

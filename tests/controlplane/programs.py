@@ -112,6 +112,7 @@ def api_server(site: Site) -> Process:
         "--kubelet-preferred-address-types=InternalIP",
         f"--kubelet-client-certificate={site.folder / credentials.KUBELET_CLIENT}",
         f"--kubelet-client-key={site.folder / credentials.KUBELET_CLIENT_KEY}",
+        f"--admission-control-config-file={site.folder / credentials.ADMISSION}",
         # As kubeadm does, for the agent; Pod Security decides in which namespaces.
         "--allow-privileged=true",
         "--service-cluster-ip-range=10.96.0.0/16",

@@ -77,12 +77,15 @@ class Webhook(Replica):
 
 
 @contextmanager
-def run_webhook(plane: ControlPlane, manifests: Path = BASE) -> Iterator[Webhook]:
+def run_webhook(
+    plane: ControlPlane, manifests: Path = BASE, **environment: str
+) -> Iterator[Webhook]:
     """Install the manifests, and run the webhook; only addresses differ from a cluster's.
 
     Args:
         plane: The control plane.
         manifests: The base, or an overlay.
+        environment: Settings that differ from what is shipped.
 
     Raises:
         NotReadyError: It did not become ready.
@@ -95,7 +98,7 @@ def run_webhook(plane: ControlPlane, manifests: Path = BASE) -> Iterator[Webhook
     for place in (folder, plane.site.folder):
         leaf.write(place)
     (folder / "ca.crt").write_bytes(ca.cert_pem)
-    one = start_replica(plane, folder, "log", LINKWISE_DRAIN_SECONDS="0")
+    one = start_replica(plane, folder, "log", LINKWISE_DRAIN_SECONDS="0", **environment)
     try:
         register(plane, one.ports[0], base64.b64encode(ca.cert_pem).decode(), seconds=PATIENT)
         yield Webhook(one.process, one.ports, plane, ca)

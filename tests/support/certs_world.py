@@ -173,7 +173,7 @@ class Kube:
 
     find = client.Kube.find
 
-    async def get(self, path, kind):
+    async def get(self, path, kind, **_):
         await _stop()
         if path not in self.world.objects:
             raise api_error(404, b"{}")

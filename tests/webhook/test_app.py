@@ -4,11 +4,13 @@ import json
 import re
 
 import pytest
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 from support.builders import a_pod
 from support.waiting import PATIENCE, until, until_true
 
 from cluster import keys
+from cluster.scorer_lease import LEASE
 from runtime.http.types import HttpRequest
 from runtime.kube.client import Kube
 from runtime.process.worker import Worker
@@ -189,6 +191,31 @@ async def test_review_does_not_wait_where_no_profile_selects_namespaces(webhook)
     answer = await webhook.review(a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="never"))
 
     assert answer["allowed"] is True
+
+
+# ---- Claims.
+
+
+@pytest.mark.parametrize("namespace", ["default", "../../../../api/v1/nodes?watch=true&x="])
+async def test_nothing_is_read_for_a_caller_that_may_be_anybody(cluster, webhook, namespace):
+    """Without client certificates, also no template of another tenant."""
+    cluster.policy("placement: {templates: auto}")
+    cluster.node("claims", {keys.NODE_MODE: "topology"})
+    lease = {"metadata": {"annotations": {keys.CLAIMS_NODES: "8"}}}
+
+    async def is_known(_request):
+        return web.json_response(lease)
+
+    cluster.collections[LEASE].faults["list"].extend([is_known] * 1000)
+    claim = {"name": "gpus", "resourceClaimTemplateName": "secret"}
+    review = a_review(a_pod({}, resourceClaims=[claim]), namespace=namespace)
+
+    async def is_left():
+        warnings = (await webhook.review(review)).get("warnings", [""])
+        return "the webhook requires no client" in warnings[0]
+
+    await until_true(is_left)
+    assert not [path for path in cluster.collections if "resource.k8s.io" in path]
 
 
 # ---- Decisions.

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 import pytest_asyncio
+from aiohttp import web
 from support.servers.fake_cluster import FakeCluster
 from support.servers.user_claims_cluster import (
     CLAIMS,
@@ -12,12 +13,13 @@ from support.servers.user_claims_cluster import (
     a_gpu_class,
     an_allocation,
 )
+from support.waiting import until
 
 from cluster.requests.user_claims.claim_spec import ClaimedDevices, LeftToScheduler
 from cluster.requests.user_claims.pod_claims import CLAIM, TEMPLATE, ClaimSource
 from runtime.kube.client import Kube
 from webhook import claim_reader
-from webhook.claim_reader import ClaimReader
+from webhook.claim_reader import ClaimReader, NotInTimeError
 
 TWO = ClaimedDevices((("gpu", 2),))
 TEMPLATES = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaimtemplates"
@@ -29,12 +31,15 @@ class Cluster(FakeCluster):
         super().__init__()
         self.reads = []
         self.broken = False
+        self.status = None
         self.hold = None
 
     async def _read(self, request, place):
         self.reads.append(request.path)
         if self.hold:
             await self.hold.wait()
+        if self.broken and self.status:
+            return web.json_response({}, status=self.status)
         if self.broken:
             request.transport.close()
         return await super()._read(request, place)
@@ -80,9 +85,17 @@ async def test_a_replaced_template_is_read_again_after_some_seconds(cluster, rea
 
 
 @pytest.mark.parametrize("kind", [TEMPLATE, CLAIM])
-@pytest.mark.parametrize("name", ["../../pods/x", "A", "a/b", "a?x=1", "a" * 254, "", "a\n"])
+@pytest.mark.parametrize("name", ["../../pods/x", "a/b", "a?x=1", "a" * 254, "", "a\n"])
 async def test_a_name_that_no_object_has_is_not_read(cluster, reader, name, kind):
     assert await reader.read("team", [ClaimSource(kind, name)]) == {}
+    assert await reader.read(name, [TEMPLATE_TWO]) == {}
+    assert cluster.reads == []
+
+
+async def test_a_namespace_that_is_a_path_is_not_read(cluster, reader):
+    namespace = "../../../../api/v1/nodes?watch=true&x="
+
+    assert await reader.read(namespace, [TEMPLATE_TWO]) == {}
     assert cluster.reads == []
 
 
@@ -95,6 +108,15 @@ async def test_what_does_not_exist_is_left_to_the_scheduler(reader, kind):
     assert "does not exist yet" in found[none].reason
 
 
+async def test_that_something_does_not_exist_holds_for_nobody_else(cluster, reader):
+    new = ClaimSource(TEMPLATE, "new")
+    assert isinstance((await reader.read("team", [new]))[new], LeftToScheduler)
+
+    cluster.template("new", a_claim_spec(2))
+
+    assert await reader.read("team", [new]) == {new: TWO}
+
+
 async def test_a_claim_and_a_template_of_one_name_are_told_apart(cluster, reader):
     status = {"allocation": an_allocation("gpu-0")}
     cluster.put(f"{CLAIMS}/two", {"metadata": {}, "spec": a_claim_spec(3), "status": status})
@@ -105,23 +127,65 @@ async def test_a_claim_and_a_template_of_one_name_are_told_apart(cluster, reader
     assert found == {claim: ClaimedDevices((("gpu", 3),)), TEMPLATE_TWO: TWO}
 
 
-async def test_a_read_that_fails_or_takes_long_is_left_to_the_scheduler(
-    cluster, reader, now, monkeypatch
-):
+@pytest.mark.parametrize("status", [None, 429, 503])
+async def test_a_read_that_an_outage_ends_is_not_in_time(cluster, reader, status):
+    """So the pod is created again, and not left to kube-scheduler for ever."""
     cluster.broken = True
-    failed = {TEMPLATE_TWO: LeftToScheduler("it could not be read")}
-    assert await reader.read("team", [TEMPLATE_TWO]) == failed
-    cluster.broken, cluster.hold, now[0] = False, asyncio.Event(), 2.0
-    monkeypatch.setattr(claim_reader, "_TIMEOUT", 0)
-    assert (await reader.read("team", [TEMPLATE_TWO]))[TEMPLATE_TWO] == claim_reader._UNREAD
-    cluster.hold.set()
-    monkeypatch.undo()
+    cluster.status = status
+    with pytest.raises(NotInTimeError, match="template two"):
+        await reader.read("team", [TEMPLATE_TWO])
+    cluster.broken = False
+
     assert await reader.read("team", [TEMPLATE_TWO]) == {TEMPLATE_TWO: TWO}
 
 
-async def test_few_templates_are_read_for_a_pod_and_few_are_kept(reader, monkeypatch):
+async def test_a_read_that_is_forbidden_is_left_to_the_scheduler_and_tried_again(cluster, reader):
+    cluster.broken, cluster.status = True, 403
+    failed = {TEMPLATE_TWO: LeftToScheduler("it could not be read")}
+    assert await reader.read("team", [TEMPLATE_TWO]) == failed
+    cluster.broken = False
+
+    assert await reader.read("team", [TEMPLATE_TWO]) == {TEMPLATE_TWO: TWO}
+
+
+async def test_a_read_that_takes_long_is_ended_and_begins_again(cluster, reader, monkeypatch):
+    cluster.hold = asyncio.Event()
+    monkeypatch.setattr(claim_reader, "_TIMEOUT", 0.05)
+    with pytest.raises(NotInTimeError):
+        await reader.read("team", [TEMPLATE_TWO])
+    await until(lambda: not reader._reads)
+    monkeypatch.undo()
+    cluster.hold = None
+
+    assert await reader.read("team", [TEMPLATE_TWO]) == {TEMPLATE_TWO: TWO}
+
+
+async def test_reads_of_one_namespace_leave_places_to_others(cluster, reader):
+    cluster.hold = asyncio.Event()
+    many = [ClaimSource(TEMPLATE, f"t-{i}") for i in range(8)]
+    large = asyncio.create_task(reader.read("large", many))
+    other = asyncio.create_task(reader.read("team", [TEMPLATE_TWO]))
+    await until(lambda: f"{TEMPLATES}/two" in cluster.reads)
+
+    assert len(cluster.reads) == 3
+    cluster.hold.set()
+    assert await other == {TEMPLATE_TWO: TWO}
+    assert len(await large) == 8
+
+
+async def test_an_answer_of_many_bytes_is_not_read(cluster, reader, monkeypatch):
+    monkeypatch.setattr(claim_reader, "_MAX_BYTES", 1000)
+    cluster.template("two", {**a_claim_spec(2), "x": "x" * 1000})
+
+    failed = {TEMPLATE_TWO: LeftToScheduler("it could not be read")}
+    assert await reader.read("team", [TEMPLATE_TWO]) == failed
+
+
+async def test_few_templates_are_read_for_a_pod_and_few_are_kept(cluster, reader, monkeypatch):
     monkeypatch.setattr(claim_reader, "_KEPT", 3)
     sources = [ClaimSource(TEMPLATE, f"t-{i:02}") for i in range(20)]
+    for source in sources:
+        cluster.template(source.name, a_claim_spec(1))
     found = await reader.read("team", sources)
 
     assert sorted(found) == sources[:8]

@@ -2,11 +2,21 @@
 
 import pytest
 from controlplane.claims_nodes import claims_nodes, wait_until_claims_are_made
+from controlplane.credentials import KUBELET_CLIENT
 from controlplane.manifests import ROOT
 from controlplane.process import wait_until
+from controlplane.webhook import run_webhook
 
 RIGHTS = str(ROOT / "manifests/claim-templates")
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+
+
+@pytest.fixture(scope="module")
+def webhook(plane):
+    """What is shipped, and a webhook that answers API servers alone: it reads claims for them."""
+    clients = str(plane.site.folder / KUBELET_CLIENT)
+    with run_webhook(plane, LINKWISE_CLIENT_CA=clients) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
