@@ -162,9 +162,11 @@ class StatusReporter:
         gang = self._gangs.find(key)
         if gang is None:
             return None
-        if not self._is_current(gang, key):
+        state = self._state(gang, key)
+        is_current = self._desired(gang, key, state) == self._gangs.last_status(gang, key)
+        if not is_current or state.plan is not None:
             self._schedule(key, self._timings.report_delay)
-        return self._state(gang, key)
+        return state
 
     def forget(self, key: GangKey) -> None:
         """Drop what is kept of a gang without pods."""
@@ -214,7 +216,7 @@ class StatusReporter:
         gang = self._gangs.find(key)
         if gang is None:
             return True
-        phase = self._desired(gang, key).phase
+        phase = self._desired(gang, key, self._state(gang, key)).phase
         is_pending = phase in PENDING and self._gangs.last_status(gang, key).phase in PENDING
         return is_pending or phase is Phase.COMMITTING
 
@@ -243,9 +245,10 @@ class StatusReporter:
             if update is None:
                 return
             gang = await self._gangs.create(update.unit)
-        desired = self._desired(gang, key)
+        state = self._state_of_pods(gang, key)
+        desired = self._desired(gang, key, self._with_note(state, key))
         # The note on the faults, which may come later, is not reported again.
-        unhealthy = self._state_of_pods(gang, key).unhealthy
+        unhealthy = state.unhealthy
         if not (self._gangs.last_status(gang, key).unhealthy or "").startswith(unhealthy):
             self._recorder.record(health_event(gang, desired.unhealthy or unhealthy))
         await self._gangs.write_status(gang, key, desired)
@@ -269,15 +272,10 @@ class StatusReporter:
         else:
             self._faults.count(Stage.REPORT, key, error, delay)
 
-    def _is_current(self, gang: Gang, key: GangKey) -> bool:
-        """Return whether a Gang has the status and the members of its pods."""
-        is_status = self._desired(gang, key) == self._gangs.last_status(gang, key)
-        return is_status and self._state(gang, key).plan is None
-
-    def _desired(self, gang: Gang, key: GangKey) -> GangStatus:
+    def _desired(self, gang: Gang, key: GangKey, state: GangState) -> GangStatus:
         report = self._reports.get(key)
         return desired_status(
-            self._state(gang, key),
+            state,
             report.latest if report else None,
             gang,
             self._gangs.last_status(gang, key),
@@ -285,7 +283,10 @@ class StatusReporter:
         )
 
     def _state(self, gang: Gang, key: GangKey) -> GangState:
-        return with_fault_note(self._state_of_pods(gang, key), self._fault_notes.get(key, ""))
+        return self._with_note(self._state_of_pods(gang, key), key)
+
+    def _with_note(self, state: GangState, key: GangKey) -> GangState:
+        return with_fault_note(state, self._fault_notes.get(key, ""))
 
     def _state_of_pods(self, gang: Gang, key: GangKey) -> GangState:
         report = self._reports.get(key)
