@@ -14,7 +14,7 @@ from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
 from runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
-from scorer.commit.handle import Handle
+from scorer.commit.handle import IN_FLIGHT, Handle
 from scorer.commit.left_over_claims import LeftOverClaims
 from scorer.commit.shared_claims import SharedClaims
 from scorer.device_fence import DeviceFence
@@ -38,10 +38,6 @@ from scorer.scale_up.pod_conditions import PodConditions
 from scorer.scale_up.provisioning import ProvisioningRequests
 from scorer.scale_up.requester import ScaleUpRequester
 from scorer.timings import Timings
-
-_IN_FLIGHT = 16
-"""Calls that write plans and evictions at a time, at most. With more, an API server on a small
-machine does not answer in time."""
 
 _log = structlog.get_logger()
 
@@ -115,7 +111,7 @@ class Leader:
         fence = DeviceFence(
             self._reading, self._writing, informers.state, faults, informers.claims.bypasses
         )
-        limiter = CallLimiter(_IN_FLIGHT)
+        limiter = CallLimiter(IN_FLIGHT)
         handle = Handle(
             self._writing.limited(limiter),
             informers,

@@ -23,7 +23,8 @@ from cluster.allocations.record import Allocation
 from cluster.requests.claimed import claim_name
 from runtime.kube.client import ApiError, KubeError
 from runtime.kube.errors import is_outdated
-from scorer.commit.handle import Handle
+from runtime.process.concurrency import map_few
+from scorer.commit.handle import IN_FLIGHT, Handle
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
 from scorer.fence import WRITE_TIMEOUT
 from scorer.metrics import Stage
@@ -87,11 +88,11 @@ class ClaimWriter:
         self._faults, self._pause = handle.faults, handle.timings.outcome_read
 
     async def create(self, claims: Sequence[DeviceClaim]) -> list[CreatedClaim] | RefusedClaim:
-        """Create all claims concurrently. If one is refused, delete those that were created.
+        """Create all claims, a few at a time. If one is refused, delete those that were created.
 
         A claim that an earlier leader left under the same name is replaced.
         """
-        results = await asyncio.gather(*map(self._create_isolated, claims))
+        results = await map_few(self._create_isolated, claims, IN_FLIGHT)
         created = [result for result in results if isinstance(result, CreatedClaim)]
         refused = [result for result in results if isinstance(result, RefusedClaim)]
         if not refused:
@@ -100,8 +101,8 @@ class ClaimWriter:
         return refused[0]
 
     async def delete(self, claims: Iterable[CreatedClaim]) -> None:
-        """Delete claims concurrently. One that stays is deleted with its pod, or replaced."""
-        await asyncio.gather(*map(self._delete_isolated, claims))
+        """Delete claims, a few at a time. One that stays is deleted with its pod, or replaced."""
+        await map_few(self._delete_isolated, claims, IN_FLIGHT)
 
     async def _create_isolated(self, claim: DeviceClaim) -> CreatedClaim | RefusedClaim:
         with self._faults.isolate(Stage.COMMIT, (claim.owner.namespace, claim.owner.name)):

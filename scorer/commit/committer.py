@@ -5,9 +5,9 @@ if it has no answer, they stay assumed until a read shows the outcome. If a part
 or could not be repaired, a dry run of all patches precedes the writes.
 """
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import structlog
@@ -19,8 +19,9 @@ from cluster.keys import ALLOCATION
 from cluster.nodes.node import Node
 from runtime.kube.client import ApiError, KubeError
 from runtime.kube.objects import AnnotatedObject
+from runtime.process.concurrency import map_few
 from scorer.commit.claims import ClaimWriter, CreatedClaim, RefusedClaim, planned_claim
-from scorer.commit.handle import Handle
+from scorer.commit.handle import IN_FLIGHT, Handle
 from scorer.commit.patches import Step, allocation_annotations, allocation_patch
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
 from scorer.commit.user_claims import ClaimAllocator, planned_allocations
@@ -160,9 +161,8 @@ class Committer:
     async def _patch_all(
         self, allocations: Sequence[PodAllocation], *, dry_run: bool
     ) -> list[Refused]:
-        results = await asyncio.gather(
-            *(self._isolated(one, dry_run=dry_run) for one in allocations)
-        )
+        patch = partial(self._isolated, dry_run=dry_run)
+        results = await map_few(patch, allocations, IN_FLIGHT)
         return [refused for refused in results if refused is not None]
 
     def _patch_of(self, allocation: PodAllocation, term: int) -> list[Step]:

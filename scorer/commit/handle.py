@@ -11,6 +11,10 @@ from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.status_reporter import StatusReporter
 from scorer.timings import Timings
 
+IN_FLIGHT = 16
+"""Calls that write plans and evictions at a time, at most. With more, an API server on a small
+machine does not answer in time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Handle:

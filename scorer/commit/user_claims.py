@@ -6,6 +6,7 @@ the claims before the pods are patched, each on the version of the claim that wa
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import structlog
 
@@ -24,8 +25,9 @@ from cluster.requests.user_claims.device_class import DeviceClass, classes_to_re
 from runtime.kube.client import ApiError, Kube, KubeError
 from runtime.kube.paths import path_below
 from runtime.process.clock import rfc3339
+from runtime.process.concurrency import map_few
 from scorer.commit.claims import RefusedClaim
-from scorer.commit.handle import Handle
+from scorer.commit.handle import IN_FLIGHT, Handle
 from scorer.commit.read_after_write import outcome_unknown
 from scorer.fence import WRITE_TIMEOUT
 from scorer.gang.pod_info import PodInfo
@@ -87,7 +89,7 @@ class ClaimAllocator:
         self._unfenced, self._clock = handle.unfenced, handle.clock
 
     async def allocate(self, allocations: Sequence[ClaimAllocation]) -> RefusedClaim | None:
-        """Allocate all claims concurrently; if one is refused, release the others.
+        """Allocate all claims, a few at a time; if one is refused, release the others.
 
         On a node without a fence, kube-scheduler may be about to give the same devices to others.
 
@@ -100,7 +102,7 @@ class ClaimAllocator:
                 return _refused(
                     one, f"is not allocated while node {one.node} has no fence: {reason}"
                 )
-        results = await asyncio.gather(*(self._isolated(one, classes) for one in allocations))
+        results = await map_few(partial(self._isolated, classes=classes), allocations, IN_FLIGHT)
         refused = next(filter(None, results), None)
         if refused is not None:
             pairs = zip(allocations, results, strict=True)
@@ -116,7 +118,7 @@ class ClaimAllocator:
             claims: Of pods behind our gate.
             is_left: Returns whether that still holds, after a claim was read.
         """
-        await asyncio.gather(*(self._release_isolated(claim, is_left) for claim in claims))
+        await map_few(partial(self._release_isolated, is_left=is_left), claims, IN_FLIGHT)
 
     async def _isolated(self, wanted: ClaimAllocation, classes: "_Classes") -> RefusedClaim | None:
         owner = wanted.claim.owner

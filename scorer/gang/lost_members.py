@@ -33,7 +33,8 @@ def lost_members(plan: GangPlan, pods: Collection[PodInfo], needed: int) -> tupl
     settled = {pod.uid for pod in pods if pod.settled}
     # A pod that is being deleted has its GPUs until it has ended.
     ending = {pod.uid for pod in pods if pod.is_ending}
-    lost = [member for member in plan.members if member.uid not in settled | ending]
+    present = settled | ending
+    lost = [member for member in plan.members if member.uid not in present]
     return tuple(lost[: max(needed - len(settled) - len(ending), 0)])
 
 
