@@ -129,9 +129,11 @@ class Planner:
                 while True:
                     started = loop_time()
                     self._informers.changed.clear()
-                    for call in self._round():
-                        group.create_task(call)
-                    self.has_synced = True
+                    # Here end only faults that no stage has isolated; what it did not do waits.
+                    with self._faults.isolate(Stage.PLAN, "round"):
+                        for call in self._round():
+                            group.create_task(self._isolated(call))
+                        self.has_synced = True
                     # Let responses and watch events be processed before the next plans: after a
                     # long round for as long as it took.
                     took = loop_time() - started
@@ -139,6 +141,11 @@ class Planner:
                     await wait_at_most(self._time_left(), self._informers.changed)
         finally:
             self._commit_queue.close()
+
+    async def _isolated(self, call: Coroutine[Any, Any, object]) -> None:
+        """Await a call, whose fault must not end the others."""
+        with self._faults.isolate(Stage.EVICT, "call"):
+            await call
 
     def _round(self) -> list[Coroutine[Any, Any, object]]:
         """Process all changes since the last round; return calls to run concurrently."""

@@ -65,6 +65,7 @@ class UnitScheduler:
         self._informers, self._state = handle.informers, handle.informers.state
         self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
         self._term, self._clock, self._timings = handle.term, handle.clock, handle.timings
+        self._faults = handle.faults
         self._pending, self._commit_queue = pending, commit_queue
         self._binding_tracker = binding_tracker
         self._healer, self._preemptor = healer, preemptor
@@ -253,12 +254,14 @@ class UnitScheduler:
 
     def _report(self, unit: Unit, refusal: Refusal) -> None:
         """Report why a unit waits, and what is evicted for it."""
-        preemption = self._preemptor.reason(unit.key)
-        reason = f"{refusal.reason}; {preemption}" if preemption else refusal.reason
-        phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
-        self._status_reporter.enqueue(
-            StatusUpdate(unit, phase, (unit.present, unit.needed), reason=reason)
-        )
+        # Isolated: it is called for units whose planning raised, too.
+        with self._faults.isolate(Stage.REPORT, unit.key):
+            preemption = self._preemptor.reason(unit.key)
+            reason = f"{refusal.reason}; {preemption}" if preemption else refusal.reason
+            phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
+            self._status_reporter.enqueue(
+                StatusUpdate(unit, phase, (unit.present, unit.needed), reason=reason)
+            )
 
     def _postpone(self, unit: Unit) -> None:
         """Let a unit back off whose planning exceeded its deadline."""

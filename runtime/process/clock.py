@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 Clock = Callable[[], float]
 
+YEAR_10000 = 253_402_300_800
+"""The first moment that RFC 3339 cannot express [s since 1970]."""
+
 
 def wall() -> float:
     """Return the time now [s since 1970]; passed to other code as a `Clock` by `__main__` only."""
@@ -46,8 +49,11 @@ async def wait_at_most(seconds: float | None, event: "asyncio.Event") -> None:
 
 
 def rfc3339(moment: float) -> str:
-    """Return a moment [s since 1970] in RFC 3339 with whole seconds, as Kubernetes' `Time`."""
-    return f"{_whole_second(int(moment))}Z"
+    """Return a moment [s since 1970] in RFC 3339 with whole seconds, as Kubernetes' `Time`.
+
+    One before 1970 or after the year 9999 becomes the next one that can be written.
+    """
+    return f"{_whole_second(int(min(max(moment, 0), YEAR_10000 - 1)))}Z"
 
 
 def now_rfc3339() -> str:

@@ -10,14 +10,13 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cluster.keys import MOVED
+from runtime.process.clock import YEAR_10000
 from scorer.gang.crd import Gang
 from scorer.gang.pod_info import PodInfo
 
 LONGEST = 600.0
 """Time after which a move counts as ended, whatever became of it [s]. Pods that could not be
 evicted until then stay, and the others are placed beside them."""
-_YEAR_10000 = 253_402_300_800
-"""A time that cannot be written any more [s since 1970]."""
 
 
 class Moved(Struct, frozen=True):
@@ -25,7 +24,7 @@ class Moved(Struct, frozen=True):
 
     plan: str
     """The id of the plan that was given up."""
-    at: Annotated[float, Meta(ge=0, lt=_YEAR_10000)]
+    at: Annotated[float, Meta(ge=0, lt=YEAR_10000)]
     """When [s since 1970]."""
     why: str = ""
     """The faults, for users; empty in a record of an earlier version."""

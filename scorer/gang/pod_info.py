@@ -18,8 +18,8 @@ from scorer.placement.pods.member import Member, first_error, new_member
 
 _LEFT_MAX = 300
 """A reason that admission writes is shorter [characters]."""
-_GRACE = 30
-"""The default of Kubernetes [s]."""
+_GRACE, _GRACE_MAX = 30, 366 * 86_400
+"""The default of Kubernetes, and what counts as longest: the API server takes any [s]."""
 _MAX_LENGTH = 320
 """Longest text of an ownerReference; no name or type of an object is longer [characters]."""
 _PREPARATION = 60.0
@@ -231,7 +231,7 @@ def _life(pod: Pod, usage: PodUsage) -> Life:
     return Life(
         started=pod.status.start_time or "",
         ends=pod.metadata.deletion_timestamp or "",
-        grace=_GRACE if grace is None else max(0, grace),
+        grace=_GRACE if grace is None else min(max(0, grace), _GRACE_MAX),
         labels=pod.metadata.labels or {},
         tie=_tie(pod) if usage.is_of_others else "",
     )

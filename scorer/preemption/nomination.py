@@ -8,6 +8,7 @@ from typing import TypeAlias
 from cluster.allocations.gpus import Counted, Exact, GPUs
 from cluster.gang import GangKey
 from runtime.kube.objects import Key
+from runtime.process.clock import YEAR_10000
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.reserved_gpus import Place
 from scorer.gang.crd import planned_pod
@@ -43,7 +44,7 @@ class Nomination:
     @property
     def until(self) -> float:
         """Until then the GPUs are reserved [s since 1970]."""
-        return self.record.until
+        return max(0.0, min(self.record.until, YEAR_10000 - 1))
 
     def remaining(self, state: ClusterState) -> list[PodInfo]:
         """Return the pods that are still to be evicted."""

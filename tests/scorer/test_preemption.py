@@ -24,6 +24,7 @@ from scorer.gang import victim_choice
 from scorer.gang.crd import name_of
 from scorer.placement.preemption.search import find_victims
 from scorer.preemption import evictions
+from scorer.preemption.nomination import Nomination
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
 BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
@@ -997,3 +998,19 @@ async def test_gangs_of_three_classes_are_placed_by_priority_and_whole(cluster):
 def times(cluster, gang):
     """Return how often the first pod of a gang was evicted."""
     return cluster.evicted().count(f"{gang}-0")
+
+
+async def test_a_report_about_one_unit_that_raises_ends_nothing(cluster, monkeypatch):
+    def raises(*_):
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(Nomination, "summary", raises)
+    with capture_logs():
+        async with leading(cluster) as leader:
+            await full(cluster)
+            cluster.named_gang("high", 1, 4, priority=10)
+            await until(lambda: cluster.nominations() or leader.task.done())
+            cluster.node("small", 1)
+            cluster.owned("sign", 1)
+            await until(lambda: cluster.allocated("sign") or leader.task.done())
+            assert not leader.task.done()
