@@ -63,7 +63,7 @@ def nominations_of(
             on_node[pod.usage.target].append(pod)
         elif pod.usage and pod.gang is not None:
             key = owners.key(pod)
-            priorities[key] = max(pod.usage.priority, priorities.get(key, pod.usage.priority))
+            priorities[key] = min(pod.usage.priority, priorities.get(key, pod.usage.priority))
     return [
         _nomination(gang, priorities[key], on_node, owners, nodes)
         for key, gang in nominated.items()

@@ -12,7 +12,7 @@ from runtime.kube.client import Kube
 from runtime.kube.decode import decode
 from runtime.kube.objects import Key
 from runtime.kube.reflector import Reflector
-from scorer.gang.budgets import Budget, selecting
+from scorer.gang.budgets import Budget, conflict_of, selecting
 from scorer.gang.pod_info import PodInfo
 
 _decoder = msgspec.json.Decoder(DisruptionBudget)
@@ -56,11 +56,8 @@ class BudgetInformer:
             names = self.selecting(pod.namespace, pod.life.labels if pod.life else {})
             if names is None:
                 return "its namespace has too many PodDisruptionBudgets"
-            if len(names) > 1:
-                name = min(names).partition("/")[2]
-                return (
-                    f"PodDisruptionBudget {name} selects a pod of another one: none can be evicted"
-                )
+            if conflict := conflict_of(names):
+                return conflict
             counts.update(names)
         for name, count in sorted(counts.items()):
             if count > allowed.get(name, 0):

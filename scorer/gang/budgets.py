@@ -1,6 +1,6 @@
 """Find the PodDisruptionBudgets that select a pod. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from cluster.objects.disruption_budget import DisruptionBudget
@@ -36,6 +36,20 @@ class Budget:
     def selects(self, labels: Labels) -> bool:
         """Return whether it selects a pod of its namespace."""
         return self.conditions is not None and first_unmet(self.conditions, labels) is None
+
+
+def conflict_of(names: Iterable[str]) -> str | None:
+    """Return why a pod that these budgets select cannot be evicted; None: a budget may allow it.
+
+    The Eviction API answers 500 for a pod of two budgets, whatever they allow.
+    """
+    first, *others = sorted(names) or [""]
+    name = first.partition("/")[2]
+    return (
+        f"PodDisruptionBudget {name} selects a pod of another one: none can be evicted"
+        if others
+        else None
+    )
 
 
 def selecting(budgets: Collection[Budget], labels: Labels) -> frozenset[str] | None:

@@ -10,6 +10,7 @@ from cluster.keys import KUEUE_LABELS
 from cluster.objects.kube_object import Labels
 from cluster.objects.time import seconds_of
 from policy.document import Preemption
+from scorer.gang.budgets import conflict_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Owners
 from scorer.placement.preemption.victim import Victim, VictimPod
@@ -197,15 +198,21 @@ def _placed_unit(
         name=f"{key.namespace}/{key.name}",
         priority=max(pod.usage.priority for pod in members if pod.usage),
         pods=tuple(
-            VictimPod(each.node, each.holding, _at_most(started, rules.now), of or frozenset())
+            VictimPod(
+                each.node,
+                each.holding,
+                _at_most(started, rules.now),
+                of or frozenset(),
+                each.pod.life.grace if each.pod.life else 0,
+            )
             for each, started, of in zip(held, starts, budgets, strict=True)
             if each.holding
         ),
         protected=blocker
         or ("its namespace has too many PodDisruptionBudgets" if None in budgets else None)
+        or next(filter(None, (conflict_of(of or ()) for of in budgets)), None)
         or _youth(starts, rules),
         spare=spare,
-        is_of_others=any(pod.usage.is_of_others for pod in members if pod.usage),
     )
     return PlacedUnit(key, victim, tuple(each.pod for each in held))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from msgspec import structs
 
@@ -85,8 +86,13 @@ class Unit:
 
     @property
     def priority(self) -> int:
-        """The highest of its pods' priorities."""
-        return max(member.pod.spec.priority or 0 for member in self.members)
+        """The lowest priority of its pods, also of those that have GPUs.
+
+        It waits, and others are evicted for it, by this one: else one pod of a high class, for
+        which its namespace has quota, would be enough for a gang of any size.
+        """
+        settled = (pod.usage.priority for pod in self.settled if pod.usage)
+        return min(chain((member.pod.spec.priority or 0 for member in self.members), settled))
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,17 +96,14 @@ def choose_victims(
     soon = running.once_left(snapshot, unit)
     if soon is not snapshot and isinstance(plan(soon, unit.members, options), Plan):
         return NoEviction("it fits once pods that are ending have ended")
-    # Such a pod is created again, and kube-scheduler gives the GPUs back to it where the member
-    # that is nominated for them has no higher priority.
-    lowest = min(member.pod.spec.priority or 0 for member in unit.members)
-    units = [each for each in running.units if not each.is_of_others or each.priority < lowest]
+    units = [each for each in running.units if each.priority < unit.priority]
     found = find_victims(soon, unit.members, units, running.disruptions, options)
-    if isinstance(found, NoEviction):
-        reason = "no units of lower priority may be evicted so that it fits"
-        return NoEviction(reason, detail=found.reason)
-    if found.cost.violated_budgets:
-        return NoEviction("disruption budgets do not allow to evict units of lower priority for it")
-    return found
+    if isinstance(found, Eviction):
+        return found
+    reason = "no units of lower priority may be evicted so that it fits"
+    if found.is_by_budgets:
+        reason = "disruption budgets do not allow to evict units of lower priority for it"
+    return NoEviction(reason, detail=found.reason)
 
 
 def _with_places(snapshot: Snapshot, places: Iterable[tuple[str, Holding]]) -> Snapshot:

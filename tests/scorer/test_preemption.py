@@ -921,6 +921,16 @@ async def test_a_gang_has_the_priority_of_its_highest_member(cluster):
         assert await stays(cluster, "high-0") == []
 
 
+async def test_one_pod_of_a_high_class_takes_no_gpus_for_a_gang_of_a_low_one(cluster):
+    async with leading(cluster):
+        cluster.named_gang("low", 1, 8, priority=1)
+        await cluster.run("low-0")
+        owner = {**OWNER, "uid": "job-mixed"}
+        for name, priority in (("mixed-0", 10), ("mixed-1", 1)):
+            cluster.pod(name, 4, gang="mixed", owner=owner, priority=priority)
+        assert await stays(cluster, "mixed-0") == []
+
+
 async def test_gangs_of_one_name_are_distinguished(cluster):
     """Only the gang of the lower priority is evicted."""
     async with leading(cluster):

@@ -28,6 +28,9 @@ ON_NODE_MAX = 256
 class _Option:
     """Units whose end makes room for one more member on a node."""
 
+    excess: int
+    """Pods beyond what the budgets allow. A set that needs none of them is found first, if it is
+    easily found (`within_budgets` searches on)."""
     cost: Cost
     node: str
     version: int
@@ -82,13 +85,12 @@ class NodeSearch:
             # there would be a pass over the heap for each unit that is taken.
             if option.version != taken.version[option.node]:
                 continue
-            # Pods of the budgets that the units before used up cost more than alone.
+            # The units that were taken before may have used up its budgets.
             if any(unit.budgets for unit in option.units):
-                violated = self._disruptions.violated_budgets
-                more = violated([*taken.units, *option.units]) - violated(taken.units)
-                if more > option.cost.violated_budgets:
-                    cost = option.cost._replace(violated_budgets=more)
-                    heapq.heappush(heap, replace(option, cost=cost))
+                excess = self._disruptions.excess
+                more = excess([*taken.units, *option.units]) - excess(taken.units)
+                if more.total() > option.excess:
+                    heapq.heappush(heap, replace(option, excess=more.total()))
                     continue
             return option
         return None
@@ -119,7 +121,8 @@ class NodeSearch:
             units = _least(room, node, free, units, target) if target <= room.needed else []
         if not units:
             return None
-        return _Option(self._disruptions.cost(units), node, version, tuple(units))
+        excess = self._disruptions.excess(units).total()
+        return _Option(excess, self._disruptions.cost(units), node, version, tuple(units))
 
 
 class _Taken:

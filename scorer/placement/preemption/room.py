@@ -1,6 +1,7 @@
 """Count the members that fit once some units have ended: an upper bound that needs no plan."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -55,6 +56,54 @@ class Room:
             if each and amount // each < places:
                 places = amount // each
         return max(0, places)
+
+
+def may_suffice(room: Room, units: Iterable[Victim], allowed: Mapping[str, int]) -> bool:
+    """Return whether all members may fit once those of some units have ended that budgets allow.
+
+    False is certain: of each node, as few pods under budgets as could make room for one member
+    more are counted, whatever budget they are under, and no more than it allows. GPUs alone count.
+
+    Args:
+        room: The nodes.
+        units: All units that may be evicted.
+        allowed: The pods that may be evicted, by budget; of a missing one none.
+
+    Cost: linear in the pods.
+    """
+    gpus, each = room.gpus.copy(), room.each.gpus
+    limited: dict[int, dict[str, list[int]]] = {}
+    for pod in (pod for unit in units for pod in unit.pods if pod.node in room.rows):
+        row, held = room.rows[pod.node], len(pod.holding.gpus)
+        if pod.budgets:
+            limited.setdefault(row, defaultdict(list))[min(pod.budgets)].append(held)
+        else:
+            gpus[row] += held
+    if not limited or not each:
+        return True
+    prices: list[int] = []
+    for row, of_budgets in limited.items():
+        pods = [
+            held
+            for name, some in of_budgets.items()
+            for held in sorted(some, reverse=True)[: allowed.get(name, 0)]
+        ]
+        prices += _prices(int(gpus[row]), each, sorted(pods, reverse=True))
+    missing = room.needed - int((gpus // each).clip(0, room.needed).sum())
+    names = {name for of_budgets in limited.values() for name in of_budgets}
+    total = sum(allowed.get(name, 0) for name in names)
+    return missing <= len(prices) and sum(sorted(prices)[: max(0, missing)]) <= total
+
+
+def _prices(free: int, each: int, pods: Iterable[int]) -> Iterator[int]:
+    """Yield how many pods must end for each member more, by the GPUs of the pods."""
+    places, price = max(0, free // each), 0
+    for gpus in pods:
+        free, price = free + gpus, price + 1
+        for _ in range(places, free // each):
+            yield price
+            price = 0
+        places = max(places, free // each)
 
 
 def _least(group: Group) -> Amounts:

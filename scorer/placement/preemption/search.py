@@ -1,10 +1,11 @@
 """Find the units whose eviction gives a waiting unit a plan.
 
-Sets of units are compared by `Cost`, then by the bandwidth of the plan and by the damage to what it
-leaves free. Of an elastic gang, a set may have some of the spare pods instead of all pods. Of up to
-`EXACT_MAX` units the best set is found; fewer, where some are elastic. Of more, units are taken
-node by node (`by_nodes`), from a few starts, and those that are not needed stay. Either way no part
-of the set that is found would do.
+Only sets count that the disruption budgets allow as a whole. They are compared by `Cost`, then by
+the bandwidth of the plan and by the damage to what it leaves free. Of an elastic gang, a set may
+have some of the spare pods instead of all pods. Of up to `EXACT_MAX` units the best set is found;
+fewer, where some are elastic. Of more, units are taken node by node (`by_nodes`), from a few
+starts, and those that are not needed stay; `within_budgets` searches on until the budgets allow
+the set. Either way no part of the set that is found would do.
 
 There, sets of equal cost that one start could give are not compared, and an elastic gang counts as
 all of its spare pods until those that are not needed stay. Members that ask for parts of
@@ -23,8 +24,9 @@ from scorer.placement.options import DEFAULT, PlanOptions
 from scorer.placement.pods.group import new_group
 from scorer.placement.pods.member import Member
 from scorer.placement.preemption.by_nodes import NodeSearch, cheapest_nodes
-from scorer.placement.preemption.room import Ended, Room
+from scorer.placement.preemption.room import Ended, Room, may_suffice
 from scorer.placement.preemption.victim import Cost, Disruptions, Victim
+from scorer.placement.preemption.within_budgets import first_allowed
 from scorer.placement.result import Plan
 from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.state.snapshot import Snapshot
@@ -58,6 +60,8 @@ class NoEviction:
     reason: str
     detail: str = ""
     """More for operators; it may name units of any namespace."""
+    is_by_budgets: bool = False
+    """There are such units, and the disruption budgets do not let them be evicted."""
 
 
 def find_victims(
@@ -67,22 +71,24 @@ def find_victims(
     disruptions: Disruptions,
     options: PlanOptions = DEFAULT,
 ) -> Eviction | NoEviction:
-    """Return the best units of lower priority whose eviction gives all members a plan.
+    """Return the best units of a priority below all members', whose eviction gives them a plan.
 
     Args:
         snapshot: The cluster; it has no plan for the members.
         members: Pods that wait for GPUs, at least one, as in `plan`.
         units: The units that have GPUs.
-        disruptions: The cost of evictions.
+        disruptions: The cost of evictions, and the budgets.
         options: As in `plan`, without siblings.
 
     Cost: linear in the pods of the units: about 12 ms for 5,000 pods, 40 ms for 20,000; and at most
     about 100 plans on the nodes of one set, and one for each unit that is taken. Where some units
     are elastic, twice that, and as many plans for each as the number of its spare pods has bits.
+    All this again for each set that the budgets do not allow (`within_budgets`).
     """
     if any(member.pod.spec.preemption_policy == "Never" for member in members):
         return NoEviction("its pods have preemptionPolicy Never")
-    priority = max(member.pod.spec.priority or 0 for member in members)
+    # A high one of one member must not take GPUs for all the others.
+    priority = min(member.pod.spec.priority or 0 for member in members)
     room = Room(snapshot, new_group(members, options))
     usable = room.rows.keys()
     useful = [
@@ -94,8 +100,11 @@ def find_victims(
     if prod(2 + unit.spare for unit in candidates[: EXACT_MAX + 1]) <= 2**EXACT_MAX:
         found = search.best_set(candidates)
     else:
-        found = search.best_by_nodes(candidates)
-    return found or NoEviction(_reason(priority, candidates, useful))
+        found = first_allowed(candidates, disruptions, search.best_by_nodes)
+    if found:
+        return found
+    by_budgets = any(unit.budgets for unit in candidates) and search.suffices(candidates)
+    return NoEviction(_reason(priority, candidates, useful), is_by_budgets=by_budgets)
 
 
 def _reason(priority: int, candidates: Sequence[Victim], useful: Sequence[Victim]) -> str:
@@ -124,13 +133,18 @@ class _Search:
     feasible_now: frozenset[str]
     """The nodes that fit some member before any eviction."""
 
+    def suffices(self, candidates: Sequence[Victim]) -> bool:
+        """Return whether the members have a plan once all of these units have ended."""
+        return self._plan(self._world(candidates), candidates) is not None
+
     def best_set(self, candidates: Sequence[Victim]) -> Eviction | None:
-        """Return the best set of a few units."""
+        """Return the best set of a few units that the budgets allow."""
         world = self._world(candidates)
         if not candidates or self._plan(world, candidates) is None:
             return None
         chosen = (tuple(filter(None, each)) for each in product(*map(_choices, candidates)))
-        sets = ((self.disruptions.cost(units), units) for units in chosen if units)
+        allowed = (units for units in chosen if units and not self.disruptions.excess(units))
+        sets = ((self.disruptions.cost(units), units) for units in allowed)
         # A part of a set costs less than the set, so it comes first.
         in_order = groupby(sorted(sets, key=lambda pair: pair[0]), key=lambda pair: pair[0])
         for cost, equal in in_order:
@@ -145,15 +159,17 @@ class _Search:
         return None
 
     def best_by_nodes(self, candidates: Sequence[Victim]) -> Eviction | None:
-        """Return a good set of many units, of which no part would do.
+        """Return a good set of many units, of which no part would do; budgets may not allow it.
 
         A set of elastic gangs may cost less if all of them keep what they need, so that is tried,
         too.
         """
+        if not may_suffice(self.room, candidates, self.disruptions.allowed):
+            return None
         parts = [unit.part(unit.spare) if unit.spare else unit for unit in candidates]
         every = [candidates, *([parts] if any(unit.spare for unit in candidates) else [])]
         found = filter(None, map(self._by_nodes, every))
-        return min(found, key=_rank, default=None)
+        return min(found, key=self._rank, default=None)
 
     def _by_nodes(self, candidates: Sequence[Victim]) -> Eviction | None:
         ordered = self.disruptions.in_order(candidates)
@@ -169,7 +185,7 @@ class _Search:
             nodes = NodeSearch(self.room, on_node, self.disruptions)
             found = [self._complete(nodes, start) for start in starts]
             if any(found):
-                return min(filter(None, found), key=_rank)
+                return min(filter(None, found), key=self._rank)
             # More nodes help only if there are more, and if all units together make enough room.
             if len(on_node) < count or not Ended(self.room, candidates).suffices:
                 return None
@@ -234,6 +250,9 @@ class _Search:
             return None
         made = plan(_without(world, units), self.members, self.options)
         return made if isinstance(made, Plan) else None
+
+    def _rank(self, found: Eviction) -> tuple[object, ...]:
+        return self.disruptions.excess(found.victims).total(), *_rank(found)
 
     def _eviction(
         self, world: Snapshot, units: Iterable[Victim], made: Plan, cost: Cost, *, exact: bool

@@ -1,7 +1,7 @@
 """Units that may be evicted for another one, and the cost of evicting some of them."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -11,6 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cluster.account.node_ledger import Holding
+
+_GRACE_STEP = 300
+"""Grace periods that are equal in whole steps cost the same [s]: usual ones cost nothing."""
 
 
 class Amounts(NamedTuple):
@@ -36,6 +39,8 @@ class Numbers(NamedTuple):
     """Numbers of a unit, one row of the table that units are sorted by."""
 
     priority: int
+    grace: int
+    """As in `Cost`."""
     pods: int
     nodes: int
     """On which it has pods."""
@@ -55,6 +60,8 @@ class VictimPod:
     """[s since the epoch]"""
     budgets: frozenset[str] = frozenset()
     """The PodDisruptionBudgets that select it, as `namespace/name`."""
+    grace: int = 0
+    """The time that its containers have to end [s]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +83,16 @@ class Victim:
     """Number of its last pods without which it goes on running; fewer than all."""
     whole: "Victim | None" = None
     """The unit of which this is a part; None: it is a unit."""
-    is_of_others: bool = False
-    """It is a pod that Linkwise did not place."""
 
     def part(self, pods: int) -> "Victim":
         """Return the last pods of an elastic gang, at most the spare ones."""
         return replace(self, pods=self.pods[-pods:], spare=0, whole=self)
+
+    def smaller(self) -> Iterator["Victim"]:
+        """Yield each smaller part that may be evicted, the largest one first."""
+        whole = self.whole or self
+        most = len(self.pods) - 1 if self.whole else self.spare
+        yield from (whole.part(pods) for pods in range(most, 0, -1))
 
     @cached_property
     def amounts(self) -> dict[str, Amounts]:
@@ -103,6 +114,7 @@ class Victim:
         pairs = [(len(pod.holding.gpus), pod.started) for pod in self.pods]
         return Numbers(
             self.priority,
+            max(pod.grace for pod in self.pods) // _GRACE_STEP,
             len(self.pods),
             len(self.amounts),
             sum(gpus for gpus, _ in pairs),
@@ -125,9 +137,11 @@ class Cost(NamedTuple):
     the set.
     """
 
-    violated_budgets: int
     priority: int
     """The highest."""
+    grace: int
+    """The longest grace period, in whole steps of five minutes. It is compared after the priority:
+    else a long one would protect cheap pods."""
     units: int
     pods: int
     gpu_seconds: float
@@ -138,14 +152,14 @@ class UnitsByCost(NamedTuple):
 
     units: list[Victim]
     levels: NDArray[np.int64]
-    """By unit: equal where budgets and priority are, and higher where these cost more."""
+    """By unit: equal where priority and grace are, and higher where these cost more."""
     spans: NDArray[np.int64]
     """By unit: the number of nodes on which it has pods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disruptions:
-    """What the cost of evictions depends on besides the units."""
+    """What evictions cost, and which ones are allowed, besides the units."""
 
     now: float
     """[s since the epoch]"""
@@ -155,31 +169,34 @@ class Disruptions:
     def cost(self, units: Sequence[Victim]) -> Cost:
         """Return the cost of evicting units, at least one."""
         return Cost(
-            violated_budgets=self.violated_budgets(units),
             priority=max(unit.priority for unit in units),
+            grace=max(unit.numbers.grace for unit in units),
             units=len(units),
             pods=sum(len(unit.pods) for unit in units),
             gpu_seconds=sum(unit.gpu_seconds(self.now) for unit in units),
         )
 
-    def violated_budgets(self, units: Iterable[Victim]) -> int:
-        """Return the number of PodDisruptionBudgets that do not allow to evict all these units."""
+    def excess(self, units: Iterable[Victim]) -> Counter[str]:
+        """Return how many pods of these units each PodDisruptionBudget lets not be evicted.
+
+        Without an entry the budgets allow to evict all of them.
+        """
         counts = Counter[str]()
         for unit in units:
             if unit.budgets:
                 counts.update(unit.budgets)
-        return sum(number > self.allowed.get(name, 0) for name, number in counts.items())
+        over = {name: number - self.allowed.get(name, 0) for name, number in counts.items()}
+        return Counter({name: number for name, number in over.items() if number > 0})
 
     def in_order(self, units: Sequence[Victim]) -> UnitsByCost:
         """Return units in the order of the cost of each alone; of equal ones the first is first."""
         numbers = chain.from_iterable([unit.numbers for unit in units])
-        priority, pods, spans, gpus, starts = np.fromiter(numbers, np.float64).reshape(-1, 5).T
-        violated = np.array(
-            [self.violated_budgets([unit]) if unit.budgets else 0 for unit in units]
+        priority, grace, pods, spans, gpus, starts = (
+            np.fromiter(numbers, np.float64).reshape(-1, len(Numbers._fields)).T
         )
         lost = np.maximum(0.0, gpus * self.now - starts)
-        order = np.lexsort((lost, pods, priority, violated))
-        violated, priority = violated[order], priority[order]
-        is_higher = (np.diff(violated, prepend=-1) != 0) | (np.diff(priority, prepend=np.inf) != 0)
+        order = np.lexsort((lost, pods, grace, priority))
+        priority, grace = priority[order], grace[order]
+        is_higher = (np.diff(priority, prepend=np.inf) != 0) | (np.diff(grace, prepend=-1) != 0)
         in_order = [units[i] for i in order.tolist()]
         return UnitsByCost(in_order, np.cumsum(is_higher), spans[order].astype(np.int64))

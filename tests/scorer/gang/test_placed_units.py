@@ -124,6 +124,20 @@ def test_too_many_budgets_protect():
     assert unit.protected == "its namespace has too many PodDisruptionBudgets"
 
 
+def test_a_pod_of_two_budgets_protects_its_unit():
+    (unit,) = units(a_running_pod("a", 0), budgets=frozenset({"default/x", "default/y"}))
+
+    assert unit.protected == (
+        "PodDisruptionBudget x selects a pod of another one: none can be evicted"
+    )
+
+
+def test_the_longest_grace_period_of_a_unit_is_a_cost():
+    (unit,) = units(of_gang("a", 0), of_gang("b", 1, terminationGracePeriodSeconds=3_600))
+
+    assert unit.numbers.grace == 12
+
+
 def test_a_gang_is_protected_if_it_is_not_known_which_gpus_a_pod_has():
     (gang,) = units(of_gang("a", 0), of_gang("b", 0))
 

@@ -459,7 +459,7 @@ def test_a_launcher_that_is_a_worker_too_is_the_first_of_its_gang():
     assert unit.blocked is None
 
 
-def test_a_gang_is_as_old_as_its_oldest_member_that_waits_and_as_urgent_as_its_most_urgent():
+def test_a_gang_is_as_old_as_its_oldest_member_that_waits_and_as_urgent_as_its_least_urgent():
     pods = [
         a_seen(1, "w-0", labels=arena(), owner=JOB, created="2026-01-01T00:00:09Z", priority=3),
         a_seen(1, "w-1", labels=arena(), owner=JOB, created="2026-01-01T00:00:05Z"),
@@ -468,7 +468,20 @@ def test_a_gang_is_as_old_as_its_oldest_member_that_waits_and_as_urgent_as_its_m
     unit = the_unit(pods)
 
     assert unit.since == "2026-01-01T00:00:05Z"
-    assert unit.priority == 3
+    assert unit.priority == 0
+
+
+def test_a_gang_waits_with_the_priority_of_a_member_that_has_gpus_if_it_is_lower():
+    """One pod of a high class must not wait for the rest of a running gang."""
+    pods = [
+        a_seen(1, "w-0", labels=arena(), owner=JOB, nodeName="n", priority=1),
+        a_seen(1, "w-1", labels=arena(), owner=JOB, priority=3),
+    ]
+
+    unit = the_unit(pods)
+
+    assert [pod.name for pod in unit.settled] == ["w-0"]
+    assert unit.priority == 1
 
 
 @pytest.mark.parametrize(("ports", "blocked"), [(256, False), (257, True)])

@@ -64,18 +64,15 @@ def test_a_unit_is_evicted_once():
 
 
 @pytest.mark.parametrize(("lowest", "names"), [(1, ["a", "b"]), (0, [])])
-def test_pods_of_others_go_only_for_units_of_which_each_pod_has_a_higher_priority(lowest, names):
-    """Nominated pods of no higher priority keep no GPUs from pods that are created again."""
+def test_units_are_evicted_only_for_a_gang_of_which_each_pod_has_a_higher_priority(lowest, names):
     snapshot, units = running("o/a", "o/b")
-    others = replace(units, units=[replace(unit, is_of_others=True) for unit in units.units])
     pods = [
         a_seen(4, name, priority=priority, annotations={GANG: "g", GANG_SIZE: "2"})
         for name, priority in (("x", 1), ("y", lowest))
     ]
     (gang,) = units_of(pods, Owners({}, {}))
 
-    assert [one.name for one in Preemptions(others).find(snapshot, gang)] == names
-    assert Preemptions(units).find(snapshot, gang)
+    assert [one.name for one in Preemptions(units).find(snapshot, gang)] == names
 
 
 def test_equal_units_are_searched_once_where_nothing_is_found():
