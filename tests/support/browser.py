@@ -1,6 +1,5 @@
 """Chromium, and pages in it that collect their problems."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,9 +7,11 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+from support import chromium
+
 NEEDS_CHROMIUM = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium is installed here; Debian's package chromium has it"
+    chromium.CHROMIUM is None,
+    reason="no chromium is installed here; Debian's package chromium has it",
 )
 
 
@@ -18,7 +19,9 @@ NEEDS_CHROMIUM = pytest.mark.skipif(
 def running_chromium() -> Iterator[Browser]:
     """Run Chromium without a window."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(
+            executable_path=chromium.__file__, args=["--no-sandbox"]
+        )
         yield browser
         browser.close()
 

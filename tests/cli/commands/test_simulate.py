@@ -833,16 +833,18 @@ def test_the_text_says_what_an_eviction_loses(linkwise, write):
 
 
 @pytest.mark.parametrize(
-    "cluster",
+    ("others", "options"),
     [
-        pytest.param(two_gangs(a_budget("nightly")), id="a budget would be violated"),
-        pytest.param(two_gangs(hours=0), id="it started a moment ago"),
+        pytest.param((a_budget("nightly"),), {}, id="a budget would be violated"),
+        pytest.param((), {"hours": 0}, id="it started a moment ago"),
         pytest.param(
-            two_gangs(a_job("nightly"), controller="Job"), id="its Job would count a failure"
+            (a_job("nightly"),), {"controller": "Job"}, id="its Job would count a failure"
         ),
     ],
 )
-def test_another_gang_is_preempted(simulate, cluster):
+def test_another_gang_is_preempted(simulate, others, options):
+    # Made here: a test may run long after it was collected.
+    cluster = two_gangs(*others, **options)
     _, answer = simulate(pod("prod", WHOLE_NODE, priority=1000), cluster=cluster)
 
     assert [unit["name"] for unit in answer["pods"][0]["preempts"]] == ["daily"]
