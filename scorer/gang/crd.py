@@ -27,6 +27,8 @@ GANGS = api_path(API_VERSION, "gangs")
 PLACED, ASSEMBLED = "Placed", "Assembled"
 GPUS_HEALTHY, GPUS_AS_PLANNED, PREPARED = "GPUsHealthy", "GPUsAsPlanned", "PodsPrepared"
 """The types of a Gang's conditions. The last three are absent until they do not hold."""
+MEMBERS_MAX = 4096
+"""Most members of a Gang: a larger plan could not be stored."""
 _NAME_MAX = 63
 _OUTSIDE = re.compile(r"[^a-z0-9]+")
 
@@ -143,7 +145,7 @@ class GangSpec(Written, frozen=True):
     """The mark's name, truncated where it is very long."""
     link: Link
     size: Annotated[int, Meta(ge=1)] | None = None
-    """Members that are placed together; None where it is unknown."""
+    """Members that are placed together; None where it is unknown, or more than are placed."""
     owner: str | None = None
     plan: GangPlan | None = None
 

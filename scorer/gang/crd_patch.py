@@ -8,6 +8,7 @@ from cluster.keys import API_VERSION
 from cluster.objects.pod import Owner
 from runtime.kube.objects import OwnerReference
 from scorer.gang.crd import (
+    MEMBERS_MAX,
     Gang,
     GangMetadata,
     GangPlan,
@@ -50,7 +51,7 @@ def new_gang(
     """
     return Gang(
         metadata=GangMetadata(name_of(key), key.namespace, owner_references=owners),
-        spec=GangSpec(truncated(key.name, _GANG_MAX), link, size, key.owner or None, plan),
+        spec=GangSpec(truncated(key.name, _GANG_MAX), link, _stored(size), key.owner or None, plan),
         api_version=API_VERSION,
         kind="Gang",
     )
@@ -61,7 +62,7 @@ def plan_steps(gang: Gang, plan: GangPlan, *, size: int | None, link: Link) -> S
 
     Args:
         gang: As it was read, or as the last write returned it.
-        plan: The new one, of another id.
+        plan: The new one: of another id, or with other GPUs or fewer members.
         size: Members that are placed together now.
         link: How strictly they insist on links now.
     """
@@ -69,7 +70,7 @@ def plan_steps(gang: Gang, plan: GangPlan, *, size: int | None, link: Link) -> S
         _test("/metadata/uid", gang.metadata.uid),
         _test("/metadata/resourceVersion", gang.metadata.resource_version),
         {"op": "replace", "path": "/spec/link", "value": link},
-        *_put("/spec/size", gang.spec.size, size),
+        *_put("/spec/size", gang.spec.size, _stored(size)),
         # A merge patch would keep fields of the old plan that the new one does not have.
         {"op": "add", "path": "/spec/plan", "value": plan},
     ]
@@ -94,6 +95,11 @@ def status_steps(gang: Gang, status: GangStatus) -> Steps:
         _test("/metadata/uid", gang.metadata.uid),
         {"op": "add", "path": "/status", "value": status},
     ]
+
+
+def _stored(size: int | None) -> int | None:
+    """Return the size of a gang as its Gang has it: none above the limit, which waits for ever."""
+    return size if size is None or size <= MEMBERS_MAX else None
 
 
 def _put(path: str, old: object, new: object) -> Steps:

@@ -18,13 +18,12 @@ from cluster.gang import (
 )
 from cluster.keys import GANG, GANG_KIND
 from cluster.objects.pod import Owner, Pod
+from scorer.gang.crd import MEMBERS_MAX
 from scorer.gang.missing_members import assembling
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.pods.member import Member
 from workloads.members import ExpectedPods
 
-MEMBERS_MAX = 4096
-"""Most members of a Gang: a larger plan could not be stored."""
 _LEVELS_MAX = 8
 """Owners above each other that are followed; no controllers make more."""
 _KIND_MAX = 63

@@ -118,7 +118,7 @@ def _with_repairs(plan: GangPlan, pods: Collection[PodInfo], state: ClusterState
     records = {
         pod.uid: pod.allocation.gpus.indices
         for pod in pods
-        if pod.usage and pod.usage.claims and pod.allocation and pod.allocation.plan == plan.id
+        if pod.usage and pod.usage.claims and pod.allocation
     }
     members = tuple(
         structs.replace(member, indices=records.get(member.uid, member.indices))

@@ -68,6 +68,7 @@ def run_scorer(plane: ControlPlane, folder: Path, **environment: str) -> Iterato
 
     Raises:
         NotReadyError: It did not lead in time.
+        AssertionError: It wrote a Gang that the API server refuses, whenever it is written.
     """
     one = start_scorer(plane, folder, "scorer.log", **environment)
     try:
@@ -75,6 +76,9 @@ def run_scorer(plane: ControlPlane, folder: Path, **environment: str) -> Iterato
         yield one
     finally:
         plane.processes.stop(one.process)
+    lines = one.process.log.read_text(errors="replace").splitlines()
+    refused = [line for line in lines if "Could not report" in line and " is invalid: " in line]
+    assert not refused, refused[0]
 
 
 def start_scorer(

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from controlplane.api import ApiError, refusal
 from controlplane.process import wait_until
+from support.gang_definition import REFUSED, TAKEN
 
 from cluster.gang import GangKey, Link
 from cluster.objects.pod import Owner
@@ -75,19 +76,13 @@ def test_another_plan_takes_the_place_of_the_old_one_unless_the_gang_changed(sco
     assert (changed.spec.size, changed.spec.link) == (2, Link.NVLINK)
 
 
-@pytest.mark.parametrize(
-    ("path", "value", "message"),
-    [
-        pytest.param("/spec/gang", "other", "another Gang", id="name"),
-        pytest.param("/spec/owner", "other", "stays with its job", id="owner"),
-        pytest.param("/spec/size", 0, "greater than or equal to 1", id="size"),
-        pytest.param("/spec/link", "fast", "one-node", id="link"),
-        pytest.param("/spec/plan/exact", False, "another id", id="plan of the same id"),
-        pytest.param("/spec/plan/members/1/pod", "bert-worker-0", "Duplicate", id="pod, twice"),
-        pytest.param("/spec/plan/members/1/gpus", [16], "less than or equal to 15", id="GPU"),
-        pytest.param("/spec/plan/members", [], "at least 1", id="no members"),
-    ],
-)
+@pytest.mark.parametrize(("path", "value"), TAKEN)
+def test_a_plan_follows_the_gpus_of_its_members(scorer, namespace, path, value):
+    gang = made(scorer, namespace, plan=PLAN)
+    assert change(scorer, gang, [{"op": "add", "path": path, "value": value}]) != gang
+
+
+@pytest.mark.parametrize(("path", "value", "message"), REFUSED)
 def test_invalid_field_of_a_gang_is_refused(scorer, namespace, path, value, message):
     gang = made(scorer, namespace, plan=PLAN)
     step = [{"op": "add", "path": path, "value": value}]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import workers
+from support.gang_definition import REFUSED, TAKEN, refusal
 
 from cluster import keys
 from cluster.gang import GangKey, Link
@@ -121,6 +122,36 @@ def test_what_can_be_kept_of_the_name_is_kept(name, stem):
 
 def test_a_job_that_is_submitted_again_has_another_gang():
     assert name_of(KEY) != name_of(KEY._replace(owner="7f3d"))
+
+
+# ---- What the API server takes; `e2e/test_gangs_api` has the same changes.
+
+WORKERS = tuple(PlannedPod(f"bert-worker-{i}", f"u{i}", "gpu-0", (i,)) for i in range(4))
+
+
+def changed(path, value):
+    """Return a Gang with a plan of four workers, and the same with another value at a path."""
+    before = msgspec.json.decode(written(a_gang(GangPlan("1-1", True, WORKERS, 55.2))))
+    step = [{"op": "add", "path": path, "value": value}]
+    return before, jsonpatch.apply_patch(before, step)
+
+
+@pytest.mark.parametrize(("path", "value"), TAKEN)
+def test_a_plan_may_follow_the_gpus_of_its_members(path, value):
+    before, after = changed(path, value)
+    assert refusal(after, before) is None
+
+
+@pytest.mark.parametrize(("path", "value", "message"), REFUSED)
+def test_other_changes_of_a_gang_are_refused(path, value, message):  # noqa: ARG001 - of the server.
+    before, after = changed(path, value)
+    assert refusal(after, before)
+
+
+@given(_keys, _sizes | st.integers(4097, 1 << 40))
+def test_a_gang_of_any_size_can_be_created(key, size):
+    gang = new_gang(key._replace(name=key.name or "x"), (), size=size, link=Link.BEST)
+    assert refusal(msgspec.json.decode(written(gang))) is None
 
 
 # ---- Written and read again.

@@ -112,6 +112,13 @@ async def test_a_waiting_gang_has_its_reason_in_its_status_and_an_event_of_its_j
     assert event["reportingInstance"] == "scorer-0"
 
 
+async def test_a_gang_with_more_members_than_are_placed_has_its_reason_in_its_status(cluster):
+    async with leading(cluster):
+        cluster.pod("bert-0", 1, gang="bert", size=5000)
+        await until(lambda: cluster.phase() == "Assembling")
+    assert "at most 4096 members" in cluster.the_gang()["status"]["reason"]
+
+
 async def test_an_unchanged_reason_is_written_once(cluster):
     async with leading(cluster):
         cluster.gang(workers=2, gpus=16)

@@ -1,6 +1,7 @@
 """A fake API server that stores any kind of object in memory, with watches.
 
-It has no schemas, defaults or controllers. `refuse` can replace its responses.
+It has no defaults, no controllers, and no schemas but that of Gangs. `refuse` can replace its
+responses.
 """
 
 import asyncio
@@ -11,6 +12,8 @@ from itertools import count
 
 import jsonpatch
 from aiohttp import web
+
+from support.gang_definition import refusal
 
 _PATH = re.compile(
     r"(?P<api>/api/v1|/apis/[^/]+/[^/]+)(/namespaces/(?P<ns>[^/]+))?/(?P<kind>[a-z]+)"
@@ -201,7 +204,7 @@ class FakeCluster:
         key = place["ns"] or "", body["metadata"]["name"]
         if key in self.objects[_collection(place)]:
             return status(409, "it is there")
-        return web.json_response(self._store(place, body), status=201)
+        return self._stored(place, body, code=201)
 
     def _bind(self, place, body):
         pod = self.objects[_collection(place)].get((place["ns"], place["name"]))
@@ -241,7 +244,13 @@ class FakeCluster:
             }:
                 return status(409, "it has changed")
             new = _merged(old, body)
-        return web.json_response(self._store(place, new, old))
+        return self._stored(place, new, old)
+
+    def _stored(self, place, new, old=None, code=200):
+        """Store what a request has made of an object, unless its definition refuses that."""
+        if place["kind"] == "gangs" and (reason := refusal(new, old)):
+            return status(422, reason)
+        return web.json_response(self._store(place, new, old), status=code)
 
     def _put(self, request, place, body):
         old = self.get(request.path)
