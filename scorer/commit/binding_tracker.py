@@ -163,7 +163,7 @@ class BindingTracker:
             with self._faults.isolate(Stage.TRACK, binding.unit.key):
                 calls += self._reconcile(binding, conflicts, is_due=is_due)
                 if not self.is_evicting(binding.unit.key):
-                    calls += self._claim_repair.repairs(binding)
+                    calls += self._claim_repair.repairs(binding.unit)
                 if not self._may_fail(binding):
                     self._unreconciled.discard(plan)
         return calls
@@ -208,7 +208,8 @@ class BindingTracker:
             if pod.uid in conflicts:
                 return conflicts[pod.uid]
         tried = (pod for pod in progress.unbound if pod.was_tried)
-        loss = next(filter(None, (lost_gpus(pod, self._informers.state) for pod in tried)), None)
+        losses = (lost_gpus(pod, progress.unbound, self._informers.state) for pod in tried)
+        loss = next(filter(None, losses), None)
         members = progress.bound + progress.unbound
         if loss is None or recreation_time(members) or self.eviction_blocker(members):
             return None

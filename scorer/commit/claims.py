@@ -104,6 +104,23 @@ class ClaimWriter:
         """Delete claims, a few at a time. One that stays is deleted with its pod, or replaced."""
         await map_few(self._delete_isolated, claims, IN_FLIGHT)
 
+    async def withdraw(self, claim: DeviceClaim, found: StoredClaim) -> bool:
+        """Delete the claim of a pod as it was read; return whether no scheduler can allocate it.
+
+        Raises:
+            KubeError: The call failed.
+        """
+        if found.controller not in {None, claim.owner.uid}:
+            return True
+        try:
+            metadata = found.metadata
+            await self._kube.delete(claim.path, body=_only(metadata.uid, metadata.resource_version))
+        except ApiError as error:
+            if not is_outdated(error):
+                raise
+            return error.status == 404
+        return True
+
     async def _create_isolated(self, claim: DeviceClaim) -> CreatedClaim | RefusedClaim:
         with self._faults.isolate(Stage.COMMIT, (claim.owner.namespace, claim.owner.name)):
             return await self._create(claim)

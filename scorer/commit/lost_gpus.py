@@ -5,7 +5,9 @@ a fence, claims of others may get the GPUs. Without this check, the plan would b
 its deadline.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 from cluster.allocations.gpus import Counted, Exact
 from cluster.keys import NVIDIA_GPU
@@ -18,13 +20,23 @@ from scorer.placement.pods.member import Member
 from scorer.placement.result import Placement, Plan
 from scorer.placement.siblings import plan_with_siblings
 from scorer.placement.state.snapshot import Snapshot
+from topology.machine import mask_of
 
 
-def lost_gpus(pod: PodInfo, state: ClusterState) -> str | None:
+class OtherGPUs(NamedTuple):
+    """GPUs that members of a gang can get on the node of their records."""
+
+    placements: tuple[Placement, ...]
+    bandwidth: float
+    """Of all GPUs of the gang on the node then [GB/s]."""
+
+
+def lost_gpus(pod: PodInfo, unbound: Iterable[PodInfo], state: ClusterState) -> str | None:
     """Return why a pod that is not bound yet cannot be bound to its node; None: it may be.
 
     Args:
         pod: A pod with a record.
+        unbound: It and the others of its plan that are not bound yet.
         state: The cluster.
 
     Cost: the pods of its node.
@@ -37,7 +49,9 @@ def lost_gpus(pod: PodInfo, state: ClusterState) -> str | None:
     else:
         ledger = state.ledger(record.node)
         free = ledger.free_mask.bit_count() if ledger else 0
-        is_lost = len(lost_claim_gpus(pod, state)) > free
+        here = [one for one in unbound if one.usage and one.usage.target == record.node]
+        lost = sum(len(lost_claim_gpus(one, state)) for one in here)
+        is_lost = bool(lost_claim_gpus(pod, state)) and lost > free
     if not is_lost:
         return None
     return f"other pods have taken the GPUs of {record.node} that were planned for pod {pod.name}"
@@ -64,27 +78,49 @@ def lost_claim_gpus(pod: PodInfo, state: ClusterState) -> tuple[int, ...]:
 
 
 def other_gpus(
-    snapshot: Snapshot, pod: PodInfo, member: Member, siblings: Iterable[PodInfo]
-) -> Placement | None:
-    """Return the free GPUs of its node that suit a pod and its gang best; None: too few are free.
+    snapshot: Snapshot,
+    node: str,
+    members: Sequence[tuple[PodInfo, Member]],
+    siblings: Iterable[PodInfo],
+) -> OtherGPUs | None:
+    """Return the free GPUs of a node that suit members and their gang best; None: too few are free.
 
-    Its own GPUs are free if they can still be allocated.
+    Their own GPUs are free if they can still be allocated.
 
     Args:
         snapshot: The cluster.
-        pod: A pod with a record.
-        member: The same pod.
-        siblings: The other pods of its gang that have GPUs.
+        node: The node of their records.
+        members: Members of one gang with a record, or a single pod.
+        siblings: The other pods of the gang that have GPUs.
     """
-    node = pod.usage.target if pod.usage else ""
     ledger = snapshot.ledger.nodes.get(node)
-    if ledger is None or pod.uid not in ledger.holdings:
+    if ledger is None or not all(pod.uid in ledger.holdings for pod, _ in members):
         return None
-    free = snapshot.without_holdings([(node, ledger.holdings[pod.uid])]).only(node)
+    own = ((node, ledger.holdings[pod.uid]) for pod, _ in members)
+    free = snapshot.without_holdings(own).only(node)
     near = [sibling for sibling in siblings_of(siblings) if sibling.node == node]
-    options = PlanOptions(link_of([member], is_gang=pod.gang is not None))
-    plan = plan_with_siblings(free, [member], near, options)
-    return plan.placements[0] if isinstance(plan, Plan) else None
+    planned = [member for _, member in members]
+    is_gang = any(pod.gang is not None for pod, _ in members)
+    plan = plan_with_siblings(free, planned, near, PlanOptions(link_of(planned, is_gang=is_gang)))
+    if not isinstance(plan, Plan):
+        return None
+    placements, table = _with_own_sets(plan.placements, members), snapshot.tables[node]
+    sets = [*(sibling.gpus for sibling in near), *(placement.gpus for placement in placements)]
+    gpus = mask_of({i for each in sets for i in each.indices if i < table.n})
+    return OtherGPUs(placements, table.bandwidth(gpus))
+
+
+def _with_own_sets(
+    placements: Sequence[Placement], members: Sequence[tuple[PodInfo, Member]]
+) -> tuple[Placement, ...]:
+    """Return the same sets so that members which ask for the same keep theirs, where they can."""
+    sets = [placement.gpus for placement in placements]
+    for place, (pod, member) in enumerate(members):
+        own = pod.allocation.gpus.indices if pod.allocation else ()
+        other = next((i for i, gpus in enumerate(sets) if gpus.indices == own), place)
+        if members[other][1].request == member.request:
+            sets[place], sets[other] = sets[other], sets[place]
+    return tuple(map(lambda one, gpus: replace(one, gpus=gpus), placements, sets))
 
 
 def _are_counted_gpus_lost(name: str, gpus: Counted, state: ClusterState) -> bool:

@@ -21,6 +21,7 @@ from support.servers.claims_cluster import (
 from support.servers.leader_harness import JOB, Clock, leading
 from support.waiting import until
 
+from cluster import keys
 from cluster.allocations.record import Allocation
 from cluster.objects.pod import Pod
 from scorer.commit.lost_gpus import other_gpus
@@ -29,6 +30,15 @@ from topology.choice import ChoiceMode
 from topology.machine import mask_of
 
 FOREIGN = "/apis/resource.k8s.io/v1/namespaces/other/resourceclaims/foreign"
+
+
+DGX_1 = f"""\
+apiVersion: {keys.API_VERSION}
+kind: Policy
+machines:
+- nodeLabels: {{{keys.NODE_MODE}: topology}}
+  machine: dgx1-v100
+"""
 
 
 @pytest_asyncio.fixture
@@ -47,13 +57,14 @@ def test_other_gpus_are_those_that_make_the_gang_fastest(lost):
         ("gpu-0", pod.usage.holding(pod.allocation.gpus)) for pod in pods
     )
 
-    placement = other_gpus(snapshot, pods[1], member, pods[:1])
+    found = other_gpus(snapshot, "gpu-0", [(pods[1], member)], pods[:1])
+    (placement,) = found.placements
 
     table = snapshot.tables["gpu-0"]
     pairs = list(combinations(sorted({*range(2, 8)} - {*lost}), 2))
     best = max(table.bandwidth(mask_of((0, 1, *pair))) for pair in pairs)
     assert placement.gpus.indices in pairs
-    assert table.bandwidth(mask_of((0, 1, *placement.gpus.indices))) == best
+    assert table.bandwidth(mask_of((0, 1, *placement.gpus.indices))) == found.bandwidth == best
 
 
 def test_no_other_gpus_are_chosen_where_too_few_are_free():
@@ -61,7 +72,42 @@ def test_no_other_gpus_are_chosen_where_too_few_are_free():
     snapshot = a_snapshot(a_node("gpu-0", cordoned=(3, 4, 5, 6, 7))).hold_all(
         ("gpu-0", pod.usage.holding(pod.allocation.gpus)) for pod in pods
     )
-    assert other_gpus(snapshot, pods[1], a_member_of("bert-1"), pods[:1]) is None
+    assert other_gpus(snapshot, "gpu-0", [(pods[1], a_member_of("bert-1"))], pods[:1]) is None
+
+
+@given(
+    lost=st.lists(st.sampled_from(range(2, 8)), min_size=1, max_size=2, unique=True),
+    keeps=st.booleans(),
+)
+def test_members_that_lose_gpus_at_once_get_others_together(lost, keeps):
+    """The gang has GPUs 0 to 5 of a DGX-1; the first member keeps its own, or is planned, too."""
+    node = a_node("gpu-0", cordoned=tuple(lost))
+    pods = [seen_with(f"bert-{i}", 2 * i, 2 * i + 1) for i in range(3)]
+    snapshot = a_snapshot(node, mode=ChoiceMode.FAST).hold_all(
+        ("gpu-0", pod.usage.holding(pod.allocation.gpus)) for pod in pods
+    )
+    moved = [(pod, a_member_of(pod.name)) for pod in pods[keeps:]]
+
+    placements = other_gpus(snapshot, "gpu-0", moved, pods[:keeps]).placements
+
+    table, free = snapshot.tables["gpu-0"], sorted({*range(8)} - {*lost})
+    kept = (0, 1) if keeps else ()
+    got = [*kept, *(i for one in placements for i in one.gpus.indices)]
+    sets = (mask_of(each) for each in combinations(free, 6) if {*kept} <= {*each})
+    assert len(got) == len({*got} - {*lost}) == 6
+    assert table.bandwidth(mask_of(got)) == max(map(table.bandwidth, sets))
+
+
+def test_members_keep_their_own_gpus_where_the_gang_does():
+    pods = [seen_with("bert-0", 4, 5), seen_with("bert-1", 2, 3)]
+    snapshot = a_snapshot(a_node("gpu-0", cordoned=(0, 1, 6, 7))).hold_all(
+        ("gpu-0", pod.usage.holding(pod.allocation.gpus)) for pod in pods
+    )
+    moved = [(pod, a_member_of(pod.name)) for pod in pods]
+    placements = other_gpus(snapshot, "gpu-0", moved, []).placements
+    both = [one.gpus.indices for one in placements]
+    own = [(4, 5), (2, 3)]
+    assert both == own or not {*both} & {*own}
 
 
 def a_member_of(name):
@@ -112,6 +158,7 @@ def evictions(cluster):
 async def test_a_member_gets_other_gpus_of_its_node_for_those_that_others_took(cluster, owner):
     async with leading(cluster):
         first, second = await planned(cluster, owner=owner)
+        allocate(cluster, "bert-0", *map(device, first))
         take(cluster, second[0])
         cluster.mark_unschedulable("bert-1")
         await until(lambda: recorded(cluster, "bert-1") != second)
@@ -130,7 +177,8 @@ async def test_the_gang_has_the_gpus_of_a_repaired_member_in_its_plan(cluster):
         take(cluster, second[0])
         cluster.mark_unschedulable("bert-1")
         await until(lambda: selected(cluster, "bert-1") == recorded(cluster, "bert-1") != second)
-        now = recorded(cluster, "bert-1")
+        await until(lambda: selected(cluster, "bert-0") == recorded(cluster, "bert-0"))
+        first, now = recorded(cluster, "bert-0"), recorded(cluster, "bert-1")
         allocate(cluster, "bert-0", *map(device, first))
         allocate(cluster, "bert-1", *map(device, now))
         cluster.bind("bert-0", "bert-1")
@@ -146,6 +194,78 @@ def members(cluster):
 
 def indices(uuids):
     return sorted(int(uuid.removeprefix("GPU-")) for uuid in uuids)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "size", "bound"),
+    [
+        pytest.param(2, 2, 0, id="none is bound"),
+        pytest.param(1, 4, 0, id="none of four is bound"),
+        pytest.param(1, 4, 1, id="one is bound"),
+        pytest.param(1, 4, 2, id="two are bound"),
+    ],
+)
+async def test_members_that_lose_gpus_at_once_are_repaired_together(cluster, gpus, size, bound):
+    names = [f"bert-{i}" for i in range(size)]
+    cluster.policy(DGX_1)
+    async with leading(cluster) as leader:
+        for name in names:
+            pod(cluster, name, gpus, gang="bert", size=size)
+        await until(lambda: cluster.allocated(*names))
+        before = {name: recorded(cluster, name) for name in names}
+        for name in names[:bound]:
+            allocate(cluster, name, *map(device, before[name]))
+            cluster.bind(name)
+        taken = [before[name][-1] for name in names[bound:][-2:]]
+        if size == 4:
+            taken.append("GPU-5")
+        take(cluster, *taken)
+        cluster.mark_unschedulable(*names[bound:])
+        await until(lambda: not {*indices(taken)} & held(cluster, names))
+        for name in names[bound:]:
+            await until(lambda name=name: selected(cluster, name) == recorded(cluster, name))
+        table = leader.context.informers.state.snapshot().tables["gpu-0"]
+
+    kept = {i for name in names[:bound] for i in indices(before[name])}
+    free = sorted({*range(8)} - {*indices(taken)})
+    sets = (mask_of(each) for each in combinations(free, gpus * size) if kept <= {*each})
+    assert {name: recorded(cluster, name) for name in names[:bound]} == {
+        name: before[name] for name in names[:bound]
+    }
+    assert len(held(cluster, names)) == gpus * size
+    assert table.bandwidth(mask_of(held(cluster, names))) == max(map(table.bandwidth, sets))
+    assert evictions(cluster) == []
+
+
+async def test_a_claim_that_gets_its_devices_meanwhile_stays_and_the_others_follow(cluster):
+    """kube-scheduler allocates the claim of a member while all are planned."""
+    async with leading(cluster) as leader:
+        first, second = await planned(cluster)
+
+        def allocated_first(method, *_):
+            if method == "DELETE" and not cluster.get(claim_path("bert-0")).get("status"):
+                allocate(cluster, "bert-0", *map(device, first))
+
+        cluster.refuse = allocated_first
+        take(cluster, *second)
+        cluster.mark_unschedulable("bert-0", "bert-1")
+        await until(lambda: selected(cluster, "bert-1") == recorded(cluster, "bert-1") != second)
+        assert recorded(cluster, "bert-0") == first
+        assert leader.context.informers.state.conflicts == ()
+    assert evictions(cluster) == []
+
+
+def held(cluster, names):
+    """Return the GPUs in the records of pods."""
+    return {i for name in names for i in indices(recorded(cluster, name))}
+
+
+async def test_without_gpus_for_all_members_that_lost_some_a_gang_is_evicted(cluster):
+    async with leading(cluster, clock=Clock()):
+        first, second = await planned(cluster, gpus=3)
+        take(cluster, *first[:2], *second[:1])
+        cluster.mark_unschedulable("bert-0", "bert-1")
+        await until(lambda: len(evictions(cluster)) == 2)
 
 
 async def test_a_claim_that_was_deleted_is_created_again(cluster):
@@ -217,12 +337,12 @@ async def test_the_next_leader_writes_the_claim_of_a_changed_record(cluster):
     name = claim_path("bert-1").rpartition("/")[2]
     async with leading(cluster):
         _, second = await planned(cluster)
-        cluster.refuse = lambda method, path, _: (
-            (500, "etcd is full") if method == "DELETE" and path.endswith(name) else None
+        cluster.refuse = lambda method, _, body: (
+            (500, "etcd is full") if method == "POST" and body["metadata"]["name"] == name else None
         )
         take(cluster, second[0])
         await until(lambda: recorded(cluster, "bert-1") != second)
-    assert selected(cluster, "bert-1") == second
+    assert cluster.get(claim_path("bert-1")) is None
     cluster.refuse = lambda *_: None
     async with leading(cluster, term=8):
         await until(lambda: selected(cluster, "bert-1") == recorded(cluster, "bert-1") != second)
