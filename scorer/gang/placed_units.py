@@ -95,15 +95,17 @@ def placed_units(
     members: dict[GangKey, list[PodInfo]] = {}
     for pod in pods:
         usage = pod.usage
-        if usage is not None and (usage.places or (rules.has_others and usage.is_of_others)):
+        if usage is not None and (usage.places or usage.is_of_others or pod.gang):
             members.setdefault(owners.key(pod), []).append(pod)
     units = []
     for key, found in members.items():
+        if not (rules.has_others or any(pod.usage.places for pod in found if pod.usage)):
+            continue
         running = [pod for pod in found if _has_gpus(pod)]
         spare = _spare(running, owners.expected.get(key.owner), rules)
         held = [_held(pod, nodes) for pod in (*_without(running, spare), *spare)]
         if held:
-            blocker = _blocker(held, rules) or _tie(held[0].pod, owners)
+            blocker = _blocker(held, rules) or _tie(running, owners)
             units.append(_placed_unit(key, found, held, len(spare), blocker, rules))
     return units
 
@@ -229,9 +231,18 @@ def _blocker(held: Sequence[_Held], rules: EvictionRules) -> str | None:
     return eviction_blocker((each.pod for each in held), rules.fragile)
 
 
-def _tie(pod: PodInfo, owners: Owners) -> str | None:
+def _tie(pods: Iterable[PodInfo], owners: Owners) -> str | None:
+    """Return why a unit must not be evicted of which Linkwise did not place all pods.
+
+    None: it may be.
+    """
+    others = (pod for pod in pods if pod.usage and not pod.usage.places)
+    return next(filter(None, (_tie_of(pod, owners) for pod in others)), None)
+
+
+def _tie_of(pod: PodInfo, owners: Owners) -> str | None:
     """Return why a pod that Linkwise did not place must not be evicted; None: it may be."""
-    if pod.usage is None or not pod.usage.is_of_others:
+    if pod.usage is None:
         return None
     if pod.life and pod.life.tie:
         return f"pod {pod.name} {pod.life.tie}"

@@ -6,15 +6,17 @@ from functools import lru_cache
 
 from cluster.account.pod_usage import PodUsage, pod_usage
 from cluster.allocations.record import Allocation
-from cluster.gang import foreign_mark, gang_mark, is_leader, is_member
+from cluster.gang import Mark, foreign_mark, gang_mark, is_leader, may_be_member
 from cluster.keys import LEFT_TO_SCHEDULER
 from cluster.objects.kube_object import Labels, pod_path
 from cluster.objects.pod import Metadata, Owner, Pod, PodSpec
 from cluster.requests.demand import Demand
 from cluster.requests.other_systems import gpus_of_others
-from cluster.requests.request import Family, read_request
+from cluster.requests.request import Family, Request, read_request
 from scorer.gang.compact_pod import compact, oversize_reason, weight
 from scorer.placement.pods.member import Member, first_error, new_member
+from workloads.owned_gang import owned_gang
+from workloads.registry import GANG_KINDS
 
 _LEFT_MAX = 300
 """A reason that admission writes is shorter [characters]."""
@@ -55,7 +57,7 @@ class PodInfo:
     usage: PodUsage | None
     """The resources that it holds or will hold; None once it is finished."""
     gang: str | None
-    """Name of the gang that it is planned with."""
+    """Name of the gang that it is planned with, or that it is a member of since it was bound."""
     controller: Owner | None
     settled: bool
     """It counts towards its gang's size: it has its GPUs and stays, or had them and succeeded."""
@@ -155,8 +157,7 @@ def pod_info(pod: Pod) -> PodInfo:
     request, findings = read_request(pod)
     usage = pod_usage(pod, request)
     mark, _ = gang_mark(pod)
-    is_planned = mark is not None and (usage is None or usage.places)
-    gang = mark.name if mark and is_planned and is_member(pod, request, mark) else None
+    gang = _gang_of(pod, request, mark)
     is_placed = usage is not None and (bool(usage.node) or usage.record is not None)
     is_terminating = bool(metadata.deletion_timestamp)
     info = PodInfo(
@@ -202,6 +203,21 @@ def pod_info(pod: Pod) -> PodInfo:
     return unplanned(info, f"it is too large to plan: {reason}") if reason else info
 
 
+def _gang_of(pod: Pod, request: Request, mark: Mark | None) -> str | None:
+    """Return the name of the gang of a pod; None: it has none.
+
+    A pod with GPUs that was bound without admission is a member, too: it was created before
+    Linkwise was installed, or while no webhook ran. So it lacks the mark of a gang by owner.
+    """
+    is_bound = bool(request.gpus and pod.spec.node_name)
+    if not (request.places or is_bound):
+        return None
+    if mark is None and not request.places:
+        owned = owned_gang(pod, GANG_KINDS)
+        return owned.name if owned else None
+    return mark.name if mark and may_be_member(pod, mark) else None
+
+
 def _unprepared_since(pod: Pod, usage: PodUsage | None) -> float | None:
     has_claim = usage is not None and bool(usage.claims and usage.node)
     return pod.status.unprepared_since if has_claim else None
@@ -233,7 +249,7 @@ def _life(pod: Pod, usage: PodUsage) -> Life:
         ends=pod.metadata.deletion_timestamp or "",
         grace=_GRACE if grace is None else min(max(0, grace), _GRACE_MAX),
         labels=pod.metadata.labels or {},
-        tie=_tie(pod) if usage.is_of_others else "",
+        tie="" if usage.places else _tie(pod),
     )
 
 

@@ -13,7 +13,7 @@ from scorer.gang.crd import GangPlan, NodeGPUs, PlannedPod, held_nodes
 from scorer.gang.plan_record import plan_from_records, tenths
 from scorer.gang.unit import Unit
 from scorer.placement.assignment.node_assignment import NodeAssignment
-from scorer.placement.bandwidth import UNDEFINED, Bandwidth, bandwidth_over
+from scorer.placement.bandwidth import SETS_UNKNOWN, UNDEFINED, Bandwidth, bandwidth_over
 from scorer.placement.placements import counted_set
 from scorer.placement.pods.member import Member
 from scorer.placement.state.snapshot import Snapshot
@@ -33,6 +33,8 @@ def whole_plan(plan: GangPlan, unit: Unit, snapshot: Snapshot, before: GangPlan 
     Cost: linear in the members.
     """
     siblings = plan_from_records(plan.id, unit.settled).members
+    if has_others := _has_others(unit):
+        plan = structs.replace(plan, bandwidth=None, bandwidth_note=SETS_UNKNOWN)
     if not siblings:
         return plan
     places = {member.pod: place for place, member in enumerate(before.members if before else ())}
@@ -47,10 +49,11 @@ def whole_plan(plan: GangPlan, unit: Unit, snapshot: Snapshot, before: GangPlan 
     nodes = held_nodes((member.node, member.gpus) for member in members)
     nic = snapshot.preferences.nic_bandwidth
     ledgers, bandwidth = snapshot.ledger.nodes, UNDEFINED
-    if all(member.gpus for member in unit.members):
+    if all(member.gpus for member in unit.members) and not has_others:
         bandwidth = gang_bandwidth(nodes, ledgers.get, snapshot.tables.get, nic)
     if bandwidth.value is None:
-        bandwidth = Bandwidth(sets_unknown=any(node.count for node in nodes))
+        sets_unknown = has_others or any(node.count for node in nodes)
+        bandwidth = Bandwidth(sets_unknown=sets_unknown)
     return structs.replace(
         plan,
         members=members,
@@ -90,9 +93,11 @@ def all_members(unit: Unit) -> tuple[Member, ...] | None:
     """Return all members of a gang as the input of placement, to compare its plan with others.
 
     Of a member that has its GPUs only their number is known, so it counts as one that waits. None:
-    some ask for another number of GPUs.
+    some ask for another number of GPUs, or Linkwise did not choose those of some.
     """
     first = unit.members[0]
+    if _has_others(unit):
+        return None
     siblings = plan_from_records("", unit.settled).members
     if not siblings:
         return unit.members
@@ -109,6 +114,11 @@ def without_siblings(snapshot: Snapshot, unit: Unit) -> Snapshot:
         if pod.usage and (ledger := nodes.get(pod.usage.target)):
             nodes[ledger.node.name] = ledger.release(pod.uid)
     return replace(snapshot, ledger=replace(snapshot.ledger, nodes=nodes))
+
+
+def _has_others(unit: Unit) -> bool:
+    """Return whether members have GPUs that Linkwise did not choose."""
+    return any(pod.usage and not pod.allocation for pod in unit.settled)
 
 
 def _as(member: Member, sibling: PlannedPod) -> Member:

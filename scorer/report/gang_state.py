@@ -218,9 +218,9 @@ def _held(running: Sequence[PodInfo], plan: GangPlan | None, state: ClusterState
 
 
 def _gpus(usage: PodUsage, state: ClusterState) -> GPUs:
-    """Return the GPUs of a pod: those that its claim holds, else those of its record."""
+    """Return the GPUs of a pod: those of its claim, its record, or their number."""
     node = state.node(usage.target)
     claimed = usage.claimed_gpus(node) if node else None
     if isinstance(claimed, Exact):
         return claimed
-    return usage.allocation.gpus if usage.allocation else NO_GPUS
+    return usage.allocation.gpus if usage.allocation else usage.nvidia or NO_GPUS

@@ -334,3 +334,17 @@ def test_pods_of_others_follow_the_rules_of_our_units():
 
     assert "would count an evicted pod as a failure" in failing.protected
     assert "too many PodDisruptionBudgets" in many.protected
+
+
+@pytest.mark.parametrize("policy", [DEFAULT, OTHERS], ids=["never", "lowerPriority"])
+@pytest.mark.parametrize("resource", [keys.NVIDIA_GPU, keys.NVIDIA_GPU_SHARED])
+def test_no_part_of_a_gang_goes_of_which_linkwise_did_not_place_a_member(resource, policy):
+    first = of_others("b", 1, resource, labels={keys.POD_GROUP_NAME: "bert"})
+
+    (unit,) = units(of_gang("a", 0), first, policy=policy)
+
+    assert unit.protected in {
+        "it is not known which GPUs pod b has",
+        "pod b is part of a gang that Linkwise did not place "
+        f"(metadata.labels[{keys.POD_GROUP_NAME}]), and would go alone",
+    }

@@ -550,3 +550,51 @@ def test_a_gang_of_which_one_member_is_not_planned_waits_and_says_whose_fault_it
     unit = the_unit([*workers(2), *workers(3, first=2, affinity=affinity)][:3])
 
     assert unit.blocked.startswith("pod bert-worker-2: it is too large to plan: ")
+
+
+# ---- Members that Linkwise did not place.
+
+
+def placed_by_others(name="bert-worker-0", gpus=1, node="gpu-0", phase="Running", **pod):
+    """Return a pod that was bound without admission, as kube-scheduler does."""
+    raw = a_held_pod(0, name, **{"labels": arena(), "owner": JOB, "gates": (), **pod})
+    raw["spec"]["containers"] = [a_container({keys.NVIDIA_GPU: gpus} if gpus else {})]
+    raw["spec"] |= {"nodeName": node} if node else {}
+    raw["status"]["phase"] = phase
+    return pod_info(msgspec.convert(raw, Pod))
+
+
+@pytest.mark.parametrize("phase", ["Running", "Pending", "Succeeded"])
+@pytest.mark.parametrize(
+    ("labels", "owner"),
+    [
+        pytest.param(arena(), JOB, id="mark"),
+        pytest.param({}, JOB, id="owner"),
+        pytest.param(arena(), None, id="mark alone"),
+    ],
+)
+def test_a_member_counts_whoever_has_placed_it(labels, owner, phase):
+    first = placed_by_others(phase=phase, labels=labels, owner=owner)
+    unit = the_unit([first, *workers(1, 1, labels=arena(), owner=owner)])
+
+    assert (unit.present, unit.needed, unit.blocked) == (2, 2, None)
+    assert unit.settled == (first,)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param({"gpus": 0}, id="no GPUs"),
+        pytest.param({"node": ""}, id="not bound"),
+        pytest.param({"phase": "Failed"}, id="failed"),
+        pytest.param({"owner": {**JOB, "kind": "DaemonSet"}}, id="of a DaemonSet"),
+        pytest.param({"labels": {}, "owner": None}, id="neither mark nor owner"),
+        pytest.param({"labels": {keys.GANG: "false"}}, id="taken out of the job"),
+        pytest.param({"owner": {**JOB, "uid": "before"}}, id="of an earlier job"),
+    ],
+)
+def test_a_pod_of_others_is_no_member_without_gpus_a_node_and_the_same_owner(parts):
+    (unit,) = units_of([placed_by_others(**parts), *workers(1, 1, labels=arena())], NO_OWNERS)
+
+    assert unit.present == 1
+    assert unit.blocked == "1 of 2 members; missing: bert-worker-0"

@@ -1,10 +1,20 @@
+import msgspec
 import pytest
-from support.builders import a_counted_node, a_node, a_seen, a_snapshot
+from support.builders import (
+    a_container,
+    a_counted_node,
+    a_held_pod,
+    a_node,
+    a_seen,
+    a_snapshot,
+)
 
 from cluster import keys
 from cluster.allocations.gpus import Exact, GPUShare
 from cluster.allocations.record import Allocation
+from cluster.objects.pod import Pod
 from scorer.gang.crd import GangPlan, PlannedPod
+from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners, units_of
 from scorer.gang.whole_plan import all_members, whole_plan, without_siblings
 
@@ -97,3 +107,24 @@ def test_gpus_of_the_others_are_free_for_the_comparison():
 
     assert held.ledger.nodes["a"].free_mask == 0b11111100
     assert free.ledger.nodes["a"].free_mask == 0b11111111
+
+
+def of_others(name="bert-0"):
+    """Return a member that was bound without admission."""
+    raw = a_held_pod(0, name, annotations=MARK, gates=(), nodeName="b", phase="Running")
+    raw["spec"]["containers"] = [a_container({keys.NVIDIA_GPU: 1})]
+    return pod_info(msgspec.convert(raw, Pod))
+
+
+@pytest.mark.parametrize("settled", [(), (("bert-2", "a", (5,)),)], ids=["alone", "beside ours"])
+def test_nothing_is_compared_if_linkwise_did_not_choose_the_gpus_of_a_member(settled):
+    ours = a_unit(*settled)
+    pods = [*ours.settled, of_others(), *ours.waiting]
+    (unit,) = units_of(pods, Owners({}, {}))
+    plan = a_plan(("bert-1", "new", "a", (0,)), bandwidth=40.0)
+
+    whole = whole_plan(plan, unit, a_snapshot(a_node("a"), a_node("b")), None)
+
+    assert {member.pod for member in whole.members} == {"bert-1", *(one[0] for one in settled)}
+    assert (whole.bandwidth, whole.bandwidth_note) == (None, "GPUs unknown")
+    assert all_members(unit) is None
