@@ -36,11 +36,11 @@ class BudgetInformer:
         path = "/apis/policy/v1/poddisruptionbudgets"
         self.reflector = Reflector(kube, path, read_budget, on_change=self._changed)
 
-    def selecting(self, namespace: str, labels: Labels) -> frozenset[str] | None:
+    def selecting(self, namespace: str, labels: Labels | None) -> frozenset[str] | None:
         """Return the budgets that select a pod; None: its namespace has too many to compare."""
         return selecting(self._by_namespace.get(namespace, {}).values(), labels)
 
-    def at_present(self) -> Callable[[str, Labels], frozenset[str] | None]:
+    def at_present(self) -> Callable[[str, Labels | None], frozenset[str] | None]:
         """Return `selecting` with the budgets of this moment, for another thread."""
         present = {name: (*budgets.values(),) for name, budgets in self._by_namespace.items()}
         return lambda namespace, labels: selecting(present.get(namespace, ()), labels)

@@ -64,10 +64,10 @@ class ClaimInformer:
         self._bypassing: dict[Key, HeldClaim] = {}
         """Claims that do not tolerate the taint of claims nodes."""
         self.claims: Reflector[HeldClaim] = Reflector(
-            kube, CLAIMS, _read_claim, on_change=self._claims_changed
+            kube, CLAIMS, read_claim, on_change=self._claims_changed
         )
         self.slices: Reflector[PoolSlice] = Reflector(
-            kube, SLICES, self._read_slice, on_change=self._slices_changed
+            kube, SLICES, self.read_slice, on_change=self._slices_changed
         )
         self.rules: Reflector[TaintRule] | None = None
         """DeviceTaintRules about GPUs; None: not served, or `run` does not know yet."""
@@ -111,11 +111,14 @@ class ClaimInformer:
     def _reflectors(self) -> tuple[Reflector[Any], ...]:
         return (self.claims, self.slices, *((self.rules,) if self.rules else ()))
 
-    def _read_slice(self, raw: Raw) -> PoolSlice | None:
+    def read_slice(self, raw: Raw) -> PoolSlice | None:
         """Return the GPUs of a slice; None for those of other devices, and beyond the limit."""
         found = decode(raw, _slices)
         content = found.content
-        if content is None or not self._budget.take(content.node, found.metadata.name):
+        if content is None:
+            return None
+        size = memoryview(raw).nbytes
+        if not self._budget.take(content.node, found.metadata.name, size):
             return None
         return content
 
@@ -154,7 +157,7 @@ class ClaimInformer:
         return replace(devices, twice=held_twice(claims))
 
 
-def _read_claim(raw: Raw) -> HeldClaim | None:
+def read_claim(raw: Raw) -> HeldClaim | None:
     """Return a claim with GPUs; None for all others: tenants can create any number of them."""
     return decode(raw, _claims).content
 

@@ -32,6 +32,9 @@ _WARNINGS_MAX, _TEXT_MAX = 5, 200
 _OF_NODES = {MachineSource.AGENT, MachineSource.CAPTURED, MachineSource.RESOURCE_SLICES}
 """Sources of machines that a node itself writes."""
 
+_CONFIG_MAP_MAX = 256 << 10
+"""Of a ConfigMap about a node [bytes]: an agent publishes about 20 KiB for 16 GPUs."""
+
 _node_decoder = msgspec.json.Decoder(NodeObject)
 _config_map_decoder = msgspec.json.Decoder(NodeConfigMap)
 _log = structlog.get_logger()
@@ -69,11 +72,11 @@ class NodeInformer:
         self._recovered = RecoveredGPUs(monotonic)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         """By node: ends the refusal of its machine, or gives back a GPU that has recovered."""
-        self.nodes = Reflector(kube, "/api/v1/nodes", _read_node, on_change=self._nodes_changed)
+        self.nodes = Reflector(kube, "/api/v1/nodes", read_node, on_change=self._nodes_changed)
         self.topologies = Reflector(
             kube,
             api_path("v1", "namespaces", TOPOLOGY_NAMESPACE, "configmaps"),
-            _read_config_map,
+            read_config_map,
             on_change=self._config_maps_changed,
         )
 
@@ -191,7 +194,7 @@ class NodeInformer:
             _log_warnings(node, warnings)
 
 
-def _read_node(raw: Raw) -> NodeObject | None:
+def read_node(raw: bytes | Raw) -> NodeObject | None:
     """Return a Node; None if it cannot be read, since nothing is placed by its older version."""
     try:
         return _node_decoder.decode(raw)
@@ -200,10 +203,18 @@ def _read_node(raw: Raw) -> NodeObject | None:
         return None
 
 
-def _read_config_map(raw: Raw) -> NodeConfigMap | None:
-    """Return a ConfigMap about a node; None for all others, so that these are not kept."""
+def read_config_map(raw: bytes | Raw) -> NodeConfigMap | None:
+    """Return a ConfigMap about a node; None for all others, so that these are not kept.
+
+    Raises:
+        ValueError: It is too large to be that of an agent.
+    """
     config_map = _config_map_decoder.decode(raw)
-    return config_map if config_map.node else None
+    if config_map.node is None:
+        return None
+    if memoryview(raw).nbytes > _CONFIG_MAP_MAX:
+        raise ValueError(f"a topology has at most {_CONFIG_MAP_MAX >> 10} KiB")
+    return config_map
 
 
 def _log_warnings(node: str, warnings: tuple[str, ...]) -> None:

@@ -1,7 +1,7 @@
 """Find the PodDisruptionBudgets that select a pod. Pure."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cluster.objects.disruption_budget import DisruptionBudget
 from cluster.objects.kube_object import Labels
@@ -11,6 +11,8 @@ OF_NAMESPACE_MAX = 16
 """Budgets of a namespace that pods are compared with."""
 _CONDITIONS_MAX = 16
 """Conditions of a selector. One with more counts as selecting all pods."""
+_LONGEST = 4096
+"""Keys and values of a selector [characters]. A longer one counts as selecting all pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +31,18 @@ class Budget:
         """Return the part of an object that is kept."""
         selector = budget.spec.selector
         conditions = None if selector is None else conditions_of(selector)
-        if conditions and len(conditions) > _CONDITIONS_MAX:
+        if conditions and (len(conditions) > _CONDITIONS_MAX or _length(conditions) > _LONGEST):
             conditions = ()
+        if conditions:
+            # Nobody reads the text of a condition of a budget.
+            conditions = tuple(replace(condition, text="") for condition in conditions)
         return cls(budget.name, conditions, max(0, budget.status.disruptions_allowed))
 
-    def selects(self, labels: Labels) -> bool:
-        """Return whether it selects a pod of its namespace."""
-        return self.conditions is not None and first_unmet(self.conditions, labels) is None
+    def selects(self, labels: Labels | None) -> bool:
+        """Return whether it selects a pod of its namespace; labels None: they are not known."""
+        if self.conditions is None or labels is None:
+            return self.conditions is not None
+        return first_unmet(self.conditions, labels) is None
 
 
 def conflict_of(names: Iterable[str]) -> str | None:
@@ -52,8 +59,17 @@ def conflict_of(names: Iterable[str]) -> str | None:
     )
 
 
-def selecting(budgets: Collection[Budget], labels: Labels) -> frozenset[str] | None:
-    """Return which budgets of a namespace select a pod; None: there are too many to compare."""
+def _length(conditions: Collection[Condition]) -> int:
+    return sum(len(each.key) + sum(map(len, each.values)) for each in conditions)
+
+
+def selecting(budgets: Collection[Budget], labels: Labels | None) -> frozenset[str] | None:
+    """Return which budgets of a namespace select a pod; None: there are too many to compare.
+
+    Args:
+        budgets: All of the namespace.
+        labels: The pod's; None: they are not known, so that each budget may select it.
+    """
     if len(budgets) > OF_NAMESPACE_MAX:
         return None
     return frozenset(budget.name for budget in budgets if budget.selects(labels))

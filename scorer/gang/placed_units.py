@@ -36,7 +36,7 @@ class EvictionRules:
     """Uids of the Jobs that count an evicted pod as a failure."""
     started: Callable[[PodInfo], str]
     """Return when a pod started (RFC 3339); empty: it is not known, and does not protect it."""
-    budgets: Callable[[str, Labels], frozenset[str] | None]
+    budgets: Callable[[str, Labels | None], frozenset[str] | None]
     """Return the PodDisruptionBudgets that select a pod of a namespace by its labels, as
     `namespace/name`; None: there are too many."""
 
@@ -146,8 +146,8 @@ def is_of_kueue(labels: Labels | None) -> bool:
     return any(label in (labels or {}) for label in KUEUE_LABELS)
 
 
-def labels_of(pod: PodInfo) -> Labels:
-    """Return the labels of a pod with GPUs."""
+def labels_of(pod: PodInfo) -> Labels | None:
+    """Return the labels of a pod with GPUs; None: they are too many to be kept."""
     return pod.life.labels if pod.life else {}
 
 
@@ -172,7 +172,7 @@ def _spare(
     """
     spare: list[PodInfo] = []
     for each in expected.elastic if expected else ():
-        own = [pod for pod in _without(pods, spare) if each.labels <= {*labels_of(pod).items()}]
+        own = [pod for pod in _without(pods, spare) if each.labels <= {*(labels_of(pod) or {}).items()}]
         own.sort(key=lambda pod: (len(pod.name), pod.name))
         others = own[1:] if each.least else own
         old = [pod for pod in others if not rules.is_young(rules.start_of(pod))]

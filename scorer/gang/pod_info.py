@@ -24,6 +24,8 @@ _GRACE, _GRACE_MAX = 30, 366 * 86_400
 """The default of Kubernetes, and what counts as longest: the API server takes any [s]."""
 _MAX_LENGTH = 320
 """Longest text of an ownerReference; no name or type of an object is longer [characters]."""
+_LABELS_MAX = 4096
+"""Labels of a pod that has GPUs [characters]; more are not kept."""
 _PREPARATION = 60.0
 """A node usually prepares devices, volumes and network within this time [s]."""
 
@@ -38,7 +40,8 @@ class Life:
     """Until when its containers may take to end once it is deleted (RFC 3339); empty: it is not."""
     grace: int
     """The time that its containers have to end [s]."""
-    labels: Labels
+    labels: Labels | None
+    """None: too many are there to keep them, so that each budget of its namespace counts it."""
     tie: str = ""
     """Why a pod that Linkwise did not place is no unit of its own; empty: it is one."""
 
@@ -248,9 +251,15 @@ def _life(pod: Pod, usage: PodUsage) -> Life:
         started=pod.status.start_time or "",
         ends=pod.metadata.deletion_timestamp or "",
         grace=_GRACE if grace is None else min(max(0, grace), _GRACE_MAX),
-        labels=pod.metadata.labels or {},
+        labels=_labels(pod),
         tie="" if usage.places else _tie(pod),
     )
+
+
+def _labels(pod: Pod) -> Labels | None:
+    labels = pod.metadata.labels or {}
+    length = sum(len(key) + len(value) for key, value in labels.items())
+    return labels if length <= _LABELS_MAX else None
 
 
 def _tie(pod: Pod) -> str:

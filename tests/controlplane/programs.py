@@ -27,6 +27,8 @@ _CONTROLLERS = (
     "replicaset",
     # Ends the allocation of a claim when the last pod that uses it has ended.
     "resourceclaim",
+    # Without it no ResourceQuota is in force.
+    "resourcequota",
     "root-ca-certificate-publisher",
     "serviceaccount",
     "statefulset",

@@ -133,3 +133,16 @@ def test_of_large_pods_that_wait_next_to_nothing_is_kept_and_others_are_placed(
     wait_until(
         lambda: memory(placing.process.pid) < before + ROOM, "next to nothing is kept of them"
     )
+
+
+def test_of_large_disruption_budgets_next_to_nothing_is_kept(placing, tenant):
+    before = memory(placing.process.pid)
+    apps = {"matchExpressions": [{"key": "app", "operator": "In", "values": names()}]}
+    path = f"/apis/policy/v1/namespaces/{tenant.namespace}/poddisruptionbudgets"
+    for number in range(3 * LARGE):
+        body = {"metadata": {"name": f"large-{number}"}, "spec": {"selector": apps}}
+        tenant.api.create(path, body)
+
+    wait_until(
+        lambda: memory(placing.process.pid) < before + ROOM, "next to nothing is kept of them"
+    )

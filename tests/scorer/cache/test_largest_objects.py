@@ -1,0 +1,145 @@
+"""Memory that informers keep of the largest objects that an API server stores."""
+
+import gc
+import json
+import tracemalloc
+
+import pytest
+
+from cluster import keys
+from scorer.cache.budget_informer import read_budget
+from scorer.cache.claim_informer import ClaimInformer, read_claim
+from scorer.cache.node_informer import read_config_map, read_node
+from scorer.cache.partial_pod import read_pod
+from scorer.cache.workloads import read_job, read_stateful_set
+
+MIB = 1 << 20
+OBJECTS = 20
+KEPT = 16 << 10
+"""The most that is kept of an object that tenants write, however large it is [bytes]."""
+LARGE = 1 << 20
+"""About the size of each object [bytes]; an API server stores 1.5 MiB."""
+
+
+def labels():
+    """Return labels of a megabyte."""
+    return {f"example.com/{'x' * 40}-{number}": "y" * 60 for number in range(LARGE // 110)}
+
+
+def values():
+    return [f"{number:x>60}" for number in range(LARGE // 63)]
+
+
+def large_metadata(name):
+    text = "z" * (LARGE // 4)
+    return {"name": name, "namespace": "team", "labels": labels(), "annotations": {"text": text}}
+
+
+def budget(name):
+    many = {"key": "app", "operator": "In", "values": values()}
+    spec = {"selector": {"matchExpressions": [many]}}
+    return {"metadata": {"name": name, "namespace": "team"}, "spec": spec}
+
+
+def long_budget(name):
+    apps = [f"{name}-{number:x>40}" for number in range(75)]
+    wanted = {"matchExpressions": [{"key": "app", "operator": "In", "values": apps}]}
+    return {"metadata": large_metadata(name), "spec": {"selector": wanted}}
+
+
+def pod(name, **spec):
+    limits = {"limits": {keys.GPU_WHOLE: "1"}}
+    containers = [{"name": "main", "resources": limits}]
+    return {"metadata": large_metadata(name), "spec": {"containers": containers, **spec}}
+
+
+def waiting(name):
+    return pod(name, schedulingGates=[{"name": keys.GANG}])
+
+
+def bound(name):
+    return pod(name, nodeName="gpu-0")
+
+
+def of_others(name):
+    """Return a pod without GPUs."""
+    return {
+        "metadata": large_metadata(name),
+        "spec": {"nodeName": "n", "containers": [{"name": "c"}]},
+    }
+
+
+def node(name):
+    labels_ = {**labels(), keys.NODE_MODE: "topology"}
+    metadata = {**large_metadata(name), "labels": labels_}
+    taints = [{"key": f"k{i}", "value": "v" * 60, "effect": "NoSchedule"} for i in range(1000)]
+    amounts = {f"example.com/{i:x>50}": "1" for i in range(2000)}
+    return {"metadata": metadata, "spec": {"taints": taints}, "status": {"allocatable": amounts}}
+
+
+def topology(name):
+    metadata = {"name": name, "namespace": keys.TOPOLOGY_NAMESPACE}
+    metadata["labels"] = {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: name}
+    return {"metadata": metadata, "data": {"devices": "x" * LARGE, "other": "y" * 1000}}
+
+
+def workload(name):
+    template = {"metadata": large_metadata(name), "spec": {"containers": []}}
+    return {"metadata": large_metadata(name), "spec": {"template": template, "replicas": 2}}
+
+
+def claim(name):
+    results = [
+        {"driver": keys.DRA_GPU_DRIVER, "pool": "x" * 60, "device": f"gpu-{i}", "request": "r" * 60}
+        for i in range(32)
+    ]
+    status = {"allocation": {"devices": {"results": results}}}
+    return {"metadata": large_metadata(name), "spec": {}, "status": status}
+
+
+def slices(name):
+    def device(number):
+        attributes = {f"{'x' * 80}-{i}": {"string": f"{name}-{number}-{i:y>40}"} for i in range(28)}
+        texts = {"type": {"string": "gpu"}, "uuid": {"string": f"GPU-{name}-{number}"}}
+        return {"name": f"gpu-{number}", "attributes": {**texts, **attributes}}
+
+    devices = [device(number) for number in range(128)]
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 32}
+    spec = {"driver": keys.DRA_GPU_DRIVER, "nodeName": name, "pool": pool, "devices": devices}
+    return {"metadata": large_metadata(name), "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("read", "make", "most"),
+    [
+        pytest.param(read_pod, waiting, KEPT, id="waiting pod"),
+        pytest.param(read_pod, bound, KEPT, id="bound pod"),
+        pytest.param(read_pod, of_others, KEPT, id="pod without GPUs"),
+        pytest.param(read_job, workload, KEPT, id="job"),
+        pytest.param(read_stateful_set, workload, KEPT, id="statefulset"),
+        pytest.param(read_budget, budget, KEPT, id="budget"),
+        pytest.param(read_budget, long_budget, KEPT, id="budget within the limit"),
+        pytest.param(read_claim, claim, KEPT, id="claim"),
+        # A kubelet writes one Node, and slices of this size in all.
+        pytest.param(read_node, node, 4 * MIB, id="node"),
+        pytest.param(ClaimInformer(None, None).read_slice, slices, MIB, id="slice"),
+    ],
+)
+def test_little_is_kept_of_large_objects(read, make, most):
+    raws = [json.dumps(make(f"large-{number}")).encode() for number in range(OBJECTS)]
+    read(raws[0])  # Caches of the first use do not count.
+    tracemalloc.start()
+    try:
+        items = [read(raw) for raw in raws]
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert None not in items
+    assert kept < OBJECTS * most
+
+
+def test_a_topology_that_no_agent_would_publish_is_not_read():
+    raw = json.dumps(topology("gpu-0")).encode()
+    with pytest.raises(ValueError, match="at most 256 KiB"):
+        read_config_map(raw)
