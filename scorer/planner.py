@@ -132,7 +132,9 @@ class Planner:
                     # Here end only faults that no stage has isolated; what it did not do waits.
                     with self._faults.isolate(Stage.PLAN, "round"):
                         for call in self._round():
-                            group.create_task(self._isolated(call))
+                            task = group.create_task(self._isolated(call))
+                            # A task that is cancelled before it starts awaits nothing.
+                            task.add_done_callback(lambda _, call=call: call.close())
                         self.has_synced = True
                     # Let responses and watch events be processed before the next plans: after a
                     # long round for as long as it took.

@@ -172,7 +172,8 @@ def _spare(
     """
     spare: list[PodInfo] = []
     for each in expected.elastic if expected else ():
-        own = [pod for pod in _without(pods, spare) if each.labels <= {*(labels_of(pod) or {}).items()}]
+        others_of = _without(pods, spare)
+        own = [pod for pod in others_of if each.labels <= {*(labels_of(pod) or {}).items()}]
         own.sort(key=lambda pod: (len(pod.name), pod.name))
         others = own[1:] if each.least else own
         old = [pod for pod in others if not rules.is_young(rules.start_of(pod))]
