@@ -132,9 +132,7 @@ class Planner:
                     # Here end only faults that no stage has isolated; what it did not do waits.
                     with self._faults.isolate(Stage.PLAN, "round"):
                         for call in self._round():
-                            task = group.create_task(self._isolated(call))
-                            # A task that is cancelled before it starts awaits nothing.
-                            task.add_done_callback(lambda _, call=call: call.close())
+                            self._start(group, call)
                         self.has_synced = True
                     # Let responses and watch events be processed before the next plans: after a
                     # long round for as long as it took.
@@ -143,6 +141,11 @@ class Planner:
                     await wait_at_most(self._time_left(), self._informers.changed)
         finally:
             self._commit_queue.close()
+
+    def _start(self, group: asyncio.TaskGroup, call: Coroutine[Any, Any, object]) -> None:
+        task = group.create_task(self._isolated(call))
+        # A task that is cancelled before it starts awaits nothing.
+        task.add_done_callback(lambda _: call.close())
 
     async def _isolated(self, call: Coroutine[Any, Any, object]) -> None:
         """Await a call, whose fault must not end the others."""
