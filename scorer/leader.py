@@ -129,7 +129,7 @@ class Leader:
             informers,
             Planner(handle),
             Filter(informers.state),
-            Preemption(informers.state, loop_time),
+            Preemption(informers.state, lambda: informers.owners, loop_time),
             Refusals(),
             binder,
             fence,

@@ -141,6 +141,12 @@ class ClusterState:
         """Return a pod with its assumed allocation; None: it does not exist."""
         return self._pods.get(key)
 
+    def pod_of(self, usage: PodUsage) -> PodInfo | None:
+        """Return the pod with a usage; None: it does not exist any more."""
+        namespace, _, name = usage.name.partition("/")
+        pod = self._pods.get((namespace, name))
+        return pod if pod and pod.uid == usage.uid else None
+
     @property
     def pods(self) -> tuple[PodInfo, ...]:
         """All pods, with their assumed allocations."""
@@ -343,10 +349,9 @@ class ClusterState:
     def _mark_pods_dirty(self, node: str) -> None:
         """Let the planner assemble the groups of a node's pods again."""
         for usage in self.usages(node):
-            namespace, _, name = usage.name.partition("/")
-            pod = self._pods.get((namespace, name))
+            pod = self.pod_of(usage)
             if pod and pod.group is not None:
-                self.mark_group_dirty((namespace, pod.group))
+                self.mark_group_dirty((pod.namespace, pod.group))
 
     def _reservation_changed(self, place: Place) -> None:
         self.capacity_version += 1

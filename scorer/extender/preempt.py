@@ -2,13 +2,17 @@
 
 A scheduler compares sums. On a node whose cards are all in use it chooses victims on any cards, so
 that the pod may fit on none of them afterwards.
+
+It knows no gangs either, and evicts pods of one node. So a gang is evicted only where all its
+members with GPUs are on that node, and then all of them are; else none is.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from sys import intern
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from cluster.account.node_ledger import NodeLedger
+from cluster.account.node_ledger import Holding, NodeLedger
 from cluster.account.pod_usage import PodUsage
 from cluster.allocations.record import Allocation
 from cluster.keys import GPU_CORE, GPU_MEM
@@ -18,8 +22,12 @@ from runtime.process.clock import Clock
 from scorer.cache.cluster_state import ClusterState
 from scorer.extender.filter import filter_gpus, pod_allocation, request_of
 from scorer.extender.wire import MetaPod, MetaVictims
+from scorer.gang.unit import Owners
 from scorer.placement.filtering.reasons import Reason
 from scorer.placement.pods.member import Member, new_member
+
+_Together: TypeAlias = Mapping[str, frozenset[str]]
+"""By uid of a member of a gang: the members that are evicted with it; none: it is not evicted."""
 
 _PREEMPTORS_MAX = 64
 """Preemptors that are kept; beyond it the one that got victims longest ago is forgotten."""
@@ -39,14 +47,15 @@ class _Choice(NamedTuple):
 class Preemption:
     """Chooses victims, for one term of the Lease."""
 
-    def __init__(self, state: ClusterState, clock: Clock) -> None:
+    def __init__(self, state: ClusterState, owners: Callable[[], Owners], clock: Clock) -> None:
         """Start without a preemptor.
 
         Args:
             state: The cluster.
+            owners: Returns the owners of pods, which distinguish gangs of one name.
             clock: A clock that is never set [s].
         """
-        self._state, self._clock = state, clock
+        self._state, self._owners, self._clock = state, owners, clock
         self._choices: dict[str, _Choice] = {}
         """By uid of a preemptor, the oldest choice first."""
 
@@ -63,26 +72,29 @@ class Preemption:
             pod: The preemptor.
             proposed: The scheduler's victims by node, each of lower priority than the pod.
 
-        Cost: for each node a check of its cards for each of its pods with GPUs.
+        Cost: for each node a check of its cards for each of its pods with GPUs, and linear in the
+        members of their gangs.
         """
-        state = self._state
+        state, priority = self._state, pod.spec.priority or 0
         allocation, request = pod_allocation(state, pod), request_of(pod)
         if isinstance(allocation, Allocation):
             # It has GPUs, and lacks something else on their node.
-            return {name: victims for name, victims in proposed.items() if name == allocation.node}
+            only = {name: proposed[name] for name in proposed.keys() & {allocation.node}}
+            return self._of_whole_gangs(only, priority)
         if isinstance(allocation, Reason) or isinstance(request, Reason):
             return {}
         if not request.places:
-            return dict(proposed)
+            return self._of_whole_gangs(proposed, priority)
         member = new_member(pod, pod.metadata.namespace)
         if self._is_in_progress(pod.metadata.uid, member):
             return {}
+        together = self._together(proposed, priority)
         chosen: dict[str, Sequence[str]] = {}
         for name, victims in proposed.items():
-            ledger = state.ledger_for(name, pod.spec.priority or 0)
+            ledger = state.ledger_for(name, priority)
             usages = {usage.uid: usage for usage in state.usages(name) if usage.node == name}
             uids = [victim.uid for victim in victims.pods or ()]
-            if ledger and (found := _choose_victims(ledger, usages, member, uids)):
+            if ledger and (found := _choose_victims(ledger, usages, member, uids, together)):
                 # Each request has uids of its own, also where they are equal.
                 chosen[name] = tuple(map(intern, found))
         if chosen:
@@ -91,6 +103,41 @@ class Preemption:
             name: MetaVictims(list(map(MetaPod, uids)), proposed[name].num_pdb_violations)
             for name, uids in chosen.items()
         }
+
+    def _of_whole_gangs(
+        self, proposed: Mapping[str, MetaVictims], priority: int
+    ) -> dict[str, MetaVictims]:
+        """Return the nodes on which no gang loses a part, with all members where one is evicted."""
+        together = self._together(proposed, priority)
+        kept: dict[str, MetaVictims] = {}
+        for name, victims in proposed.items():
+            uids = [victim.uid for victim in victims.pods or ()]
+            if (whole := _with_siblings(uids, together)) is not None:
+                pods = list(map(MetaPod, whole))
+                kept[name] = MetaVictims(pods, victims.num_pdb_violations)
+        return kept
+
+    def _together(self, nodes: Iterable[str], priority: int) -> _Together:
+        """Return the members of gangs on some nodes, each with those that are evicted with it.
+
+        Args:
+            nodes: The nodes.
+            priority: Of the preemptor; a gang with a member of no lower one is not evicted.
+        """
+        owners, usages = self._owners(), chain.from_iterable(map(self._state.usages, nodes))
+        pods = map(self._state.pod_of, usages)
+        gangs = {owners.key(pod) for pod in pods if pod and pod.gang is not None}
+        together: dict[str, frozenset[str]] = {}
+        for key in gangs:
+            named = self._state.group((key.namespace, key.name))
+            members = [pod for pod in named if pod.settled and pod.usage if owners.key(pod) == key]
+            uids = frozenset(pod.uid for pod in members)
+            held = [pod.usage for pod in members if pod.usage]
+            goes = len({usage.node for usage in held}) == 1 and all(
+                usage.node and usage.priority < priority for usage in held
+            )
+            together |= dict.fromkeys(uids, uids if goes else frozenset())
+        return together
 
     def _keep(self, uid: str, victims: Mapping[str, Sequence[str]]) -> None:
         now = self._clock()
@@ -118,39 +165,65 @@ class Preemption:
         return not cleared or any(_fits(node, member) for node in cleared)
 
 
+def _unit(uid: str, together: _Together) -> frozenset[str]:
+    """Return the pods that are evicted if this one is; none: it must not be."""
+    return together.get(uid, frozenset([uid]))
+
+
+def _with_siblings(uids: Iterable[str], together: _Together) -> list[str] | None:
+    """Return pods with the other members of their gangs; None: a gang must not be evicted."""
+    groups = [_unit(uid, together) for uid in uids]
+    return list(dict.fromkeys(chain.from_iterable(groups))) if all(groups) else None
+
+
 def _choose_victims(
-    node: NodeLedger, usages: Mapping[str, PodUsage], member: Member, proposed: list[str]
+    node: NodeLedger,
+    usages: Mapping[str, PodUsage],
+    member: Member,
+    proposed: list[str],
+    together: _Together,
 ) -> list[str]:
     """Return the uids of the victims on a node; none where evictions are useless or needless.
 
     Follows the scheduler: release all pods of lower priority, then reprieve each pod that still
     fits beside the preemptor. Reprieved first are pods that were not proposed; among these members
     of gangs, then by priority, then pods on none of the proposed victims' cards, so that few pods
-    are evicted. A victim that was proposed for a resource that is not counted here stays a victim.
+    are evicted. A victim that was proposed for a resource that is not counted here stays a victim;
+    if it is of a gang that must stay, the node is of no use. Members of a gang are reprieved or
+    evicted together.
     """
     priority = member.pod.spec.priority or 0
-    lower = {uid for uid, pod in usages.items() if pod.places and pod.priority < priority}
+    lower = {
+        uid
+        for uid, pod in usages.items()
+        if pod.places and pod.priority < priority and _unit(uid, together)
+    }
     without_proposed = _release(node, proposed)
-    remaining = _release(without_proposed, lower)
-    if not _fits(remaining, member):
+    uncounted = [uid for uid in proposed if not _is_counted(node, without_proposed, member, uid)]
+    evicted = _with_siblings(uncounted, together)
+    candidates = {uid for uid in proposed if _unit(uid, together)} | lower
+    remaining = _release(node, candidates | set(evicted or ()))
+    if evicted is None or not _fits(remaining, member):
         return []
-    evicted = [uid for uid in proposed if not _is_counted(node, without_proposed, member, uid)]
-    candidates = (lower | set(proposed)) & node.holdings.keys() - set(evicted)
+    candidates &= node.holdings.keys() - set(evicted)
     cards = _cards(node, proposed)
 
-    def reprieve_order(uid: str) -> tuple[object, ...]:
-        pod = usages.get(uid)
-        if pod is None:
+    def reprieve_order(uids: frozenset[str]) -> tuple[object, ...]:
+        pods = [usages[uid] for uid in uids if uid in usages]
+        if not pods:
             return (True,)
-        shares_card = not cards.isdisjoint(_cards(node, [uid]))
-        return uid in proposed, pod.gang is None, -pod.priority, shares_card, pod.age
+        shares_card = not cards.isdisjoint(_cards(node, uids))
+        is_proposed = not uids.isdisjoint(proposed)
+        highest, oldest = max(pod.priority for pod in pods), min(pod.age for pod in pods)
+        return is_proposed, pods[0].gang is None, -highest, shares_card, oldest
 
-    for uid in sorted(candidates, key=reprieve_order):
-        with_pod = remaining.hold(node.holdings[uid])
-        if _fits(with_pod, member):
-            remaining = with_pod
+    units = {_unit(uid, together) for uid in candidates}
+    for uids in sorted(units, key=reprieve_order):
+        with_pods = _hold(remaining, (node.holdings[uid] for uid in uids if uid in node.holdings))
+        if _fits(with_pods, member):
+            remaining = with_pods
         else:
-            evicted.append(uid)
+            evicted += sorted(uids)
     # The scheduler compares nodes by their first victim, as the most important one.
     return sorted(evicted, key=lambda uid: _importance(usages.get(uid)))
 
@@ -199,6 +272,12 @@ def _has_gpus(node: NodeLedger, request: Request) -> bool:
         for name, used, requested in amounts
         if requested and name in offered
     )
+
+
+def _hold(node: NodeLedger, holdings: Iterable[Holding]) -> NodeLedger:
+    for holding in holdings:
+        node = node.hold(holding)
+    return node
 
 
 def _release(node: NodeLedger, uids: Iterable[str]) -> NodeLedger:

@@ -1,11 +1,14 @@
 """Preemption by a scheduler beside the scorer, and pods that no preemption helps."""
 
+import pytest
 from controlplane.cards import wait_for_reason, where
+from controlplane.gangs import make_gang
 from controlplane.process import wait_until
 
 from cluster import keys
 
 SHARED = {"name": "share", "machine": "t4x4", "mode": "share", "gpuMemory": 15}
+WHOLE = {"name": "whole", "machine": "dgx1-v100", "mode": "topology"}
 
 
 def create(pods, name, memory, spec=None):
@@ -60,3 +63,21 @@ def test_a_pod_that_no_eviction_helps_preempts_no_pod_and_reserves_no_node(pods,
     pods.api.delete(f"{pods.path}/low-2", gracePeriodSeconds="0")
     assert create(pods, "next", 7) == 2
     assert len(pods.all()) == 9
+
+
+@pytest.mark.parametrize("count", [2, 1], ids=["on two nodes", "on one node"])
+def test_a_single_pod_evicts_a_gang_as_a_whole_or_not_at_all(pods, nodes, urgent, count):
+    nodes(WHOLE | {"count": count})
+    gang = make_gang(pods, "gang", 4, 2 * count)
+    wait_until(lambda: pods.bound() >= set(gang), "the gang is bound", 120)
+
+    pods.create({keys.GPU_WHOLE: 2}, name="single", spec=urgent)
+
+    if count > 1:
+        # The scheduler, which knows no gangs, would have evicted one or two of the members.
+        wait_for_reason(pods, "single", "no candidate node for preemption")
+        assert pods.all().keys() == {*gang, "single"}
+        assert nominated(pods) == []
+    else:
+        wait_until(lambda: "single" in pods.bound(), "the single pod is bound", 120)
+        assert pods.all().keys() == {"single"}

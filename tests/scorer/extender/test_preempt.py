@@ -16,7 +16,9 @@ from scorer.extender.filter import Filter
 from scorer.extender.preempt import Preemption
 from scorer.extender.wire import MetaPod, MetaVictims
 from scorer.gang.pod_info import pod_info
+from scorer.gang.unit import Owners
 
+NO_OWNERS = Owners({}, {})
 AMOUNTS = {keys.GPU_MEM: 60, keys.GPU_COUNT: 4, keys.GPU_CORE: 400}
 
 
@@ -69,7 +71,7 @@ def victims(*uids, violations=0):
 
 
 def preemption_of(state):
-    return Preemption(state, lambda: 1000.0)
+    return Preemption(state, lambda: NO_OWNERS, lambda: 1000.0)
 
 
 def evicted(node, pod, *proposed):
@@ -108,7 +110,7 @@ def clock():
 def ending(clock, node=None, proposed=("c0-2", "c3-2")):
     """Return a full node and the victims of a preemptor there, and how it asks again."""
     node = node or Node().full()
-    preemption = Preemption(node.state, lambda: clock.now)
+    preemption = Preemption(node.state, lambda: NO_OWNERS, lambda: clock.now)
 
     def ask(*proposed):
         found = preemption.run(asking(TEN), {"a": victims(*proposed)})
@@ -151,7 +153,7 @@ def two_nodes(clock):
         for i in range(3):
             share = GPUShare(card, None, 5, None)
             node.put(placed_pod(f"b{card}-{i}", {keys.GPU_MEM: 5}, "b", share))
-    preemption = Preemption(node.state, lambda: clock.now)
+    preemption = Preemption(node.state, lambda: NO_OWNERS, lambda: clock.now)
     proposed = {"a": victims("c0-2", "c3-2"), "b": victims("b0-2", "b3-2")}
     found = preemption.run(asking(TEN), proposed)
     gone = {name: [one.uid for one in found[name].pods] for name in ("a", "b")}
@@ -263,6 +265,109 @@ def test_additional_victims_are_no_gang_members_if_another_card_suffices():
         node.share(f"keep-{card}", card, 15, priority=100)
 
     assert evicted(node, asking(TEN), "gone-already") == {"alone-1", "alone-2", "gone-already"}
+
+
+def a_gang_of_four(elsewhere=False, priorities=(0, 0, 0, 0)):
+    """Return a node full of a gang's members; one of them may be on another node."""
+    node = Node("topology")
+    node.state.update_node("b", a_node("b", a_machine(4), "topology"))
+    labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "4"}
+    for i, priority in enumerate(priorities):
+        node.whole(f"g-{i}", i, labels=labels, priority=priority)
+    if elsewhere:
+        limits = {keys.GPU_WHOLE: 1}
+        node.put(placed_pod("g-4", limits, "b", GPUShare(0), labels=labels))
+    return node
+
+
+def test_no_node_is_offered_on_which_a_gang_would_lose_a_part():
+    """The victims that a scheduler proposes for a single pod are half of a gang."""
+    pod = asking({keys.GPU_WHOLE: 2})
+
+    assert evicted(a_gang_of_four(elsewhere=True), pod, "g-0", "g-1") is None
+    assert evicted(a_gang_of_four(priorities=(0, 0, 0, 100)), pod, "g-0", "g-1") is None
+
+
+def test_a_gang_on_one_node_is_evicted_as_a_whole():
+    gone = evicted(a_gang_of_four(), asking({keys.GPU_WHOLE: 2}), "g-0", "g-1")
+
+    assert gone == {"g-0", "g-1", "g-2", "g-3"}
+
+
+def test_single_pods_are_evicted_rather_than_a_gang_that_a_scheduler_proposes():
+    node = Node("topology")
+    labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "2"}
+    node.whole("g-0", 0, labels=labels)
+    node.put(placed_pod("g-1", {keys.GPU_WHOLE: 1}, "b", GPUShare(0), labels=labels))
+    for gpu in (1, 2):
+        node.whole(f"single-{gpu}", gpu, priority=1)
+    node.whole("keep", 3, priority=100)
+
+    assert evicted(node, asking({keys.GPU_WHOLE: 2}), "g-0", "single-1") == {"single-1", "single-2"}
+    assert evicted(node, asking({keys.GPU_WHOLE: 3}), "g-0", "single-1", "single-2") is None
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "gone"), [(True, None), (False, {"web", "g-0", "g-1", "g-2", "g-3"})]
+)
+def test_a_member_that_is_proposed_for_an_uncounted_resource_goes_with_its_gang_or_not_at_all(
+    elsewhere, gone
+):
+    node = a_gang_of_four(elsewhere)
+    node.put(a_pod({"cpu": 1}, name="web", nodeName="a"))
+
+    assert evicted(node, asking({"cpu": 1}), "g-0", "web") == gone
+
+
+def test_gangs_of_one_name_are_distinguished_by_their_owners():
+    node = Node("topology")
+    labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "1"}
+    for gpu in range(4):
+        raw = placed_pod(f"g-{gpu}", {keys.GPU_WHOLE: 1}, "a", GPUShare(gpu), labels=labels)
+        owner = {"kind": "Job", "name": "g", "uid": f"job-{gpu}", "controller": True}
+        raw["metadata"]["ownerReferences"] = [owner]
+        node.put(raw)
+
+    assert evicted(node, asking({keys.GPU_WHOLE: 1}), "g-2") == {"g-2"}
+
+
+@settings(max_examples=60)
+@given(
+    gangs=st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.integers(0, 2)), max_size=8),
+    gpus=st.integers(1, 4),
+    proposed=st.sets(st.integers(0, 7)),
+)
+def test_of_each_gang_all_or_none_are_victims(gangs, gpus, proposed):
+    """Pods of gangs 0 to 2 and single pods, on two nodes."""
+    node, free, members = Node("topology"), {"a": [0, 1, 2, 3], "b": [0, 1, 2, 3]}, {}
+    node.state.update_node("b", a_node("b", a_machine(4), "topology"))
+    for number, (gang, on_a, priority) in enumerate(gangs):
+        where = "a" if on_a else "b"
+        if not free[where]:
+            continue
+        labels = {keys.POD_GROUP_NAME: f"g{gang}", keys.POD_GROUP_MIN_AVAILABLE: "1"}
+        raw = placed_pod(
+            f"p{number}",
+            {keys.GPU_WHOLE: 1},
+            where,
+            GPUShare(free[where].pop()),
+            labels=labels if gang < 3 else {},
+            priority=priority,
+        )
+        node.put(raw)
+        members.setdefault(gang if gang < 3 else f"single-{number}", []).append((number, on_a))
+    uids = [f"p{n}" for n in sorted(proposed) if (f"default/p{n}") in _names_on(node, "a")]
+
+    gone = evicted(node, asking({keys.GPU_WHOLE: gpus}, priority=2), *uids)
+
+    for unit in members.values():
+        lost = {number for number, _ in unit if f"p{number}" in (gone or ())}
+        assert not lost or all(on_a for _, on_a in unit)
+        assert len(lost) in (0, len(unit))
+
+
+def _names_on(node, name):
+    return {usage.name for usage in node.state.usages(name)}
 
 
 def test_victims_for_whole_gpus_have_whole_gpus():
