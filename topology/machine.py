@@ -1,8 +1,9 @@
 """A machine: its GPUs and their links."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import TypeVar
 
 from topology.constants import Constants
 from topology.errors import TopologyError
@@ -18,6 +19,7 @@ __all__ = [
     "gpu_records",
     "gpus_of",
     "mask_of",
+    "with_unlinked",
 ]
 
 MAX_GPUS = 16
@@ -27,6 +29,8 @@ MAX_NIC_ROWS = 32
 
 MAX_TEXT = 1 << 20
 """Longest text that is read as a machine [characters]; the largest one seen has 30,000."""
+
+_Value = TypeVar("_Value")
 
 
 class Level(IntEnum):
@@ -155,6 +159,26 @@ def gpu_records(
     if any(len(column) != n for column in columns):
         raise TopologyError(f"UUIDs, bus ids and memory are for all {n} GPUs or for none")
     return tuple(map(GPU, numa, *columns))
+
+
+def with_unlinked(machine: Machine, places: Collection[int]) -> Machine:
+    """Return a machine with more GPUs, at some indices, whose links are not known."""
+    n = machine.n + len(places)
+    before = iter(range(machine.n))
+    old = tuple(None if i in places else next(before) for i in range(n))
+
+    def spread(row: Sequence[_Value], value: _Value) -> tuple[_Value, ...]:
+        return tuple(value if i is None else row[i] for i in old)
+
+    added = replace(machine.gpus[0], uuid=None, bus_id=None)
+    links, levels = (0,) * machine.n, (Level.UNKNOWN,) * machine.n
+    return replace(
+        machine,
+        links=tuple(spread(row, 0) for row in spread(machine.links, links)),
+        levels=tuple(spread(row, Level.UNKNOWN) for row in spread(machine.levels, levels)),
+        gpus=spread(machine.gpus, added),
+        nics=tuple(replace(nic, levels=spread(nic.levels, Level.UNKNOWN)) for nic in machine.nics),
+    )
 
 
 def mask_of(gpus: "tuple[int, ...] | list[int] | set[int] | frozenset[int]") -> int:

@@ -40,15 +40,21 @@ def gpu_problem(share: GPUShare, reading: DriverReading) -> str | None:
     """Return why a recorded GPU cannot be used; None if it can."""
     gpu = gpu_of(share, reading)
     if gpu is None:
-        return f"the node has no GPU {share.i}"
-    if share.uuid not in {None, gpu.uuid}:
-        return f"GPU {share.i} was {share.uuid} when it was allocated, and is {gpu.uuid} now"
-    return f"GPU {share.i} ({gpu.uuid}) is unusable: {gpu.problem}" if gpu.problem else None
+        now = next((gpu.uuid for gpu in reading.gpus if gpu.i == share.i), None)
+        if now is None:
+            return f"the node has no GPU {share.i}"
+        return f"GPU {share.i} was {share.uuid} when it was allocated, and is {now} now"
+    return f"GPU {gpu.i} ({gpu.uuid}) is unusable: {gpu.problem}" if gpu.problem else None
 
 
 def gpu_of(share: GPUShare, reading: DriverReading) -> GPU | None:
-    """Return the GPU at the index of a share, or None."""
-    return next((gpu for gpu in reading.gpus if gpu.i == share.i), None)
+    """Return the GPU of a share, or None.
+
+    It is that of its UUID: indices change when the node starts without one of its GPUs.
+    """
+    if share.uuid is None:
+        return next((gpu for gpu in reading.gpus if gpu.i == share.i), None)
+    return next((gpu for gpu in reading.gpus if gpu.uuid == share.uuid), None)
 
 
 def conflicts(wanted: Binding, others: Iterable[Binding]) -> tuple[Binding, ...]:
@@ -57,13 +63,13 @@ def conflicts(wanted: Binding, others: Iterable[Binding]) -> tuple[Binding, ...]
     Shares of one resource may have the same GPU. Containers of one pod have what its record divides
     among them, where only init containers overlap with others.
     """
-    gpus = {gpu.i for gpu in wanted.gpus}
+    gpus = {_identity(gpu) for gpu in wanted.gpus}
     return tuple(
         other
         for other in others
         if other.uid != wanted.uid
         and not (other.resource == wanted.resource and other.resource in _SHARED)
-        and not gpus.isdisjoint(gpu.i for gpu in other.gpus)
+        and not gpus.isdisjoint(map(_identity, other.gpus))
     )
 
 
@@ -91,7 +97,13 @@ def unreleased_text(binding: Binding, last: Binding, process: str) -> str:
 
 def _common(one: Binding, other: Binding) -> str:
     """Return the indices of the GPUs of both."""
-    return ", ".join(map(str, sorted({gpu.i for gpu in one.gpus} & {gpu.i for gpu in other.gpus})))
+    others = set(map(_identity, other.gpus))
+    return ", ".join(map(str, sorted({gpu.i for gpu in one.gpus if _identity(gpu) in others})))
+
+
+def _identity(share: GPUShare) -> str | int:
+    """Return what names a GPU: its index may have been another one for an older binding."""
+    return share.uuid or share.i
 
 
 def _recorded(pod: Pod, container: str, resource: str, node: str) -> tuple[GPUShare, ...]:
@@ -116,7 +128,7 @@ def _recorded(pod: Pod, container: str, resource: str, node: str) -> tuple[GPUSh
         raise BindError(
             f"{ALLOCATION} names {len(shares)} GPUs, and the pod asks for {request.gpus}; {_REMEDY}"
         )
-    if request.family is not Family.REPLICA and len({gpu.i for gpu in shares}) < request.gpus:
+    if request.family is not Family.REPLICA and len(set(map(_identity, shares))) < request.gpus:
         raise BindError(f"{ALLOCATION} names a GPU twice; {_REMEDY}")
     for ask, gpus in zip(request.containers, divide_gpus(shares, request), strict=True):
         if ask.container == container and ask.resource == resource:
@@ -128,4 +140,4 @@ def _present(share: GPUShare, reading: DriverReading) -> GPUShare:
     gpu, problem = gpu_of(share, reading), gpu_problem(share, reading)
     if gpu is None or problem:
         raise BindError(f"{ALLOCATION}: {problem}; {_REMEDY}")
-    return GPUShare(share.i, gpu.uuid, share.mem, share.core)
+    return GPUShare(gpu.i, gpu.uuid, share.mem, share.core)

@@ -9,6 +9,7 @@ from msgspec import Raw
 
 from agent.audit.process_audit import ProcessAudit
 from agent.binding.binder import Binder
+from agent.binding.container_gpus import gpu_of
 from agent.binding.container_spec import Binding
 from agent.binding.holder import Holders
 from agent.binding.node_spec import NodeSpec
@@ -168,7 +169,9 @@ class NodeAgent:
                 allocated=allocated,
                 unlisted=await self._unlisted(bindings),
                 bound={
-                    (each.namespace, each.pod, each.container): {gpu.i for gpu in each.gpus}
+                    (each.namespace, each.pod, each.container): {
+                        gpu.i for share in each.gpus if (gpu := gpu_of(share, reading))
+                    }
                     for each in bindings
                 },
                 mode=self._mode,

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from cli.files.machine import find_machine
 from cli.files.objects import NodeAddresses
@@ -14,9 +14,11 @@ from cluster.account.accounting import Accounting
 from cluster.account.gpu_usage import LedgerError
 from cluster.account.ledger import Ledger
 from cluster.account.node_ledger import NodeLedger
+from cluster.account.pod_usage import PodUsage, recorded_gpus
 from cluster.keys import SCORER
 from cluster.memo import Memo
 from cluster.nodes.device_claims import ClaimObject, HeldClaim
+from cluster.nodes.lost_gpus import RecordedGPU
 from cluster.nodes.node import Node, NodeError, NodeObject
 from cluster.nodes.node_devices import NodeDevices, devices_by_node, devices_of_node
 from cluster.nodes.resource_slice import PoolSlice, SliceObject
@@ -188,12 +190,12 @@ class ClusterObjects:
             InputError: An object is wrong; with its line.
         """
         memo = memo or ClusterMemo()
+        infos = memo.pod_infos.map((pod,) for pod in self.pods)
         short = self._short_nodes(policy)
         nodes = [
-            *memo.nodes.map(self._node_calls(policy, memo)),
+            *memo.nodes.map(self._node_calls(policy, memo, infos)),
             *(measured(short_node.node, policy) for short_node in short.values()),
         ]
-        infos = memo.pod_infos.map((pod,) for pod in self.pods)
         ledger = memo.accounting.ledger(
             nodes,
             (info.usage for info in infos if info.usage),
@@ -212,14 +214,20 @@ class ClusterObjects:
         )
 
     def _node_calls(
-        self, policy: PolicySnapshot, memo: ClusterMemo
+        self, policy: PolicySnapshot, memo: ClusterMemo, infos: Iterable[PodInfo]
     ) -> Iterator[tuple[object, ...]]:
         """Yield the arguments of `_node` for each node."""
         devices = devices_by_node(self.slices, self.claims, self.rules, memo.devices)
+        usages: dict[str, list[PodUsage]] = {}
+        for info in infos:
+            if info.usage and info.usage.recorded:
+                usages.setdefault(info.usage.target, []).append(info.usage)
         for name, (value, node) in self.nodes.items():
             config_maps = tuple(self.config_maps.get(name, {}).values())
             refused = self.refused_machines.get(name)
-            yield value, node, config_maps, policy, devices.get(name), refused
+            recorded = recorded_gpus(usages.get(name, ()))
+            gpus = _NodeGPUs(devices.get(name), recorded)
+            yield value, node, config_maps, policy, gpus, refused
 
     def _warnings(self, node: Node) -> tuple[str, ...]:
         reason = self.unfenced.get(node.name)
@@ -240,17 +248,25 @@ class ClusterObjects:
         return nodes
 
 
+class _NodeGPUs(NamedTuple):
+    """The GPUs of a node, beside those in ConfigMaps about it."""
+
+    devices: NodeDevices | None
+    recorded: tuple[RecordedGPU, ...]
+
+
 def _node(
     value: Value,
     node: NodeObject,
     config_maps: tuple[NodeConfigMap, ...],
     policy: PolicySnapshot,
-    devices: NodeDevices | None,
+    gpus: _NodeGPUs,
     refused: str | None,
 ) -> Node:
     try:
         by_name = {one.metadata.name: one for one in config_maps}
-        return replace(build_node(node, by_name, policy, devices), machine_refused=refused)
+        built = build_node(node, by_name, policy, *gpus)
+        return replace(built, machine_refused=refused)
     except NodeError as error:
         raise value.error(f"{error}.") from None
     except TopologyError as error:

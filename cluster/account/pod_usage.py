@@ -12,6 +12,7 @@ from cluster.gang import gang_mark, is_member
 from cluster.keys import ALLOCATION, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from cluster.mode import NodeMode
 from cluster.nodes.device_claims import Device, HeldClaim
+from cluster.nodes.lost_gpus import RecordedGPU
 from cluster.nodes.node import Node
 from cluster.objects.pod import Pod
 from cluster.requests.claimed import claim_name
@@ -149,7 +150,15 @@ class PodUsage:
             case Allocation(gpus=Exact(shares)) if node.is_claims:
                 return self.claimed_gpus(node) or _by_uuid(shares, node)
             case Allocation(gpus=gpus):
-                return gpus
+                return Exact(_at_present(gpus.shares, node))
+
+    @property
+    def recorded(self) -> tuple[RecordedGPU, ...]:
+        """The GPUs in its record, if it runs on the node of the record or will."""
+        record = self.allocation if self.places else None
+        if record is None or record.node != self.target:
+            return ()
+        return tuple(RecordedGPU(gpu.i, gpu.uuid) for gpu in record.gpus.shares if gpu.uuid)
 
     def claimed_gpus(self, node: Node) -> Exact | Unreadable | None:
         """Return its GPUs by its claim, whatever its record says; None: they are not known.
@@ -235,13 +244,30 @@ def _read(read: Callable[[dict[str, str]], T], annotations: dict[str, str]) -> T
         return Unreadable(str(error)[:_MAX_LENGTH])
 
 
+def recorded_gpus(usages: Iterable[PodUsage]) -> tuple[RecordedGPU, ...]:
+    """Return the GPUs in the records of the pods of one node, in order."""
+    return tuple(sorted({gpu for usage in usages for gpu in usage.recorded}))
+
+
 def _by_uuid(shares: tuple[GPUShare, ...], node: Node) -> Exact | Unreadable:
-    """Return GPUs at their present indices: those of a claims node depend on which ones it has."""
-    index: dict[str | None, int] = {card.uuid: i for i, card in enumerate(node.cards) if card.uuid}
+    """Return GPUs of a claims node at their present indices."""
+    uuids = {card.uuid for card in node.cards if card.uuid}
     for share in shares:
-        if share.uuid not in index:
+        if share.uuid not in uuids:
             return Unreadable(f"the driver's slices of {node.name} do not have {share.uuid}")
-    return Exact(tuple(replace(share, i=index[share.uuid]) for share in shares))
+    return Exact(_at_present(shares, node))
+
+
+def _at_present(shares: tuple[GPUShare, ...], node: Node) -> tuple[GPUShare, ...]:
+    """Return GPUs at their present indices, which depend on the GPUs that a node has.
+
+    One whose UUID is not known has the index of its record.
+    """
+    cards = node.cards
+    if all(gpu.i < len(cards) and cards[gpu.i].uuid == gpu.uuid for gpu in shares):
+        return shares
+    index = {card.uuid: i for i, card in enumerate(cards) if card.uuid}
+    return tuple(replace(gpu, i=index.get(gpu.uuid or "", gpu.i)) for gpu in shares)
 
 
 def _offers(mode: NodeMode, family: Family | None) -> bool:

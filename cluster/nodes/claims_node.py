@@ -16,7 +16,7 @@ from cluster.nodes.node import (
     uniform_machine,
 )
 from cluster.nodes.node_resources import read_node_resources
-from cluster.nodes.pool_machine import catalogue_machine, pcie_machine, with_gpus
+from cluster.nodes.pool_machine import catalogue_machine, fitted, pcie_machine, with_gpus
 from cluster.nodes.resource_slice import SliceDevice
 from cluster.nodes.topology_configmap import read_indices
 from topology.machine import Machine
@@ -66,6 +66,7 @@ def read_claims_node(
             pool.missing,
             frozenset(gpu.name for gpu in pool.gpus if _is_left(gpu)),
             tuple(gpu.facts for gpu in pool.gpus if gpu.facts is not None),
+            pool.lost,
         ),
         warnings=(*offer.warnings, *filter(None, problems), *_notes(pool)),
     )
@@ -77,8 +78,8 @@ def _is_left(gpu: SliceDevice) -> bool:
 
 
 def _is_faulty(gpu: SliceDevice, pool: GPUPool) -> bool:
-    """Return whether the driver taints a GPU, or has stopped to list it."""
-    return bool(gpu.taint) or gpu.uuid in pool.lost
+    """Return whether the driver taints a GPU, or does not list it."""
+    return bool(gpu.taint) or gpu.name in pool.lost
 
 
 def _read_machine(
@@ -94,10 +95,14 @@ def _read_machine(
         (MachineSource.CATALOGUE, None if mapped else catalogue_machine(pool)),
         (MachineSource.RESOURCE_SLICES, pcie_machine(pool)),
     )
-    fits = ((source, machine) for source, machine in sources if machine and machine.n == n)
+    fits = (
+        (source, machine)
+        for source, found in sources
+        if found and (machine := fitted(found, pool)) is not None
+    )
     source, machine = next(fits, (MachineSource.UNKNOWN, uniform_machine(n)))
     doubt = None
-    if mapped and mapped.n != n:
+    if mapped and fitted(mapped, pool) is None:
         doubt = f"the policy says a machine of {mapped.n} GPUs, the driver {n}"
     return with_gpus(machine, pool), source, doubt
 
@@ -105,7 +110,7 @@ def _read_machine(
 def _notes(pool: GPUPool) -> Iterator[str]:
     """Yield why GPUs and other devices of a pool are not used."""
     for i, gpu in enumerate(pool.gpus):
-        if gpu.uuid in pool.lost:
+        if gpu.name in pool.lost:
             yield f"GPU{i}: the driver's slices do not have {gpu.name} now"
         elif gpu.taint:
             yield f"GPU{i}: device {gpu.name} has the taint {gpu.taint}"

@@ -79,7 +79,7 @@ def fence_of(node: Node) -> Iterator[FenceRule]:
         return
     devices: Iterable[str | None] = (None,)
     if pool.others or pool.left:
-        devices = (name for name in pool.devices if name not in pool.left)
+        devices = (name for name in pool.devices if name not in pool.left | pool.lost)
     for device in devices:
         yield FenceRule(Selector(DRA_GPU_DRIVER, pool.name, device))
 

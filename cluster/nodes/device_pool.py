@@ -6,14 +6,21 @@ kubelet or the driver starts, and pods run on: the last complete state stays kno
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cluster.nodes.lost_gpus import (
+    NOTHING_EXPECTED,
+    VALID_UUID,
+    ExpectedGPUs,
+    LostGPU,
+    in_order,
+    lost_gpus,
+)
 from cluster.nodes.resource_slice import PoolSlice, SliceDevice
 from topology.machine import MAX_GPUS
 
 NO_SLICES = "the driver's slices are missing"
-_UUID = re.compile(r"[A-Za-z0-9-]{1,64}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
@@ -51,7 +58,8 @@ class GPUPool:
     gpus: tuple[SliceDevice, ...] = ()
     """In the order of their bus ids."""
     lost: frozenset[str] = frozenset()
-    """UUIDs of GPUs that were there, and that the complete pool does not have now."""
+    """Names of GPUs that the complete pool does not have now: they were there before, or a claim
+    or record names them."""
     others: int = 0
     """Devices that are no whole GPUs: MIG devices and those for VMs."""
     missing: str | None = None
@@ -86,7 +94,9 @@ def _pool(name: str, slices: list[PoolSlice]) -> Pool:
     return Pool(name, devices)
 
 
-def gpu_pool(name: str, pool: Pool | None, last: GPUPool | None) -> GPUPool:
+def gpu_pool(
+    name: str, pool: Pool | None, last: GPUPool | None, expected: ExpectedGPUs = NOTHING_EXPECTED
+) -> GPUPool:
     """Return the GPUs of a pool.
 
     Without a complete and consistent pool, these are its last GPUs, or none.
@@ -95,6 +105,7 @@ def gpu_pool(name: str, pool: Pool | None, last: GPUPool | None) -> GPUPool:
         name: Of the pool.
         pool: The pool now; None: it has no slice.
         last: Its last GPUs.
+        expected: Those that pods have.
     """
     known = last or GPUPool(name)
     if pool is None:
@@ -102,7 +113,15 @@ def gpu_pool(name: str, pool: Pool | None, last: GPUPool | None) -> GPUPool:
     gpus = _sorted_gpus(pool)
     if problem := pool.problem or _contradiction(pool, gpus):
         return replace(known, missing=problem)
-    return _with_lost(GPUPool(name, gpus, others=len(pool.devices) - len(gpus)), known)
+    lost = lost_gpus(gpus, pool.devices, _remembered(gpus, known), expected)
+    with_bus = [one.gpu for one in lost if one.gpu.bus_id]
+    without_bus = [one for one in lost if not one.gpu.bus_id]
+    return GPUPool(
+        name,
+        in_order(sorted((*gpus, *with_bus), key=_order), without_bus),
+        lost=frozenset(one.gpu.name for one in lost),
+        others=len(pool.devices) - len(gpus),
+    )
 
 
 def _sorted_gpus(pool: Pool) -> tuple[SliceDevice, ...]:
@@ -122,7 +141,7 @@ def _contradiction(pool: Pool, gpus: tuple[SliceDevice, ...]) -> str | None:
         return f"its slices contradict each other: device {twice[0]} occurs twice"
     if len(gpus) > MAX_GPUS:
         return f"its slices have {len(gpus)} GPUs; at most {MAX_GPUS} of a node are placed"
-    nameless = next((gpu.name for gpu in gpus if not _UUID.fullmatch(gpu.uuid or "")), None)
+    nameless = next((gpu.name for gpu in gpus if not VALID_UUID.fullmatch(gpu.uuid or "")), None)
     if nameless is not None:
         return f"its slices give no valid UUID of device {nameless}"
     for what, keys in (
@@ -135,17 +154,19 @@ def _contradiction(pool: Pool, gpus: tuple[SliceDevice, ...]) -> str | None:
     return None
 
 
-def _with_lost(now: GPUPool, last: GPUPool) -> GPUPool:
-    """Return a pool with the GPUs that it lacks and that it had before, so that indices stay.
+def _remembered(gpus: Sequence[SliceDevice], last: GPUPool) -> list[LostGPU]:
+    """Return the last GPUs that a pool lacks, so that indices stay.
 
-    Where it has none of its last GPUs, it is another machine.
+    Where it has none of its last GPUs, it is another machine. A new GPU in the slot of another one
+    replaces it; where slots are not known, any new one may.
     """
-    uuids = {gpu.uuid for gpu in now.gpus}
-    buses = {gpu.bus_id for gpu in now.gpus}
-    lost = tuple(
-        gpu for gpu in last.gpus if gpu.uuid not in uuids and gpu.bus_id not in buses - {None}
-    )
-    if len(lost) == len(last.gpus) or len(lost) + len(now.gpus) > MAX_GPUS:
-        return now
-    gpus = tuple(sorted((*now.gpus, *lost), key=_order))
-    return replace(now, gpus=gpus, lost=frozenset(gpu.uuid or "" for gpu in lost))
+    uuids = {gpu.uuid for gpu in gpus}
+    buses = {gpu.bus_id for gpu in gpus if gpu.bus_id}
+    has_new = not uuids <= {gpu.uuid for gpu in last.gpus}
+    lost = [
+        LostGPU(gpu, i)
+        for i, gpu in enumerate(last.gpus)
+        if gpu.uuid not in uuids | {None} and not (gpu.bus_id in buses if gpu.bus_id else has_new)
+    ]
+    is_another = not any(gpu.uuid in uuids for gpu in last.gpus)
+    return [] if is_another or len(lost) + len(gpus) > MAX_GPUS else lost

@@ -94,6 +94,8 @@ class DevicePool:
     are not planned."""
     facts: tuple[DeviceFacts, ...] = ()
     """What selectors of claims read of each GPU, by GPU index; empty: it is not known."""
+    lost: frozenset[str] = frozenset()
+    """Names of GPUs that the complete pool lacks."""
 
 
 class MachineSource(StrEnum):

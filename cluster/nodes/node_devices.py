@@ -4,7 +4,7 @@ ResourceSlices of the node say which GPU a device is now: after a reboot, a name
 another GPU. Claims say which devices are held.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from msgspec import structs
@@ -13,6 +13,7 @@ from cluster.keys import NVIDIA_GPU
 from cluster.memo import Memo
 from cluster.nodes.device_claims import Device, HeldClaim, held_twice
 from cluster.nodes.device_pool import GPUPool, Pool, gpu_pool, pools_of
+from cluster.nodes.lost_gpus import NOTHING_EXPECTED, ExpectedGPUs, RecordedGPU
 from cluster.nodes.node import Node
 from cluster.nodes.resource_slice import PoolSlice, SliceDevice
 from cluster.nodes.taint_rules import TaintRule
@@ -45,6 +46,8 @@ class NodeDevices:
     """Those by which devices of its pool are not to be used."""
     twice: frozenset[Device] = frozenset()
     """Devices that several claims hold."""
+    expected: ExpectedGPUs = NOTHING_EXPECTED
+    """The GPUs that pods of the node have."""
     last_pools: Mapping[str, Pool] = field(default_factory=dict)
     """The last complete pools, by name."""
     last: GPUPool | None = None
@@ -61,7 +64,13 @@ class NodeDevices:
     @property
     def current(self) -> "NodeDevices":
         """The same without the past."""
-        return NodeDevices(self.node, self.pools, self.claims, self.rules, self.twice)
+        return replace(self, last_pools={}, last=None)
+
+    def with_recorded(self, recorded: tuple[RecordedGPU, ...]) -> "NodeDevices":
+        """Return the same with the GPUs that records of the pods on the node name."""
+        if recorded == self.expected.recorded:
+            return self
+        return replace(self, expected=self.expected._replace(recorded=recorded)).after(self)
 
     @property
     def is_known(self) -> bool:
@@ -95,7 +104,7 @@ class NodeDevices:
     @property
     def own_pool(self) -> GPUPool:
         """The GPUs of the pool that has its name, without what rules say."""
-        return gpu_pool(self.node, self.pools.get(self.node), self.last)
+        return gpu_pool(self.node, self.pools.get(self.node), self.last, self.expected)
 
     @property
     def known_pools(self) -> dict[str, Pool]:
@@ -152,8 +161,16 @@ def devices_of_node(
     rules: tuple[TaintRule, ...],
 ) -> NodeDevices:
     """Return the devices of a node, as `node_devices`, with those that several claims hold."""
-    devices = node_devices(node, slices, claims, rules)
-    return replace(devices, twice=held_twice(claims))
+    return with_all_claims(node_devices(node, slices, claims, rules), claims)
+
+
+def with_all_claims(devices: NodeDevices, claims: Sequence[HeldClaim]) -> NodeDevices:
+    """Return the devices of a node with what follows from all claims, also those of our pods."""
+    named = {device for claim in claims for device in claim.devices}
+    held = frozenset(one.name for one in named if one.node == one.pool == devices.node)
+    return replace(
+        devices, twice=held_twice(claims), expected=devices.expected._replace(devices=held)
+    )
 
 
 def node_devices(
@@ -178,7 +195,8 @@ def without_claimed(node: Node, claimed: ClaimedGPUs, twice: Set[Device] = froze
     """Return a node on which the GPUs of claims are not free.
 
     If Linkwise chooses the GPUs, these cards are closed. Where one is not known, nothing is placed
-    on the node, except on a claims node: a device that its pool does not have is none of its GPUs.
+    on the node, except on a claims node: a device that its pool does not have is a lost GPU, or
+    none of its GPUs.
     If NVIDIA's plugin chooses them, there are as many fewer. Nothing is placed on a claims node of
     which one GPU has several claims.
 
@@ -198,10 +216,13 @@ def without_claimed(node: Node, claimed: ClaimedGPUs, twice: Set[Device] = froze
         return replace(node, resources={**node.resources, NVIDIA_GPU: left}) if has_some else node
     if not node.cards:
         return node
+    lost = node.pool.devices if node.pool else ("",) * len(node.cards)
+    unknown = {device.name for device in claimed.unknown}
     cards = tuple(
-        replace(card, claimed=card.claimed or card.uuid in claimed.uuids) for card in node.cards
+        replace(card, claimed=card.claimed or card.uuid in claimed.uuids or name in unknown)
+        for card, name in zip(node.cards, lost, strict=True)
     )
-    names = sorted(device.name for device in claimed.unknown)
+    names = sorted(unknown.difference(lost))
     which = f"device {names[0]}" if names else "a device"
     if node.is_claims:
         warning = f"a resource claim holds {which}, which the driver's slices do not have"

@@ -5,14 +5,14 @@ from dataclasses import replace
 from cluster.nodes.device_pool import GPUPool
 from cluster.nodes.resource_slice import SliceDevice
 from topology.constants import constants_of_models
-from topology.machine import GPU, Level, Machine
+from topology.machine import GPU, Level, Machine, with_unlinked
 from topology.products import has_memory, machine_of_product
 
 
 def with_gpus(machine: Machine, pool: GPUPool) -> Machine:
     """Return a machine with the UUIDs, bus ids, memory and NUMA nodes of the GPUs in a pool."""
     gpus = pool.gpus
-    has_numa = all(gpu.numa is not None for gpu in gpus)
+    has_numa = all(gpu.numa is not None for gpu in gpus if gpu.name not in pool.lost)
     has_buses = all(gpu.bus_id is not None for gpu in gpus)
     has_memory = all(gpu.memory is not None for gpu in gpus)
     records = (
@@ -27,17 +27,33 @@ def with_gpus(machine: Machine, pool: GPUPool) -> Machine:
     return replace(machine, gpus=tuple(records))
 
 
+def fitted(machine: Machine, pool: GPUPool) -> Machine | None:
+    """Return a machine of as many GPUs as a pool; None: it is another one.
+
+    The lost GPUs of the pool are part of it, or come in addition, without links.
+    """
+    lost = [i for i, gpu in enumerate(pool.gpus) if gpu.name in pool.lost]
+    if machine.n == len(pool.gpus):
+        return machine
+    if machine.n == len(pool.gpus) - len(lost):
+        return with_unlinked(machine, lost)
+    return None
+
+
 def catalogue_machine(pool: GPUPool) -> Machine | None:
     """Return the machine that has so many GPUs of this product; None if it is not certain.
 
-    Its GPUs are in the order of bus ids, so these must be known.
+    Its GPUs are in the order of bus ids, so these must be known. Lost ones are part of it, or come
+    in addition.
     """
     gpus = pool.gpus
+    present = [gpu for gpu in gpus if gpu.name not in pool.lost]
     products = {gpu.product for gpu in gpus}
-    if len(products) != 1 or not all(gpu.bus_id for gpu in gpus):
+    if len(products) != 1 or not all(gpu.bus_id for gpu in present):
         return None
     # GPU feature discovery, and so the catalogue, writes hyphens for the blanks of the driver.
-    machine = machine_of_product((products.pop() or "").replace(" ", "-"), len(gpus))
+    product = (products.pop() or "").replace(" ", "-")
+    machine = machine_of_product(product, len(gpus)) or machine_of_product(product, len(present))
     if machine is None:
         return None
     is_same = all(has_memory(machine, gpu.memory >> 20) for gpu in gpus if gpu.memory is not None)

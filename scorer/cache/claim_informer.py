@@ -6,14 +6,13 @@ say that some are not to be used.
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Set
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 from msgspec import Raw
 
-from cluster.nodes.device_claims import ClaimObject, HeldClaim, held_twice
-from cluster.nodes.node_devices import NodeDevices, node_devices
+from cluster.nodes.device_claims import ClaimObject, HeldClaim
+from cluster.nodes.node_devices import NodeDevices, node_devices, with_all_claims
 from cluster.nodes.resource_slice import PoolSlice, SliceObject
 from cluster.nodes.taint_rules import RuleObject, TaintRule
 from runtime.kube.client import Kube
@@ -154,7 +153,7 @@ class ClaimInformer:
         claims = tuple(self._claims_of.of(node))
         others = [claim for claim in claims if not self._is_own(claim)]
         devices = node_devices(node, self._slices_of.of(node), others, rules)
-        return replace(devices, twice=held_twice(claims))
+        return with_all_claims(devices, claims)
 
 
 def read_claim(raw: Raw) -> HeldClaim | None:

@@ -5,13 +5,14 @@ it sees one consistent state.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from itertools import chain
 from typing import Any
 
 import msgspec
 import structlog
 
+from cluster.account.pod_usage import PodUsage
 from cluster.gang import GangKey
 from cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE
 from policy.active_config import POLICY, ActiveConfig
@@ -153,6 +154,7 @@ class Informers:
     def _pods_changed(self, items: Mapping[Key, PodInfo], changed: Set[Key]) -> None:
         lost: set[Key] = set()
         claims: set[Key] = set()
+        records: list[PodUsage] = []
         for key in changed:
             before, pod = self.state.pod(key), self._with_devices(items.get(key))
             claims |= self.claim_holders.update(before, pod)
@@ -160,7 +162,9 @@ class Informers:
             self.state.update_pod(key, pod)
             if before and before.gang and _has_lost_gpus(before, pod):
                 lost.add((before.namespace, before.gang))
+            records += _changed_records(before, pod)
         self.claims.refresh(claims)
+        self.nodes.update_records(records)
         # At once: a scheduler may ask for a node before the next round of the planner.
         self.replacements.pods_lost(lost)
         self.changed.set()
@@ -189,6 +193,13 @@ class Informers:
         self.state.set_preferences(preferences_of(policy), migrate=policy.migration.gpushare)
         self.nodes.set_policy(self.policy)
         self.changed.set()
+
+
+def _changed_records(before: PodInfo | None, pod: PodInfo | None) -> Iterator[PodUsage]:
+    """Yield the usages whose records name GPUs, if a pod has other ones now."""
+    usages = [one.usage for one in (before, pod) if one and one.usage and one.usage.recorded]
+    if len(usages) != 2 or usages[0].recorded != usages[1].recorded:
+        yield from usages
 
 
 def _has_lost_gpus(before: PodInfo, pod: PodInfo | None) -> bool:

@@ -13,6 +13,7 @@ from cluster.keys import (
     UNHEALTHY_NAME_PREFIX,
 )
 from cluster.nodes.claims_node import read_claims_node
+from cluster.nodes.lost_gpus import RecordedGPU, with_lost_cards
 from cluster.nodes.node import Node, NodeObject, read_node
 from cluster.nodes.node_devices import NodeDevices, without_claimed
 from cluster.nodes.topology_configmap import PublishedTopology, read_published
@@ -45,6 +46,7 @@ def build_node(
     config_maps: Mapping[str, NodeConfigMap],
     policy: PolicySnapshot,
     devices: NodeDevices | None = None,
+    recorded: tuple[RecordedGPU, ...] = (),
 ) -> Node:
     """Return a node with its machine and the health of its GPUs.
 
@@ -53,6 +55,7 @@ def build_node(
         config_maps: The ConfigMaps about it, by name.
         policy: Has machines by node label, the speeds of links, and the strategy for shares.
         devices: Its GPUs in ResourceSlices and claims; None: there are none.
+        recorded: The GPUs in records of its pods; those that it lacks are lost.
 
     Raises:
         NodeError: An amount is not a Kubernetes quantity.
@@ -62,7 +65,7 @@ def build_node(
     name = policy.machine_for(labels)
     published = _published(config_maps)
     mapped = entry(name).machine if name else None
-    pool = devices.pool if devices else None
+    pool = devices.with_recorded(recorded).pool if devices else None
     captured = published.machine if published else None
     node = (
         read_claims_node(raw, pool, published=captured, machine=mapped) if pool else None
@@ -74,7 +77,7 @@ def build_node(
         unhealthy=_unhealthy(config_maps),
         placement=policy.policy.placement.strategy,
     )
-    node = measured(node, policy)
+    node = measured(with_lost_cards(node, recorded), policy)
     return without_claimed(node, devices.claimed, devices.twice) if devices else node
 
 

@@ -1,13 +1,14 @@
 """Watch Nodes, and the ConfigMaps with their topology and their unhealthy GPUs."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 
 import msgspec
 import structlog
 from msgspec import Raw
 
+from cluster.account.pod_usage import PodUsage, recorded_gpus
 from cluster.keys import TOPOLOGY_NAMESPACE
 from cluster.nodes.node import MachineSource, Node, NodeError, NodeObject
 from cluster.nodes.node_devices import NodeDevices
@@ -93,6 +94,16 @@ class NodeInformer:
             self._update(name)
         self._on_change()
 
+    def update_records(self, usages: Iterable[PodUsage]) -> None:
+        """Update the nodes of which a record that changed names a GPU that is lost, or was."""
+        names: set[str] = set()
+        for usage in usages:
+            node = self._state.node(usage.target)
+            if node and not {gpu.uuid for gpu in usage.recorded} <= _listed(node):
+                names.add(node.name)
+        for name in names:
+            self._update(name)
+
     def _set_devices(self, name: str, devices: NodeDevices) -> None:
         """Take the devices of a node, with the past ones as long as the node exists."""
         before = self._devices.pop(name, None)
@@ -151,8 +162,11 @@ class NodeInformer:
         raw = self.nodes.items.get(("", name))
         config_maps = self._config_maps.get(name, {})
         try:
+            recorded = recorded_gpus(self._state.usages(name))
             devices = self._devices.get(name)
-            node = build_node(raw, config_maps, self._policy, devices) if raw else None
+            if devices:
+                devices = self._devices[name] = devices.with_recorded(recorded)
+            node = build_node(raw, config_maps, self._policy, devices, recorded) if raw else None
         except (NodeError, TopologyError) as error:
             _log.warning("Node skipped", node=name, err=str(error))
             node = None
@@ -192,6 +206,11 @@ class NodeInformer:
             self._warnings[node] = warnings
         if warnings and warnings != before and self._logs_warnings:
             _log_warnings(node, warnings)
+
+
+def _listed(node: Node) -> set[str | None]:
+    """Return the UUIDs of the GPUs of a node that it has."""
+    return {card.uuid for card in node.cards if not card.faulty}
 
 
 def read_node(raw: bytes | Raw) -> NodeObject | None:

@@ -80,7 +80,7 @@ def gang_bandwidth(
     assignments: list[NodeAssignment] = []
     for node in nodes:
         here, links = ledger(node.node), table(node.node)
-        if here is None or links is None or max(node.indices, default=0) >= len(here.node.cards):
+        if here is None or links is None:
             return UNDEFINED
         mask = counted_set(here, node.count) if node.count else mask_of(node.indices)
         if mask is None:

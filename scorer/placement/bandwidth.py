@@ -112,12 +112,14 @@ def bandwidth_over(assignments: Sequence[NodeAssignment], nic_bandwidth: float |
     times K/(2(K−1)). A node's link speed inside is that by which its k GPUs have A. Over several
     nodes the ring also leaves each node, through the PCIe links of the job's GPUs there, and
     through NICs where their bandwidth is known. It is undefined where nothing is known to count, or
-    where the links between the GPUs of a node are unknown.
+    where the links between the GPUs of a node are unknown, or a record has GPUs of another machine.
     """
     several = len(assignments) > 1
     links: list[SlowestLink] = []
     for assignment in assignments:
         k = assignment.mask.bit_count()
+        if assignment.mask >> assignment.table.n:
+            return UNDEFINED
         if not assignment.ledger.node.machine_known:
             if k > 1:
                 return UNDEFINED

@@ -1,14 +1,10 @@
-import io
 import json
-import sys
-from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.any_input import is_told, ran
 from support.strategies import pods
-
-from cli.__main__ import run
 
 WORDS = st.sampled_from(
     (
@@ -50,27 +46,6 @@ KINDS = st.sampled_from(
         ("linkwise.dev/v1alpha1", "Cluster"),
     ]
 )
-
-
-def ran(*arguments: str, stdin: str) -> tuple[int, str, str]:
-    out, err, kept = io.StringIO(), io.StringIO(), sys.stdin
-    sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode(errors="surrogatepass")))
-    try:
-        with redirect_stdout(out), redirect_stderr(err):
-            code = run(list(arguments))
-    finally:
-        sys.stdin = kept
-    return code, out.getvalue(), err.getvalue()
-
-
-def is_told(code: int, out: str, err: str) -> None:
-    assert "internal error" not in err
-    if code == 2:
-        assert out == ""
-        assert err.startswith("linkwise: ")
-        assert err.count("\n") == 1
-    else:
-        json.loads(out)
 
 
 @settings(max_examples=40)

@@ -193,6 +193,15 @@ class ClaimsNodes:
         self.withdraw(name)
         self.publish(name)
 
+    def lose(self, name: str, uuid: str, *, renumbers: bool) -> None:
+        """Start a node without one of its GPUs; those behind it may have other minors then."""
+        left = tuple(gpu for gpu in self.gpus[name] if gpu.uuid != uuid)
+        if renumbers:
+            left = tuple(replace(gpu, minor=minor) for minor, gpu in enumerate(left))
+        self.gpus[name] = left
+        self.withdraw(name)
+        self.publish(name)
+
     def remove(self) -> None:
         """Remove all nodes, with their slices and pods."""
         for name in self.gpus:
@@ -204,7 +213,7 @@ class ClaimsNodes:
         """Return the UUIDs of the GPUs that claims of a namespace hold, by pod, else by claim.
 
         The pod is that for which the claim is reserved; GPUs have the names of the slices as they
-        are now.
+        are now, and `lost` is one that these lack.
         """
         found: dict[str, frozenset[str]] = {}
         for claim in self.api.get(claims_of(namespace))["items"]:
@@ -219,7 +228,8 @@ class ClaimsNodes:
 
     def _uuid(self, result: Object) -> str:
         gpus = self.gpus[result["pool"]]
-        return next(gpu.uuid for gpu in gpus if f"gpu-{gpu.minor}" == result["device"])
+        uuids = (gpu.uuid for gpu in gpus if f"gpu-{gpu.minor}" == result["device"])
+        return next(uuids, "lost")
 
 
 @contextmanager

@@ -406,7 +406,7 @@ async def test_a_claim_for_a_device_that_is_no_gpu_leaves_the_node_unaccounted(c
     async with leading(cluster) as leader:
         pod(cluster, "solo", 1)
         await until(lambda: cluster.allocated("solo"))
-        allocate(cluster, "solo", "gpu-9")
+        allocate(cluster, "solo", "gpu-0-mig-9-0-4")
         cluster.bind("solo")
         await until(lambda: "no GPU of its node" in str(ledger(leader).unaccounted))
 

@@ -434,6 +434,26 @@ async def test_a_gang_with_slower_links_after_a_reboot_is_evicted_and_planned_ag
     assert text in event["message"]
 
 
+@pytest.mark.parametrize("renumbers", [False, True], ids=["same minors", "other minors"])
+async def test_a_leader_that_never_saw_a_lost_gpu_moves_its_gang_whole(claims_cluster, renumbers):
+    cluster, clock = claims_cluster, Clock()
+    async with leading(cluster):
+        lost, _ = await run_pair(cluster)
+    left = [i for i in range(8) if i != lost]
+    names = [f"gpu-{minor if renumbers else i}" for minor, i in enumerate(left)]
+    devices = [a_device(i, name=name) for i, name in zip(left, names, strict=True)]
+    cluster.put(SLICE, a_slice(*devices, node="gpu-0"))
+
+    async with leading(cluster, clock=clock) as leader:
+        await until(lambda: leader.faulty == 1)
+        node = leader.context.informers.state.node("gpu-0")
+        assert [i for i, card in enumerate(node.cards) if card.faulty] == [lost]
+        assert [card.uuid for card in node.cards] == [f"GPU-{i}" for i in range(8)]
+        assert leader.context.informers.state.ledger("gpu-0").unaccounted is None
+        await passed(cluster, clock, 60)
+        await until(lambda: len(evictions(cluster)) == 2)
+
+
 @pytest.mark.parametrize(
     ("policy", "is_slower", "faulty"),
     [

@@ -1,6 +1,7 @@
 """The GPUs of a container, by the record of its pod."""
 
 import json
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -86,6 +87,18 @@ def test_every_container_of_a_share_has_all_its_cards():
     )
 
     assert gpus_of(two, "a", SHARE) == gpus_of(two, "b", SHARE) == [1, 3]
+
+
+def test_a_gpu_has_another_index_where_the_node_started_without_one_before_it():
+    now = reading(gpu(0), gpu(1, uuid="GPU-2"), gpu(2, uuid="GPU-3"))
+    assert gpus_of(pod(whole(3, 0), container("main", amount=2)), now=now) == [2, 0]
+
+    def bound(uid, *gpus):
+        return replace(binding(uid, WHOLE), gpus=gpus)
+
+    old = bound("u2", GPUShare(3, "GPU-3"))
+    assert conflicts(bound("u1", GPUShare(2, "GPU-3")), [old]) == (old,)
+    assert conflicts(bound("u1", GPUShare(3, "GPU-4")), [old]) == ()
 
 
 def test_a_replica_may_repeat_a_gpu():

@@ -212,7 +212,8 @@ def test_nothing_is_placed_on_our_node_where_the_claimed_gpu_is_unknown(claimed)
 
 def test_a_device_that_the_pool_lacks_closes_no_gpu_of_a_claims_node():
     node = our_node(pool=DevicePool("a", ("gpu-0", "gpu-1")))
-    closed = without_claimed(node, ClaimedGPUs(frozenset({"GPU-1"}), frozenset({GPU_0})))
+    unknown = frozenset({Device(NODE, NODE, "gpu-9")})
+    closed = without_claimed(node, ClaimedGPUs(frozenset({"GPU-1"}), unknown))
     assert (closed.usable_mask, closed.mismatch, len(closed.warnings)) == (0b01, None, 1)
 
 

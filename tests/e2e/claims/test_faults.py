@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from signal import SIGKILL
@@ -149,6 +150,54 @@ def test_a_gang_with_slower_links_after_a_reboot_is_evicted_and_planned_again(
     wait_until(lambda: not uids & uids_of(pods), "both pods are made again", PATIENCE)
     after = wait_until_allocated(pods, claims, 2)
     assert bandwidth(claims, node, after) == bandwidth(claims, node, before)
+
+
+@pytest.fixture
+def evicting(placing, policy):
+    """The scorer, with a policy by which gangs with faults are evicted."""
+    policy(EVICT)
+    return placing
+
+
+@pytest.fixture
+def without_leader(plane, placing):
+    """No scorer runs in the block, and the one of the module leads again after it."""
+
+    @contextmanager
+    def stopped():
+        plane.processes.stop(placing.process)
+        yield
+        plane.processes.start(placing.process)
+        placing.process.wait_ready(lambda: placing.leads)
+
+    return stopped
+
+
+@pytest.mark.parametrize("renumbers", [False, True], ids=["same minors", "other minors"])
+def test_a_gang_with_a_lost_gpu_is_moved_whole_by_a_leader_that_never_saw_it(
+    evicting, pods, claims, machines, without_leader, renumbers
+):
+    machines(2)
+    make_stateful_gang(pods, "ring", 2, {"containers": [container({keys.NVIDIA_GPU: 4})]})
+    before = wait_until_allocated(pods, claims, 2)
+    wait_for_phase(pods, "ring", "Placed")
+    uids, (node,) = uids_of(pods), nodes_of(pods)
+    lost = min(before["ring-0"])
+    i = [gpu.uuid for gpu in claims.gpus[node]].index(lost)
+
+    with without_leader():
+        claims.lose(node, lost, renumbers=renumbers)
+
+    wait_until(lambda: not uids & uids_of(pods), "both pods are made again", PATIENCE)
+    after = wait_until_allocated(pods, claims, 2)
+    assert lost not in frozenset().union(*after.values())
+    assert node not in nodes_of(pods)
+    gpus = node_of(evicting, node)["gpus"]
+    assert [(gpu["i"], gpu["uuid"]) for gpu in gpus if not gpu["healthy"]] == [(i, lost)]
+
+
+def nodes_of(pods):
+    return {pod["spec"]["nodeName"] for pod in pods.all().values()}
 
 
 def uids_of(pods):

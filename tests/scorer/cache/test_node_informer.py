@@ -1,11 +1,15 @@
+from dataclasses import replace
+
 import pytest
 from structlog.testing import capture_logs
-from support.builders import dgx1_v100
+from support.builders import dgx1_v100, placed_pod
 from support.servers.informers_harness import CONFIG_MAPS, node_in, watching
 from support.waiting import until
 
 from cluster import keys
+from cluster.allocations.gpus import GPUShare
 from cluster.nodes.topology_configmap import PublishedTopology, write_published
+from topology.machine import GPU
 
 
 def topology(cluster, name="gpu-0", **labels):
@@ -55,6 +59,27 @@ async def test_a_node_has_its_published_topology_whichever_is_listed_first(clust
         cluster.remove(f"{CONFIG_MAPS}/gpu-0-topology")
         await until(lambda: not node_in(informers).machine_known)
         assert not node_in(informers).cards[3].healthy
+
+
+async def test_a_gpu_that_only_a_record_names_is_lost_until_the_pod_is_gone(cluster):
+    published = PublishedTopology(
+        replace(dgx1_v100(), gpus=tuple(GPU(uuid=f"GPU-{i}") for i in range(8))), (True,) * 8
+    )
+    labels = {keys.NODE_MODE: "topology", keys.TOPOLOGY_NODE: "gpu-0"}
+    data = write_published(published, [[0.0] * 8] * 8)
+    cluster.put(f"{CONFIG_MAPS}/gpu-0-topology", {"metadata": {"labels": labels}, "data": data})
+    cluster.node()
+    async with watching(cluster) as informers:
+        raw = placed_pod("solo", {keys.GPU_WHOLE: 1}, "gpu-0", GPUShare(2, "GPU-lost"))
+        cluster.put("/api/v1/namespaces/team/pods/solo", raw)
+        await until(lambda: len(node_in(informers).cards) == 9)
+        node = node_in(informers)
+        assert (node.cards[8].uuid, node.cards[8].faulty) == ("GPU-lost", True)
+        # It closes its GPU, and not its node.
+        ledger = informers.state.ledger("gpu-0")
+        assert (ledger.unaccounted, ledger.free_mask) == (None, 0xFF)
+        cluster.remove("/api/v1/namespaces/team/pods/solo")
+        await until(lambda: len(node_in(informers).cards) == 8)
 
 
 async def test_config_maps_without_a_node_change_nothing(cluster):
