@@ -6,6 +6,7 @@ request is arriving, and enforces times and the number of connections.
 
 import asyncio
 import math
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, cast
 
@@ -31,6 +32,8 @@ async def handlers_called() -> None:
 
 
 class _Phase(Enum):
+    HANDSHAKE = auto()
+    """It was accepted, and TLS is not established."""
     IDLE = auto()
     """No part of a request has arrived."""
     HEAD = auto()
@@ -79,26 +82,31 @@ class Connection(asyncio.Protocol):
 
     def __init__(
         self,
-        http: asyncio.Protocol,
+        http: Callable[[], asyncio.Protocol],
         limiter: ConnectionLimiter["Connection"],
         answers: UnreadAnswers["Connection"],
         limits: Limits,
+        peer: str,
     ) -> None:
         """Start without a transport.
 
         Args:
-            http: aiohttp's protocol of this connection.
-            limiter: All connections of the server.
+            http: Makes aiohttp's protocol of this connection.
+            limiter: All connections of the server; the caller adds this one.
             answers: The unread answers of the server.
             limits: The times that apply.
+            peer: The client's address.
         """
         self._loop = asyncio.get_running_loop()
-        self._http = http
+        self._make_http = http
+        self._http = asyncio.Protocol()
+        """Ignores everything until the connection is open."""
+        self._handshake: asyncio.Task[None] | None = None
         self._limiter = limiter
         self._answers = answers
         self._limits = limits
         self._transport: _Transport | None = None
-        self._phase = _Phase.IDLE
+        self._phase = _Phase.HANDSHAKE
         self._due = math.inf
         self._requests = 0
         self._unread = 0
@@ -107,17 +115,21 @@ class Connection(asyncio.Protocol):
         self._flushing: asyncio.Task[None] | None = None
         self._writing_paused = False
         self._counted = False
-        self.peer = ""
-        """The client's address; empty where there is none."""
-        self.since = 0.0
-        """Time when it became idle or the present request began, on the loop's clock [s]."""
+        self.peer = peer
+        self.since = self._loop.time()
+        """Time when it was accepted or became idle, or the present request began [s]."""
         self.used = False
         """A request was answered on it."""
 
     @property
     def half_sent(self) -> bool:
-        """A part of a request has arrived, and the rest has not."""
-        return self._phase in (_Phase.HEAD, _Phase.BODY)
+        """A part of a request or of a handshake is missing."""
+        return self._phase in (_Phase.HANDSHAKE, _Phase.HEAD, _Phase.BODY)
+
+    @property
+    def in_handshake(self) -> bool:
+        """TLS is not established."""
+        return self._phase is _Phase.HANDSHAKE
 
     @property
     def head_incomplete(self) -> bool:
@@ -127,7 +139,8 @@ class Connection(asyncio.Protocol):
     @property
     def evictable(self) -> bool:
         """It may be dropped for another: it is open, and no answer is being made."""
-        return self._phase is not _Phase.ANSWER and self.connected
+        is_open = self.connected or self._handshake is not None
+        return self._phase is not _Phase.ANSWER and is_open
 
     @property
     def has_unsent(self) -> bool:
@@ -144,15 +157,28 @@ class Connection(asyncio.Protocol):
         """It is not closed, and not being closed."""
         return self._transport is not None and not self._transport.is_closing()
 
+    def begin_handshake(self, handshake: asyncio.Task[None]) -> None:
+        """Record the task that opens the connection; it is cancelled if it is dropped."""
+        self._handshake = handshake
+
+    def end_handshake(self) -> bool:
+        """Record that this task has ended; return whether the connection was opened."""
+        self._handshake = None
+        return self._phase is not _Phase.HANDSHAKE
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start; the TLS handshake is complete."""
+        if self._handshake is None:
+            # It was dropped at this moment.
+            cast("asyncio.Transport", transport).abort()
+            return
         # uvloop's transports do not inherit from asyncio's.
         self._transport = _Transport(cast("asyncio.Transport", transport))
-        address = transport.get_extra_info("peername")
-        self.peer = str(address[0]) if address else ""
+        self._handshake = None
+        self._limiter.end_handshake(self)
         self._rest(_Phase.IDLE)
+        self._http = self._make_http()
         self._http.connection_made(cast("asyncio.Transport", self._transport))
-        self._limiter.add(self, self.since)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection; a route that is waiting continues."""
@@ -255,7 +281,9 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close the connection if it is idle, and no further request has arrived."""
-        if self._phase is _Phase.IDLE and not self._buffer and self._transport is not None:
+        if self.in_handshake:
+            self.drop()
+        elif self._phase is _Phase.IDLE and not self._buffer and self._transport is not None:
             self._transport.close()
 
     def drop_body(self) -> None:
@@ -266,6 +294,9 @@ class Connection(asyncio.Protocol):
         """Close the connection immediately; responses that are not sent are lost."""
         if self._transport is not None:
             self._transport.abort()
+        elif self._handshake is not None:
+            self._handshake.cancel()
+            self._handshake = None
 
     def _rest(self, phase: _Phase) -> None:
         self._phase = phase

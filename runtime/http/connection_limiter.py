@@ -30,8 +30,13 @@ class LimitedConnection(Protocol):
     used: bool
 
     @property
+    def in_handshake(self) -> bool:
+        """TLS is not established."""
+        ...
+
+    @property
     def half_sent(self) -> bool:
-        """A part of a request has arrived, and the rest has not."""
+        """A part of a request or of a handshake is missing."""
         ...
 
     @property
@@ -64,9 +69,14 @@ class ConnectionLimiter(Generic[M]):
         self._by_peer: defaultdict[str, set[M]] = defaultdict(set)
         self._half_sent: defaultdict[str, dict[M, None]] = defaultdict(dict)
         """By address; the oldest first."""
+        self._handshakes: Counter[str] = Counter()
+        """Handshakes that are not complete, by address."""
 
-    def add(self, connection: M, now: float) -> None:
-        """Add a connection; drop one if there are too many.
+    def add(self, connection: M, now: float) -> bool:
+        """Add a connection that was just accepted; drop one if there are too many.
+
+        Returns:
+            Whether there was room for it.
 
         Cost: one pass over all connections if there are too many.
         """
@@ -75,13 +85,28 @@ class ConnectionLimiter(Generic[M]):
         self.occupied.set()
         same = self._by_peer[connection.peer]
         same.add(connection)
+        if connection.in_handshake:
+            self._handshakes[connection.peer] += 1
         if len(same) > self._limits.peer_connections:
             self._evict(same, connection, now, PEER)
         elif len(self.open) > self._limits.connections:
             self._evict(self.open, connection, now, FULL)
+        else:
+            return True
+        return False
+
+    def end_handshake(self, connection: M) -> None:
+        """Record that the handshake of a connection is complete, or has failed."""
+        self._handshakes[connection.peer] -= 1
+        if not self._handshakes[connection.peer]:
+            del self._handshakes[connection.peer]
 
     def remove(self, connection: M) -> None:
-        """Remove a connection that was closed."""
+        """Remove a connection that was closed or dropped."""
+        if connection not in self.open:
+            return
+        if connection.in_handshake:
+            self.end_handshake(connection)
         self.open.discard(connection)
         if not self.open:
             self.empty.set()
@@ -111,6 +136,7 @@ class ConnectionLimiter(Generic[M]):
     def drop(self, connection: M, reason: str) -> None:
         """Drop a connection, and count it."""
         self.dropped[reason] += 1
+        self.remove(connection)
         connection.drop()
 
     def _evict(self, candidates: Collection[M], newest: M, now: float, reason: str) -> None:
@@ -126,7 +152,10 @@ class ConnectionLimiter(Generic[M]):
 
     def _priority(self, connection: M, now: float) -> int:
         if connection.half_sent:
-            crowded = len(self._half_sent[connection.peer]) > _CROWD
-            return 0 if crowded or now - connection.since > _SLOW else 3
+            half_sent = len(self._half_sent.get(connection.peer, ()))
+            crowded = half_sent + self._handshakes[connection.peer] > _CROWD
+            if crowded or now - connection.since > _SLOW:
+                return 0
+            return 1 if connection.in_handshake else 3
         # A used connection may be an API server's.
         return 2 if connection.used else 1

@@ -75,7 +75,7 @@ class Handler:
         abandoned = not request.content.is_eof()
         last = abandoned or self.draining or _closes(request)
         connection.end_request(read, len(response.body), last=last, abandoned=abandoned)
-        return _converted(response, last=last)
+        return convert(response, last=last)
 
     def observe(self, completed: CompletedRequest) -> None:
         """Call all observers."""
@@ -168,7 +168,8 @@ def _closes(request: web.BaseRequest) -> bool:
     return not request.keep_alive or request.version < (1, 1) or "Upgrade" in request.headers
 
 
-def _converted(answer: HttpResponse, *, last: bool) -> web.Response:
+def convert(answer: HttpResponse, *, last: bool) -> web.Response:
+    """Return aiohttp's form of an answer; with the last one the connection ends."""
     headers = {"Content-Type": answer.content_type, "Server": "linkwise", **answer.headers}
     response = web.Response(body=answer.body, status=answer.status, headers=headers)
     if last:

@@ -27,8 +27,9 @@ class Limits:
     server arrive whole, so that few of them are incomplete under any load."""
     backlog: int = 1024
     """Connections that the kernel holds until they are accepted; a burst opens hundreds."""
-    handshake_seconds: float = 10
-    """Of a TLS handshake; Go has the same default."""
+    handshake_seconds: float = 5
+    """Of a TLS handshake, during which a connection counts as an open one. An API server waits 3 s
+    for the answer."""
     head_seconds: float = 10
     """From the first byte of a head to its last."""
     body_seconds: float = 5

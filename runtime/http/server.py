@@ -4,21 +4,20 @@ aiohttp's server speaks HTTP. Routes see only whole bodies within the limits.
 """
 
 import asyncio
-import logging
 import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from operator import attrgetter
 
 import structlog
-from aiohttp import web
-from aiohttp.abc import AbstractAccessLogger
 
 from runtime.http.connection import Connection, handlers_called
 from runtime.http.connection_limiter import ConnectionLimiter
-from runtime.http.handler import HANDLED, Handler
+from runtime.http.handler import Handler
 from runtime.http.limits import Limits
-from runtime.http.types import CompletedRequest, Observers, Route
+from runtime.http.listener import Listener
+from runtime.http.protocol import HttpServer
+from runtime.http.types import Observers, Route
 from runtime.http.unread_answers import UnreadAnswers
 
 _log = structlog.get_logger()
@@ -39,18 +38,10 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._limits = limits
         self.handler = Handler(routes, limits, observers)
-        self._http = web.Server(
-            self.handler,
-            access_log_class=_malformed_requests(self.handler),
-            logger=_logger(),
-            keepalive_timeout=limits.keep_alive_seconds,
-            lingering_time=limits.linger_seconds,
-            # The limits are for the bytes that are sent.
-            auto_decompress=False,
-        )
+        self._http = HttpServer(self.handler, limits)
         self.limiter: ConnectionLimiter[Connection] = ConnectionLimiter(limits)
         self._answers = UnreadAnswers(self.handler.budget, self.limiter, limits)
-        self._listener: asyncio.Server | None = None
+        self._listener: Listener | None = None
 
     @property
     def draining(self) -> bool:
@@ -62,8 +53,7 @@ class Server:
         """The port of the listener."""
         if self._listener is None:
             raise RuntimeError("the server does not listen yet")
-        port: int = self._listener.sockets[0].getsockname()[1]
-        return port
+        return self._listener.port
 
     def dropped(self, reason: str) -> int:
         """Return how many connections were dropped so far for one of `REASONS`."""
@@ -75,15 +65,12 @@ class Server:
         Raises:
             OSError: The port is taken.
         """
-        handshake = self._limits.handshake_seconds if context else None
-        self._listener = await self._loop.create_server(
-            lambda: Connection(self._http(), self.limiter, self._answers, self._limits),
-            host,
-            port,
-            ssl=context,
-            ssl_handshake_timeout=handshake,
-            backlog=self._limits.backlog,
-        )
+
+        def connection(peer: str) -> Connection:
+            return Connection(self._http, self.limiter, self._answers, self._limits, peer)
+
+        self._listener = Listener(self.limiter, self._limits, connection, context)
+        await self._listener.listen(host, port)
 
     async def drain(self, *, quiet: float = 15, at_most: float = 60) -> None:
         """Serve on, ask clients to close their connections, and wait until no request comes.
@@ -181,27 +168,3 @@ def _isolated(connection: Connection) -> Iterator[None]:
     except Exception:  # noqa: BLE001 - one connection must not end the limits of all.
         _log.exception("Could not enforce limits of connection", peer=connection.peer)
         connection.drop()
-
-
-def _malformed_requests(handler: Handler) -> type[AbstractAccessLogger]:
-    """Return a logger class that observes the requests which aiohttp answers itself."""
-
-    class MalformedRequests(AbstractAccessLogger):
-        def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-            if HANDLED not in request:
-                fields = {"reason": "this is not a request in HTTP/1.1 that can be read"}
-                handler.observe(CompletedRequest("other", response.status, time, 0, fields))
-
-    return MalformedRequests
-
-
-def _logger() -> logging.Logger:
-    """Return a logger for aiohttp, without records of malformed requests."""
-    logger = logging.getLogger("runtime.http")
-    logger.addFilter(_is_no_parser_error)
-    return logger
-
-
-def _is_no_parser_error(record: logging.LogRecord) -> bool:
-    error = record.exc_info and record.exc_info[1]
-    return not type(error).__module__.startswith("aiohttp.")

@@ -176,6 +176,30 @@ def test_those_that_never_begin_a_handshake_are_cut_off_and_others_are_served(we
         all_were_served(load)
 
 
+HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
+"""The beginning of a ClientHello."""
+
+
+def test_thousands_of_half_handshakes_take_little_memory_and_others_are_served(webhook, load):
+    """Of many addresses, and of that of the API server."""
+    with ExitStack() as stack:
+        for number in range(4000):
+            source = f"127.0.0.{1 + number % 8}"
+            one = stack.enter_context(
+                socket.create_connection(
+                    ("127.0.0.1", webhook.ports[0]), timeout=60, source_address=(source, 0)
+                )
+            )
+            with suppress(OSError):
+                one.sendall(HELLO)
+            if number % 500 == 0:
+                load.goes_on(5)
+        load.goes_on()
+        assert len(files(webhook)) < LIMITS.connections + 100
+    assert memory(webhook.process.pid, "VmHWM") < granted("webhook")
+    all_were_served(load)
+
+
 def files(webhook):
     """Return what the process has open."""
     return list(Path(f"/proc/{webhook.process.pid}/fd").iterdir())

@@ -21,6 +21,7 @@ class Guest:
     since: float = NOW
     used: bool = False
     half_sent: bool = False
+    in_handshake: bool = False
     evictable: bool = True
     dropped: list = field(default_factory=list)
 
@@ -65,13 +66,26 @@ def api_server():
 )
 def test_used_connections_of_an_api_server_are_not_dropped_for_attackers(attackers):
     own, others = api_server(), [replace(guest, dropped=[]) for guest in attackers]
-    room = filled(*own, *others, limits=replace(LIMITS, connections=50 + len(others)))
+    limits = replace(LIMITS, connections=50 + len(others), peer_half_sent=50)
+    room = filled(*own, *others, limits=limits)
 
     for _ in range(10):
         room.add(Guest("10.9.9.9"), NOW)
 
     assert gone(own) == []
     assert room.dropped[FULL] == 10
+
+
+@pytest.mark.parametrize("peers", [1, 5, 49])
+def test_handshakes_drop_no_used_connection(peers):
+    own = api_server()
+    others = [Guest(f"10.9.9.{i % peers}", half_sent=True, in_handshake=True) for i in range(49)]
+    room = ConnectionLimiter(replace(LIMITS, connections=60))
+    for guest in (*own, *others):
+        room.add(guest, NOW)
+
+    assert gone(own) == []
+    assert len(room.open) == 60
 
 
 def test_new_half_sent_request_is_not_dropped():

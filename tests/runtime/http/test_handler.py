@@ -125,3 +125,35 @@ async def test_disconnected_client_is_counted_as_499_and_releases_its_bytes():
         assert site.server.handler.budget.held == 0
         assert site.server.handler.requests == 0
         await until(lambda: len(site.server.limiter.open) == 0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"SECRET-WORD / HTTP/9.9\r\nHost: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nSECRET-WORD\x00: a\r\n\r\n", 400),
+        (b"\x16\x03\x01SECRET-WORD\r\n\r\n", 400),
+        (b"GET /" + b"SECRET-WORD" * 2000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /SECRET-WORD HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"DELETE /call HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        (
+            b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Type: SECRET-WORD\r\n"
+            b"Content-Length: 0\r\n\r\n",
+            415,
+        ),
+        (
+            b"POST /bug HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 2\r\n\r\n{}",
+            500,
+        ),
+    ],
+    ids=["version", "header", "TLS", "long line", "path", "method", "content type", "a bug"],
+)
+async def test_no_answer_names_versions_or_quotes_what_is_no_request(sent, status):
+    async with served() as site, client(site) as one:
+        one.send(sent)
+        code, headers, body = await one.answer()
+
+    assert (code, headers["Server"]) == (status, "linkwise")
+    text = f"{headers}{body.decode()}"
+    assert not [word for word in ("SECRET", "aiohttp", "Python") if word in text]
