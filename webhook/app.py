@@ -48,6 +48,7 @@ from webhook.review import (
     parse_pod_review,
 )
 from webhook.scorer_client import NoPlacementError, ScorerClient
+from webhook.unrequested_devices import chooses_gpus
 
 NAMESPACE_TIMEOUT = 0.5
 """Maximum time for which a review waits for a new namespace to appear in the informer [s]."""
@@ -149,12 +150,14 @@ class Admission:
     async def _admit_later(
         self, review: PodReview, sources: Collection[ClaimSource]
     ) -> HttpResponse:
+        assert review.pod is not None  # noqa: S101 - `mutate` has answered all others.
         if not self._is_known(review.namespace):
             came = await self._informers.wait_for_namespace(
                 review.namespace, within=NAMESPACE_TIMEOUT
             )
             self._metrics.count_wait(came=came)
-            if not came:
+            # The webhook fails open: refused, a pod would keep variables that give it GPUs.
+            if not came and not chooses_gpus(review.pod.spec):
                 return retry_later(f"namespace {review.namespace} is not known yet")
         if self._claims is None:
             return self._admit(review, dict.fromkeys(sources, _UNPROVEN))

@@ -20,8 +20,8 @@ from runtime.http.types import (
     Observers,
     Route,
     error_response,
-    retry_later,
 )
+from runtime.http.waiting_places import WaitingPlaces
 
 HANDLED = web.RequestKey("HANDLED", bool)
 """Set in a request that aiohttp gave to the handler: its head could be parsed."""
@@ -49,7 +49,7 @@ class Handler:
         """Time of the last answer."""
         self.requests = 0
         """Requests without an answer."""
-        self._waiting = 0
+        self._places = WaitingPlaces(limits)
 
     async def __call__(self, request: web.BaseRequest) -> web.Response:
         """Answer a request whose head has arrived."""
@@ -105,8 +105,6 @@ class Handler:
         if route.content_types and (refused := await self._read(request, route, body, connection)):
             return refused
         connection.begin_answer()
-        if self._waiting >= self._limits.requests:
-            return retry_later("too many requests are being answered: send it again")
         query = request.rel_url.raw_query_string
 
         def answer() -> HttpResponse | Awaitable[HttpResponse]:
@@ -115,9 +113,9 @@ class Handler:
 
         try:
             response = await self._turns.call(connection, answer, _CLOSED)
-            return (
-                response if isinstance(response, HttpResponse) else await self._wait_for(response)
-            )
+            if isinstance(response, HttpResponse):
+                return response
+            return await self._places.wait(connection.peer, response)
         except Exception:  # noqa: BLE001 - a bug in a route must not end other connections.
             _log.exception("Handler failed", path=route.path)
             return error_response(500, "internal error: the log has it")
@@ -141,17 +139,6 @@ class Handler:
             if request.transport is None:
                 return _CLOSED
             return error_response(400, "the body cannot be read")
-
-    async def _wait_for(self, answer: Awaitable[HttpResponse]) -> HttpResponse:
-        seconds = self._limits.answer_seconds
-        self._waiting += 1
-        try:
-            async with asyncio.timeout(seconds):
-                return await answer
-        except TimeoutError:
-            return error_response(504, f"no answer within {seconds:g} s")
-        finally:
-            self._waiting -= 1
 
 
 def _unsupported(headers: Mapping[str, str], route: Route) -> HttpResponse | None:

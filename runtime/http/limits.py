@@ -15,8 +15,9 @@ class Limits:
     bytes_in_flight: int = 64 * _MIB
     """Of all bodies and unread answers together. With decoding, this bounds the memory that hostile
     clients can use."""
-    requests: int = 100
-    """Requests whose route waits for something, bodies read."""
+    requests: int = 600
+    """Requests whose route waits for something, bodies read; the rest of the connections can be
+    dropped for others. Beyond it the address that has most of them loses one."""
     connections: int = 900
     """Below 1,024, the usual limit of open files. Beyond it the least useful one is dropped, see
     `runtime.http.connection_limiter`."""

@@ -187,6 +187,24 @@ async def test_review_of_an_unknown_namespace_is_retried(cluster, webhook):
     assert (status, headers["Retry-After"]) == (503, "1")
 
 
+async def test_a_pod_of_an_unknown_namespace_does_not_keep_variables_that_give_it_gpus(
+    cluster, webhook
+):
+    """The webhook fails open: after a refusal the pod would be created as it is."""
+    cluster.profiles(BY_TEAM)
+    await until(lambda: webhook.lines[-1].get("msg") == "Policy loaded")
+    pod = a_pod({})
+    pod["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+
+    answer = await webhook.review(a_review(pod, namespace="never"))
+
+    (step,) = patch_of(answer)
+    assert step["path"].startswith("/spec/containers/0/env")
+    assert "all" not in json.dumps(step)
+    assert "void" in json.dumps(step)
+    assert any("LW506" in warning for warning in answer["warnings"])
+
+
 async def test_review_does_not_wait_where_no_profile_selects_namespaces(webhook):
     answer = await webhook.review(a_review(a_pod({keys.GPU_WHOLE: 1}), namespace="never"))
 
