@@ -35,7 +35,6 @@ from scorer.metrics import Metrics, show_state
 from scorer.report.lease_annotations import (
     publish_address,
     report_claims_nodes,
-    report_gpu_kinds,
     report_nvidia_nodes,
     report_refused_machines,
     report_unfenced_nodes,
@@ -164,8 +163,7 @@ def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
         reports = (
             publish_address(kube, address, term),
             report_nvidia_nodes(lambda: leader.has_nvidia_nodes, kube, term),
-            report_claims_nodes(lambda: leader.claims_gpus, kube, term),
-            report_gpu_kinds(lambda: leader.gpu_kinds, kube, term),
+            report_claims_nodes(lambda: leader.claims_nodes, kube, term),
             report_refused_machines(lambda: leader.refused_machines, kube, term),
             report_unfenced_nodes(lambda: leader.unfenced, kube, term),
         )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from cluster.cel.values import DeviceFacts
 from cluster.keys import NVIDIA_GPU, SCORER
 from cluster.mode import NodeMode
+from cluster.nodes.capacity import may_offer_claims
 from runtime.kube.call_limiter import CallLimiter
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
@@ -30,6 +30,7 @@ from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.claim_problems import ClaimProblems
 from scorer.report.gpu_kinds import GPUKinds
+from scorer.report.lease_annotations import ClaimsNodes
 from scorer.report.left_claims import LeftClaims
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
@@ -255,20 +256,17 @@ class Leader:
         )
 
     @property
-    def claims_gpus(self) -> int | None:
-        """GPUs of the largest claims node; None: it does not lead, or is not synced."""
+    def claims_nodes(self) -> ClaimsNodes | None:
+        """The claims nodes; None: it does not lead, or is not synced."""
         if self.context is None or self.context.informers.missing():
             return None
-        nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
-        return max((len(node.cards) for node in nodes if node.is_claims), default=0)
-
-    @property
-    def gpu_kinds(self) -> frozenset[DeviceFacts] | None:
-        """Kinds of GPUs of claims nodes; None: it does not lead, or is not synced."""
-        if self.context is None or self.context.informers.missing():
-            return None
-        nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
-        return self._kinds.of(node for node in nodes if node.is_claims)
+        nodes = [ledger.node for ledger in self.context.informers.state.snapshot().nodes]
+        claims = [node for node in nodes if node.is_claims]
+        return ClaimsNodes(
+            max((len(node.cards) for node in claims), default=0),
+            self._kinds.of(claims),
+            not any(node.awaits_slices and may_offer_claims(node) for node in nodes),
+        )
 
     @property
     def refused_machines(self) -> Mapping[str, str] | None:

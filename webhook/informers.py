@@ -18,7 +18,7 @@ from cluster.nodes.capacity import Capacity, capacity_of
 from cluster.nodes.node import Node, NodeError, NodeObject, read_node
 from cluster.scorer_lease import LEASE, ScorerLease
 from policy.active_config import SOURCES, ActiveConfig, ConfigSource
-from runtime.kube.client import Kube, KubeError
+from runtime.kube.client import ApiError, Kube, KubeError
 from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from runtime.kube.objects import ConfigMap, Key, ObjectMeta
 from runtime.kube.paths import api_path
@@ -117,6 +117,8 @@ class Informers:
         self._node_cache: dict[Key, tuple[NodeObject, Node | None]] = {}
         self._claims_nodes: tuple[int, tuple[DeviceFacts, ...]] = (0, ())
         """GPUs of the largest one, and kinds of their GPUs."""
+        self._is_lease_read = False
+        """The API server has answered what the scorer knows of claims nodes."""
         self._texts: dict[ConfigSource, str | None] = {}
         self._config_since = time.monotonic()
         self.namespaces = Namespaces(self._namespaces.items)
@@ -145,6 +147,8 @@ class Informers:
         for reflector in self._config_maps.values():
             if not reflector.synced.is_set() and reflector.error:
                 return f"ConfigMaps were not listed yet: {reflector.error}"
+        if not self._is_lease_read:
+            return "the Lease of the scorer, which has the claims nodes, was not read yet"
         return self.config.not_ready_reason()
 
     async def wait_for_namespace(self, namespace: str, *, within: float) -> bool:
@@ -223,8 +227,10 @@ class Informers:
                 lease = await self._kube.get(LEASE, ScorerLease)
             except KubeError as error:
                 # The last GPUs stay known. Before the first leader there is no Lease.
+                self._is_lease_read |= isinstance(error, ApiError) and error.status < 500
                 _log.debug("Could not read size of claims nodes", err=str(error))
             else:
+                self._is_lease_read = True
                 found = lease.claims_gpus, lease.gpu_kinds
                 if found != self._claims_nodes:
                     self._claims_nodes = found

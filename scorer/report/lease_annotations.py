@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -15,7 +16,7 @@ from cluster.keys import (
     SCORER_ADDRESS,
     UNFENCED_NODES,
 )
-from cluster.nodes.gpu_kinds import encode_kinds
+from cluster.nodes.gpu_kinds import KINDS_MAX, encode_kinds
 from cluster.objects.pod import Metadata
 from cluster.pointer import escape
 from cluster.scorer_lease import LEASE, ScorerLease
@@ -69,58 +70,74 @@ async def report_nvidia_nodes(
     await _report(NVIDIA_NODES, lambda: texts[exists()], kube, term, interval)
 
 
+class ClaimsNodes(NamedTuple):
+    """The claims nodes of a cluster."""
+
+    gpus: int
+    """GPUs of the largest one; 0: there is none."""
+    kinds: frozenset[DeviceFacts]
+    """Kinds of their GPUs."""
+    is_complete: bool
+    """No node lacks slices that it may have had, so that there are no others."""
+
+
 async def report_claims_nodes(
-    gpus: Callable[[], int | None], kube: Kube, term: int, interval: float = _INTERVAL
+    nodes: Callable[[], ClaimsNodes | None], kube: Kube, term: int, interval: float = _INTERVAL
 ) -> None:
-    """Annotate the Lease, until cancelled, with the GPUs of the largest claims node.
+    """Annotate the Lease, until cancelled, with the size and the kinds of GPUs of claims nodes.
 
-    Admission reads it: without claims nodes no pod gets its GPUs by a claim, unless it or the
-    policy demands one. The number does not fall during a term: a pod that is created while the
-    only claims node is away for a moment cannot be changed later.
+    Admission reads them: without claims nodes no pod gets its GPUs by a claim, unless it or the
+    policy demands one; and a claim whose selectors no kind satisfies is left to kube-scheduler. A
+    pod that is created while the only claims node is away for a moment cannot be changed later. So
+    neither the number falls nor a kind goes during a term, and what the last leader wrote stays
+    until all slices are there.
 
     Args:
-        gpus: Returns the number; 0: there is no such node; None: unknown.
+        nodes: Returns the nodes; None: unknown.
         kube: The API server.
         term: The leader's term; a Lease of another term is not changed.
         interval: Between two checks [s].
     """
-    largest = 0
+    known, is_current = await _last_claims_nodes(kube, interval), False
+    had_too_many_kinds = known.gpus > 0 and not known.kinds
 
-    def text() -> str | None:
-        nonlocal largest
-        number = gpus()
-        largest = max(largest, number or 0)
-        return None if number is None else str(largest or "")
+    def update() -> ClaimsNodes | None:
+        nonlocal known, is_current
+        found = nodes()
+        if found is None:
+            return None
+        if found.is_complete and not is_current:
+            known, is_current = found, True
+        kinds = known.kinds | found.kinds if len(known.kinds) <= KINDS_MAX else known.kinds
+        known = ClaimsNodes(max(known.gpus, found.gpus), kinds, is_current)
+        return known
 
-    await _report(CLAIMS_NODES, text, kube, term, interval)
+    def gpus() -> str | None:
+        found = update()
+        return None if found is None else str(found.gpus or "")
+
+    def kinds() -> str | None:
+        found = update()
+        if found is None or (had_too_many_kinds and not found.is_complete):
+            return None
+        return encode_kinds(found.kinds)
+
+    await asyncio.gather(
+        _report(CLAIMS_NODES, gpus, kube, term, interval),
+        _report(GPU_KINDS, kinds, kube, term, interval),
+    )
 
 
-async def report_gpu_kinds(
-    kinds: Callable[[], frozenset[DeviceFacts] | None],
-    kube: Kube,
-    term: int,
-    interval: float = _INTERVAL,
-) -> None:
-    """Annotate the Lease, until cancelled, with the kinds of GPUs of claims nodes.
-
-    Admission reads it: a claim whose selectors none of them satisfies is left to kube-scheduler.
-    A kind stays during a term, as the number of `report_claims_nodes`.
-
-    Args:
-        kinds: Returns the kinds; None: unknown.
-        kube: The API server.
-        term: The leader's term; a Lease of another term is not changed.
-        interval: Between two checks [s].
-    """
-    every: frozenset[DeviceFacts] = frozenset()
-
-    def text() -> str | None:
-        nonlocal every
-        now = kinds()
-        every |= now or frozenset()
-        return None if now is None else encode_kinds(every)
-
-    await _report(GPU_KINDS, text, kube, term, interval)
+async def _last_claims_nodes(kube: Kube, interval: float) -> ClaimsNodes:
+    """Return what the last leader wrote, once the Lease is read."""
+    while True:
+        try:
+            lease = await kube.get(LEASE, ScorerLease)
+        except KubeError as error:
+            _log.warning("Could not annotate Lease", err=str(error))
+            await asyncio.sleep(interval)
+        else:
+            return ClaimsNodes(lease.claims_gpus, frozenset(lease.gpu_kinds), is_complete=False)
 
 
 async def report_refused_machines(

@@ -60,6 +60,21 @@ def a_lease(gpus, kinds=""):
     return answer
 
 
+async def test_no_pod_is_admitted_before_it_is_known_whether_there_are_claims_nodes(cluster):
+    answers = cluster.collections[LEASE].faults["list"]
+    answers.extend([status(503)] * 10_000)
+    async with watching(cluster) as informers:
+        await until(lambda: "Lease" in (informers.not_ready_reason() or ""))
+        answers.clear()
+        await until(lambda: informers.not_ready_reason() is None)
+
+
+async def test_without_a_lease_pods_are_admitted(cluster):
+    cluster.collections[LEASE].faults["list"].extend([status(404)] * 10_000)
+    async with watching(cluster) as informers:
+        await until(lambda: informers.not_ready_reason() is None)
+
+
 async def test_claims_nodes_are_those_without_resources_while_the_scorer_knows_some(cluster):
     cluster.node("claims", TOPOLOGY)
     cluster.node("agent", TOPOLOGY, **{keys.GPU_WHOLE: 4})

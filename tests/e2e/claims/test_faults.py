@@ -12,6 +12,7 @@ import pytest
 from controlplane.claims_nodes import (
     RULES,
     are_announced,
+    gets_claim,
     recorded,
     wait_until_templates_are_placed,
 )
@@ -101,6 +102,24 @@ def test_while_slices_are_missing_nothing_is_lost_and_nothing_new_is_planned(
     after = wait_until_allocated(pods, claims, 5)
     assert {name: after[name] for name in before} == before
     assert not after["late"] & frozenset().union(*before.values())
+
+
+def test_a_gang_that_is_made_while_a_new_leader_knows_no_slices_runs_once_they_are_back(
+    plane, pods, claims, machines, placing
+):
+    """As after a power failure: no slice is there when the scorer starts."""
+    (node,) = machines(1)
+    claims.withdraw(node)
+    plane.processes.stop(placing.process)
+    plane.processes.start(placing.process)
+    placing.process.wait_ready(lambda: placing.leads)
+    assert gets_claim(pods)
+    make_gang(pods, "ring", 4)
+    wait_for_phase(pods, "ring", "Waiting")
+    assert are_announced(plane.api)
+
+    claims.publish(node)
+    wait_until_allocated(pods, claims, 4)
 
 
 def test_gpus_of_renumbered_minors_are_held_by_what_the_slices_say(pods, claims, machines, placing):

@@ -6,16 +6,17 @@ import pytest
 import pytest_asyncio
 from support.builders import EXACT_LABELS
 from support.dra import PRODUCT, a_device, a_slice, read_slice
+from support.servers.claims_cluster import SLICE, claims_cluster, publish
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
 from cluster import keys
-from cluster.nodes.gpu_kinds import kinds_of
+from cluster.nodes.gpu_kinds import encode_kinds, kinds_of
 from cluster.scorer_lease import LEASE, ScorerLease
 from runtime.kube.client import Kube
 from scorer.report.lease_annotations import (
+    ClaimsNodes,
     report_claims_nodes,
-    report_gpu_kinds,
     report_nvidia_nodes,
 )
 
@@ -59,49 +60,99 @@ async def test_the_lease_says_whether_linkwise_chooses_nvidia_gpus_anywhere(clus
         await until(lambda: annotation(cluster) == "")
 
 
-async def test_the_lease_says_how_large_claims_nodes_are(cluster):
-    known = [None]
+def kinds(*products):
+    """Return the kinds of a node with GPUs of these products."""
+    devices = (a_device(i, productName=name) for i, name in enumerate(products))
+    return kinds_of([one.facts for one in read_slice(a_slice(*devices)).devices])
+
+
+def seen(gpus, *products, complete=True):
+    return ClaimsNodes(gpus, kinds(*products), complete)
+
+
+T4, H100 = "Tesla T4", PRODUCT
+
+
+@pytest.mark.parametrize(
+    ("before", "readings", "text", "products"),
+    [
+        pytest.param("", [None, seen(4, T4), seen(8, T4)], "8", {T4}, id="grows"),
+        pytest.param("", [seen(8, T4), seen(4, H100)], "8", {T4, H100}, id="no fall in a term"),
+        pytest.param("", [seen(8, T4), None, seen(0)], "8", {T4}, id="nodes are away"),
+        pytest.param("8", [seen(0, complete=False)], "8", {T4}, id="no slices after a start"),
+        pytest.param(
+            "8", [seen(4, H100, complete=False)], "8", {T4, H100}, id="some slices after a start"
+        ),
+        pytest.param("8", [seen(4, H100)], "4", {H100}, id="other nodes"),
+        pytest.param("8", [seen(0)], "", set(), id="no claims nodes any more"),
+        pytest.param(
+            "8",
+            [seen(0, complete=False), seen(4, H100), seen(0, complete=False)],
+            "4",
+            {H100},
+            id="slices return with other GPUs",
+        ),
+    ],
+)
+async def test_the_lease_forgets_claims_nodes_only_on_evidence(
+    cluster, before, readings, text, products
+):
+    if before:
+        hold(cluster, **{keys.CLAIMS_NODES: before, keys.GPU_KINDS: encode_kinds(kinds(T4))})
+    left, read = list(readings), asyncio.Event()
+
+    def nodes():
+        if len(left) > 1:
+            return left.pop(0)
+        read.set()
+        return left[0]
+
+    def lease():
+        return msgspec.convert(cluster.get(LEASE), ScorerLease)
+
     async with Kube(cluster.url) as kube:
-        task = asyncio.create_task(report_claims_nodes(lambda: known[-1], kube, 42, 0.01))
-        for size, text in ((4, "4"), (8, "8")):
-            known.append(size)
-            await until(lambda text=text: annotation(cluster, keys.CLAIMS_NODES) == text)
+        task = asyncio.create_task(report_claims_nodes(nodes, kube, 42, 0.01))
+        await read.wait()
+        await until(lambda: (annotation(cluster, keys.CLAIMS_NODES) or "") == text)
+        await until(lambda: frozenset(lease().gpu_kinds) == kinds(*products))
         task.cancel()
 
 
-async def test_the_size_of_claims_nodes_falls_with_a_new_leader_only(cluster):
-    sizes = iter((8, 0, 4, None, 0))
-    seen = []
-
-    def next_size():
-        seen.append(annotation(cluster, keys.CLAIMS_NODES))
-        return next(sizes, 0)
-
+async def test_too_many_kinds_stay_unknown_until_all_slices_are_there(cluster):
+    hold(cluster, **{keys.CLAIMS_NODES: "8"})
+    readings = [seen(4, H100, complete=False)]
     async with Kube(cluster.url) as kube:
-        task = asyncio.create_task(report_claims_nodes(next_size, kube, 42, 0.01))
-        await until(lambda: len(seen) > 6)
+        task = asyncio.create_task(report_claims_nodes(lambda: readings[-1], kube, 42, 0.01))
+        readings.append(seen(16, H100, complete=False))
+        await until(lambda: annotation(cluster, keys.CLAIMS_NODES) == "16")
+        assert not annotation(cluster, keys.GPU_KINDS)
+        readings.append(seen(16, H100))
+        await until(lambda: H100 in (annotation(cluster, keys.GPU_KINDS) or ""))
         task.cancel()
-        assert set(seen[1:]) == {"8"}
-
-        task = asyncio.create_task(report_claims_nodes(lambda: 0, kube, 42, 0.01))
-        await until(lambda: annotation(cluster, keys.CLAIMS_NODES) == "")
-        task.cancel()
 
 
-async def test_kinds_of_gpus_are_in_the_lease_and_stay_for_the_term(cluster):
-    kinds = [kinds_of([device.facts for device in read_slice(a_slice(a_device(0))).devices])]
-    async with Kube(cluster.url) as kube:
-        task = asyncio.create_task(report_gpu_kinds(lambda: kinds[-1], kube, 42, 0.01))
-        await until(lambda: PRODUCT in (annotation(cluster, keys.GPU_KINDS) or ""))
-        kinds.append(None)
-        other = read_slice(a_slice(a_device(0, productName="Tesla T4"))).devices
-        kinds.append(kinds_of([device.facts for device in other]))
-        await until(lambda: "Tesla T4" in annotation(cluster, keys.GPU_KINDS))
-        task.cancel()
-    text = annotation(cluster, keys.GPU_KINDS)
-    lease = msgspec.convert({"metadata": {"annotations": {keys.GPU_KINDS: text}}}, ScorerLease)
+async def test_claims_nodes_are_complete_once_each_node_that_may_be_one_has_its_slices():
+    async with claims_cluster() as cluster, leading(cluster) as leader:
+        assert leader.claims_nodes.is_complete
+        labels = {keys.NODE_MODE: "topology", keys.HOSTNAME: "gpu-1"}
+        cluster.put("/api/v1/nodes/gpu-1", {"metadata": {"labels": labels}, "status": {}})
+        await until(lambda: not leader.claims_nodes.is_complete)
+        assert leader.claims_nodes.gpus == 8
+        cluster.remove("/api/v1/nodes/gpu-1")
+        await until(lambda: leader.claims_nodes.is_complete)
+        cluster.remove(SLICE)
+        await until(lambda: not leader.claims_nodes.is_complete)
 
-    assert frozenset(lease.gpu_kinds) == kinds[0] | kinds[2]
+
+async def test_a_leader_that_starts_without_slices_does_not_know_all_claims_nodes():
+    async with claims_cluster() as cluster:
+        cluster.remove(SLICE)
+        async with leading(cluster) as leader:
+            found = leader.claims_nodes
+            assert (found.gpus, found.is_complete) == (0, False)
+            publish(cluster)
+            await until(lambda: leader.claims_nodes.is_complete)
+            assert leader.claims_nodes.gpus == 8
 
 
 @pytest.mark.parametrize(
