@@ -181,15 +181,21 @@ class Planner:
         """Drop what the components know of units that have no pods left."""
         for key in keys:
             self._status_reporter.forget(key)
-            self._sizes.forget(key)
+            self._forget_owner(key)
             self._commit_queue.forget(key)
             self._scheduler.forget(key)
+
+    def _forget_owner(self, key: GangKey) -> None:
+        """Do not read the owner of a gang any more, unless its pods wait or its Gang changes."""
+        self._lacking.pop(key, None)
+        self._sizes.forget(key)
 
     def _changed_gangs(self, dirty_groups: Iterable[Key]) -> Set[GangKey]:
         """Return the gangs of which a pod, the Gang or the owner changed."""
         gangs = self._informers.gang_objects
         for key in gangs.drain_deleted():
             self._status_reporter.forget_gang(key)
+            self._forget_owner(key)
         changed = set(gangs.drain_dirty())
         for group in dirty_groups:
             changed |= gangs.named(group)

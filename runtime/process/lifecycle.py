@@ -19,6 +19,10 @@ _new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
 with suppress(ImportError):  # It does not exist for every platform.
     from uvloop import new_event_loop as _new_loop
 
+_TLS_MESSAGES = {"Fatal error on SSL protocol", "Error occurred during shutdown"}
+_CLOSED = "; the handler is closed"
+"""The end of uvloop's errors about a transport that was closed. Source: uvloop 0.23, `handles`."""
+
 
 class _Settings(Protocol):
     @property
@@ -93,6 +97,7 @@ async def _run_until_signal(main: Callable[[asyncio.Event], Awaitable[None]]) ->
             task.cancel()
         stopping.set()
 
+    loop.set_exception_handler(_handle_exception)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
     try:
@@ -100,6 +105,17 @@ async def _run_until_signal(main: Callable[[asyncio.Event], Awaitable[None]]) ->
     except asyncio.CancelledError:
         if not stopping.is_set():
             raise
+
+
+def _handle_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Log what a callback raised, unless uvloop wrote to a TLS connection that was closed before.
+
+    It does so when a process stops while its peers still send.
+    """
+    error = context.get("exception")
+    is_of_uvloop = isinstance(error, RuntimeError) and str(error).endswith(_CLOSED)
+    if not (is_of_uvloop and context.get("message") in _TLS_MESSAGES):
+        loop.default_exception_handler(context)
 
 
 def tune_gc() -> None:

@@ -129,3 +129,27 @@ def test_help_of_a_server_lists_its_settings(server):
     assert ran.stdout.startswith(f"Usage: python -m {server}\n")
     assert set(re.findall(r"^  (LINKWISE_\w+)  ", ran.stdout, re.MULTILINE)) == expected
     assert ran.stderr == ""
+
+
+CLOSED = "unable to perform operation on <TCPTransport closed=True>; the handler is closed"
+TLS = "Fatal error on SSL protocol"
+
+
+@pytest.mark.parametrize(
+    ("message", "error", "is_logged"),
+    [
+        pytest.param(TLS, RuntimeError(CLOSED), False, id="write to a closed connection"),
+        pytest.param("Error occurred during shutdown", RuntimeError(CLOSED), False, id="its end"),
+        pytest.param(TLS, RuntimeError("other"), True, id="other error of TLS"),
+        pytest.param(TLS, ValueError(CLOSED), True, id="other type"),
+        pytest.param("Exception in callback", RuntimeError(CLOSED), True, id="callback"),
+    ],
+)
+def test_only_what_callbacks_raise_is_logged(caplog, message, error, is_logged):
+    async def main(_stop):
+        context = {"message": message, "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
+
+    run(main)
+
+    assert [record.message for record in caplog.records] == [message] * is_logged

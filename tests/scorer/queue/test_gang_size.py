@@ -294,3 +294,34 @@ async def test_the_end_of_a_gang_with_an_owner_of_another_namespace_ends_no_read
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     assert cluster.reads.count(SET) == 1
+
+
+async def test_the_owner_of_a_deleted_gang_is_not_read_any_more(cluster, monkeypatch):
+    monkeypatch.setattr(gang_size, "_RETRY_MAX", 0.01)
+    cluster.put(SET, stateful_set(2))
+    async with leading(cluster):
+        for number in range(2):
+            cluster.pod(f"bert-{number}", 1, gang="bert", size=None, owner=OWNER)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        cluster.bind("bert-0", "bert-1")
+        await until(lambda: cluster.phase() == "Placed")
+        # Now its owner may want fewer members.
+        cluster.delete("bert-1")
+        known = cluster.reads.count(SET)
+        await until(lambda: cluster.reads.count(SET) > known + 3)
+        cluster.remove(SET)
+        cluster.remove(path_of_gang(cluster))
+        cluster.delete("bert-0")
+        cluster.pod("last", 1)
+        await until(lambda: cluster.allocated("last"))
+        # A read that was under way has ended.
+        await asyncio.sleep(0.1)
+        known = cluster.reads.count(SET)
+        await asyncio.sleep(0.2)
+
+    assert cluster.reads.count(SET) == known
+
+
+def path_of_gang(cluster):
+    metadata = cluster.the_gang()["metadata"]
+    return f"/apis/linkwise.dev/v1alpha1/namespaces/team/gangs/{metadata['name']}"
