@@ -1,4 +1,4 @@
-"""Authenticate callers by TokenReview, and authorize them by SubjectAccessReview."""
+"""Authorize the callers of the page by SubjectAccessReview."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -10,17 +10,17 @@ import msgspec
 
 from cli.dashboard.guard import HEADERS
 from cluster.keys import API_VERSION, CREDENTIAL_ID, DASHBOARD
-from dashboard.reviews import Reviews
 from dashboard.visible import ALL, Visible
-from runtime.http.authentication import UserInfo, authenticate
+from runtime.http.authentication import Callers, UserInfo
 from runtime.http.authorization import is_allowed
+from runtime.http.reviews import Reviews
 from runtime.http.types import HttpRequest, HttpResponse, error_response
 from runtime.kube.client import Kube
 from runtime.process.clock import Clock
 
 REVIEWS_AT_ONCE = 16
-"""The number of reviews that are sent at once: few beside the hundreds of requests that an API
-server answers at once by default."""
+"""The number of reviews of rights that are sent at once: few beside the hundreds of requests that
+an API server answers at once by default."""
 NAMESPACES_AT_ONCE = 4
 """The number of namespaces that are reviewed at once for one user: a quarter of all reviews, so
 that four users are reviewed at the same time."""
@@ -35,7 +35,6 @@ _INSIDE = (
     {"group": _GROUP, "version": _VERSION, "resource": "gangs"},
 )
 """What a viewer must be allowed to list in a namespace."""
-_WANTED = f"bring a token for the audience {DASHBOARD}"
 
 
 class Viewer(NamedTuple):
@@ -57,42 +56,30 @@ class Access:
             namespaces: Returns the namespaces of the cluster, the important ones first.
         """
         self._kube, self._namespaces = kube, namespaces
-        self._users: Reviews[bytes, UserInfo] = Reviews(clock)
-        """By the digest of a token."""
-        self._rights: Reviews[bytes, Visible | None] = Reviews(clock)
+        self._callers = Callers(kube, DASHBOARD, clock, HEADERS)
+        self._rights: Reviews[bytes, Visible | None] = Reviews(clock, HEADERS)
         """By the digest of a user; None: it may not list nodes."""
         self._turns = asyncio.Semaphore(REVIEWS_AT_ONCE)
 
     async def viewer(self, request: HttpRequest) -> Viewer | HttpResponse:
         """Return the caller of a request, or why it gets nothing.
 
-        Without an answer of the API server every caller is refused: a token may have been revoked.
+        Without an answer of the API server every caller is refused: a right may have been revoked.
         """
-        header = request.headers.get("Authorization", "")
-        if not header:
-            return _unauthorized(401, _WANTED)
-        token = _digest(header.encode(errors="surrogatepass"))
-        user = await self._users.get(token, lambda: self._user(request))
-        if isinstance(user, HttpResponse):
-            return user
-        identity = _digest(msgspec.json.encode(user, order="deterministic"))
+        caller = await self._callers.user(request)
+        if isinstance(caller, HttpResponse):
+            return caller
+        # Each token has an id of its own, and all tokens of a user have the same rights.
+        extra = {key: values for key, values in caller.extra.items() if key != CREDENTIAL_ID}
+        user = msgspec.structs.replace(caller, extra=extra)
+        identity = sha256(msgspec.json.encode(user, order="deterministic")).digest()
         visible = await self._rights.get(identity, lambda: self._visible(user))
         if isinstance(visible, HttpResponse):
             return visible
         if visible is None:
-            return _unauthorized(
-                403, "you may not list nodes: ask for the ClusterRole linkwise-dashboard-user"
-            )
+            message = "you may not list nodes: ask for the ClusterRole linkwise-dashboard-user"
+            return error_response(403, message, {**HEADERS, "WWW-Authenticate": "Bearer"})
         return Viewer(user.username, visible)
-
-    async def _user(self, request: HttpRequest) -> UserInfo | HttpResponse:
-        async with self._turns:
-            user = await authenticate(self._kube, request, DASHBOARD)
-        if user is None:
-            return _unauthorized(401, f"this token is not accepted: {_WANTED}")
-        # Each token has an id of its own, and all tokens of a user have the same rights.
-        extra = {key: values for key, values in user.extra.items() if key != CREDENTIAL_ID}
-        return msgspec.structs.replace(user, extra=extra)
 
     async def _visible(self, user: UserInfo) -> Visible | None:
         if not await self._may_list(user, _NODES):
@@ -117,12 +104,3 @@ class Access:
     async def _may_list(self, user: UserInfo, resource: dict[str, str]) -> bool:
         async with self._turns:
             return await is_allowed(self._kube, user, {**resource, "verb": "list"})
-
-
-def _digest(text: bytes) -> bytes:
-    return sha256(text).digest()
-
-
-def _unauthorized(status: int, message: str) -> HttpResponse:
-    """Return a refusal after which the page asks for another token."""
-    return error_response(status, message, {**HEADERS, "WWW-Authenticate": "Bearer"})

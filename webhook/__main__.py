@@ -35,9 +35,9 @@ from webhook.settings import Settings, read_settings
 _DRY_RUN_LIMITS = Limits(
     body_bytes=256 << 10,
     bytes_in_flight=4 << 20,
-    requests=4,
-    connections=50,
-    peer_connections=40,
+    requests=100,
+    connections=150,
+    peer_connections=100,
     peer_half_sent=10,
 )
 """Low limits for the dry-run API, so that admission keeps most of the CPU."""

@@ -1,6 +1,7 @@
 """HTTP handlers of admission and of the dry-run API."""
 
 import re
+from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from secrets import token_hex
 
@@ -13,10 +14,11 @@ from cluster.requests.user_claims.claim_spec import Asked, LeftToScheduler
 from cluster.requests.user_claims.pod_claims import ClaimSource, claim_sources
 from cluster.whatif_api import FitResult
 from manifest.value import InputError
-from runtime.http.authentication import UserInfo, authenticate
+from runtime.http.authentication import Callers, UserInfo
 from runtime.http.authorization import is_allowed
 from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
 from runtime.kube.client import Kube, KubeError
+from runtime.process.clock import monotonic
 from runtime.process.worker import BusyError, LimitError, Worker
 from webhook.admit import admit, deny_for_now, deny_unreadable
 from webhook.claim_reader import ClaimReader, NotInTimeError
@@ -52,6 +54,9 @@ from webhook.unrequested_devices import chooses_gpus
 
 NAMESPACE_TIMEOUT = 0.5
 """Maximum time for which a review waits for a new namespace to appear in the informer [s]."""
+DRY_RUNS = 4
+"""Dry runs at once, so that admission keeps most of the processor."""
+DRY_RUNS_OF_A_USER = 3
 _JSON_ONLY = frozenset({JSON})
 _YAML = "application/yaml"
 _NOTHING_ASKED: Mapping[ClaimSource, Asked] = {}
@@ -215,6 +220,9 @@ class DryRun:
         self._kube = kube
         self._scorer = scorer
         self._worker = worker
+        self._callers = Callers(kube, DRY_RUN_AUDIENCE, monotonic)
+        self._visits: Counter[str] = Counter()
+        """The dry runs in progress, by user."""
 
     def routes(self) -> list[Route]:
         """Return the routes for users."""
@@ -225,17 +233,22 @@ class DryRun:
         namespace = _query_namespace(request.query)
         if namespace is None:
             return error_response(400, "the only query parameter is namespace=<name>")
+        caller = await self._callers.user(request)
+        if isinstance(caller, HttpResponse):
+            return caller
+        if self._visits.total() >= DRY_RUNS or self._visits[caller.username] >= DRY_RUNS_OF_A_USER:
+            return retry_later("too many dry runs are in progress: send it again")
+        self._visits[caller.username] += 1
         try:
-            caller = await authenticate(self._kube, request, DRY_RUN_AUDIENCE)
-            if caller is None:
-                message = f"send a token for the audience {DRY_RUN_AUDIENCE}"
-                return error_response(401, message, {"WWW-Authenticate": "Bearer"})
             return await self._dry_run(request.body, namespace, caller)
         except (InputError, BusyError, LimitError) as error:
             return _failed(error)
         except KubeError as error:
             _log.warning("Could not review access", err=str(error))
-            return retry_later("the API server did not answer the review of your token or access")
+            return retry_later("the API server did not answer the review of your access")
+        finally:
+            self._visits[caller.username] -= 1
+            self._visits += Counter()  # It forgets users without any.
 
     async def _dry_run(self, body: bytes, namespace: str, caller: UserInfo) -> HttpResponse:
         namespaces = decode_namespaces(await self._worker.run(list_namespaces, body, namespace))

@@ -109,7 +109,9 @@ class Handler:
 
         def answer() -> HttpResponse | Awaitable[HttpResponse]:
             content = body.content()
-            return route.answer(HttpRequest(route.path, query, request.headers, content))
+            return route.answer(
+                HttpRequest(route.path, query, request.headers, content, connection.peer)
+            )
 
         try:
             response = await self._turns.call(connection, answer, _CLOSED)

@@ -17,6 +17,8 @@ class HttpRequest(Struct, frozen=True):
     headers: Mapping[str, str]
     """Names are case-insensitive."""
     body: bytes
+    peer: str = ""
+    """The address of the client; others can have the same."""
 
 
 class HttpResponse(Struct, frozen=True):

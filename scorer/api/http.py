@@ -9,15 +9,14 @@ from collections.abc import Callable
 from urllib.parse import parse_qsl
 
 import msgspec
-import structlog
 from msgspec import Struct
 
 from cluster.keys import FIT_AUDIENCE, WEBHOOK_USER
 from cluster.whatif_api import MAX_PODS, PATH, FitRequest, FitResponse
-from runtime.http.authentication import authenticate
+from runtime.http.authentication import Callers
 from runtime.http.limits import Limits
 from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
-from runtime.kube.client import Kube, KubeError
+from runtime.kube.client import Kube
 from runtime.process.clock import Clock, wall
 from scorer.gang.placed_units import placed_units
 from scorer.gang.victim_choice import RunningUnits
@@ -29,11 +28,10 @@ from scorer.report.inspection import view_gangs, view_nodes
 from scorer.whatif.fit import settled_in, would_fit
 from scorer.whatif.preemption import without_names
 
-WHATIF_LIMITS = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=8, connections=50)
+WHATIF_LIMITS = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=40, connections=50)
 """Of the webhook's requests, so that they leave processor time to the planner."""
 
 _fit_requests = msgspec.json.Decoder(FitRequest)
-_log = structlog.get_logger()
 
 
 class Inspection:
@@ -81,7 +79,8 @@ class WhatIf:
             clock: A monotonic clock [s].
             limit: How long one request may be computed [s].
         """
-        self._leader, self._kube, self._clock, self._limit = leader, kube, clock, limit
+        self._leader, self._clock, self._limit = leader, clock, limit
+        self._callers = Callers(kube, FIT_AUDIENCE, clock)
         self._working: asyncio.Task[HttpResponse] | None = None
 
     def routes(self) -> list[Route]:
@@ -119,19 +118,11 @@ class WhatIf:
 
     async def _refused(self, request: HttpRequest) -> HttpResponse | None:
         """Return the refusal of a caller that is not the webhook."""
-        try:
-            caller = await authenticate(self._kube, request, FIT_AUDIENCE)
-        except KubeError as error:
-            _log.warning("Could not review token", err=str(error))
-            return retry_later("the API server did not review your token")
-        if caller is None:
-            needed = f"bring a token made for the audience {FIT_AUDIENCE}"
-            return error_response(401, needed, {"WWW-Authenticate": "Bearer"})
-        return (
-            None
-            if caller.username == WEBHOOK_USER
-            else error_response(403, "ask the webhook instead")
-        )
+        caller = await self._callers.user(request)
+        if isinstance(caller, HttpResponse):
+            return caller
+        is_webhook = caller.username == WEBHOOK_USER
+        return None if is_webhook else error_response(403, "ask the webhook instead")
 
 
 def _leading(leader: Leader) -> LeaderContext | HttpResponse:
