@@ -6,13 +6,14 @@
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 import pytest
 from controlplane.api import Api, ApiError, Object
-from controlplane.gangs import make_gang, wait_for_phase
+from controlplane.gangs import delete_pods, gang_labels, make_gang, wait_for_phase
+from controlplane.manifests import MUTATING
 from controlplane.nodes import NODES as ALL_NODES
-from controlplane.pods import Pods, container, gates
+from controlplane.pods import Pods, container, gates, requirement, terms
 from controlplane.process import wait_until
 from controlplane.scorer import Scorer
 from controlplane.soak import often
@@ -26,6 +27,11 @@ GANGS, SINGLES, OFFERED = NODES * 100 // 128, NODES * 200 // 128, NODES * 140 //
 GPU = {keys.NVIDIA_GPU: 1}
 ROOM = {"machine": "dgx1-v100", "cpu": 96, "memory": "768Gi"}
 COUNTED = {"pool": "counted"}
+ELSEWHERE = {
+    "nodeSelector": COUNTED,
+    **terms([requirement(keys.NODE_MODE, "NotIn", "topology")]),
+}
+"""Of pods that the API server takes without a review: they exclude the nodes of the agent."""
 PATIENCE = 600
 """A node that others took is excluded for a gang for three minutes [s]."""
 
@@ -213,3 +219,42 @@ def offered(api: Api, node: str, gpus: int) -> None:
     api.patch(
         f"{ALL_NODES}/{node}/status", {"status": {"allocatable": {keys.NVIDIA_GPU: str(gpus)}}}
     )
+
+
+@pytest.mark.usefixtures("both")
+def test_a_member_that_was_bound_before_the_webhook_was_registered_counts(pods, plane):
+
+    def create(member: int) -> None:
+        make_gang(pods, "early", 2, 4, [member], resource=keys.NVIDIA_GPU, spec=ELSEWHERE)
+
+    with unregistered(plane.api, pods):
+        create(0)
+    wait_until(lambda: pods.bound() == {"early-0"}, "kube-scheduler binds it")
+    # The second one is its replacement.
+    for _ in range(2):
+        create(1)
+        wait_until(lambda: len(pods.bound()) == 2, "it is placed beside the first member")
+        assert len({pod["spec"]["nodeName"] for pod in pods.all().values()}) == 1
+        assert keys.ALLOCATION in pods.all()["early-1"]["metadata"]["annotations"]
+        wait_for_phase(pods, "early", "Placed", members="2/2")
+        delete_pods(pods, "early-1")
+
+
+@contextmanager
+def unregistered(api: Api, pods: Pods) -> Iterator[None]:
+    """Let the webhook review no pods in the block, as before an installation."""
+    registration = api.get(MUTATING)
+    api.delete(MUTATING)
+
+    def is_reviewed() -> bool:
+        mark = gang_labels("probe", 1)
+        return bool(gates(pods.create(GPU, labels=mark, spec=ELSEWHERE, dryRun="All")))
+
+    try:
+        wait_until(lambda: not is_reviewed(), "no pod is reviewed")
+        yield
+    finally:
+        for field in ("uid", "resourceVersion", "creationTimestamp"):
+            del registration["metadata"][field]
+        api.create(MUTATING.rpartition("/")[0], registration)
+        wait_until(is_reviewed, "pods are reviewed again")
