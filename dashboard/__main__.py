@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from cli.dashboard.feed import WAIT
-from cli.dashboard.server import LOOPBACK, Dashboard, Trials
+from cli.dashboard.server import LOOPBACK, Dashboard
 from cli.live.watch import ClusterWatch
 from dashboard.access import Access
 from dashboard.entrance import Hosts, TokenEntrance
@@ -38,8 +38,8 @@ LIMITS = Limits(
     answer_seconds=WAIT + 10,
 )
 """An Ingress sends the requests of all people from one address."""
-TRIALS = Trials(seconds=5.0, rest=1.0)
-"""Viewers with the same rights have at most half of the time for manifests."""
+TRIAL_SECONDS = 5.0
+"""The longest time for one manifest that is tried [s]."""
 _DEFAULT_NAMESPACE = "default"
 
 
@@ -61,7 +61,7 @@ async def run(settings: Settings, stop: asyncio.Event) -> None:
     async with Kube.from_settings(settings, os.environ) as kube:
         access = Access(kube, monotonic, feeds.namespaces)
         entrance = TokenEntrance(Hosts(settings.names), access, feeds)
-        routes = Dashboard(entrance, TRIALS).routes()
+        routes = Dashboard(entrance, TRIAL_SECONDS).routes()
         watch = ClusterWatch(kube, _DEFAULT_NAMESPACE, ())
         async with (
             serve(probes, host=settings.host, port=settings.probe_port, limits=PROBE_LIMITS),

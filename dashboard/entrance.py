@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from cli.dashboard.feed import Feed
+from cli.dashboard.entrance import Visit
 from cli.dashboard.guard import HEADERS, refusal
 from dashboard.access import Access
 from dashboard.feeds import Feeds
@@ -58,7 +58,7 @@ class TokenEntrance:
         return error_response(403, reason, HEADERS) if reason else None
 
     @asynccontextmanager
-    async def enter(self, request: HttpRequest) -> AsyncIterator[Feed | HttpResponse]:
+    async def enter(self, request: HttpRequest) -> AsyncIterator[Visit | HttpResponse]:
         """Yield the cluster that the caller may see, or the refusal, while it is answered."""
         if self._feeds.missing():
             yield retry_later("the cluster is not read yet: try again", HEADERS)
@@ -73,7 +73,8 @@ class TokenEntrance:
         self._visits[viewer.username] += 1
         try:
             full = "too many people with different rights use this page: try again in some minutes"
-            yield await self._feeds.of(viewer.visible) or retry_later(full, HEADERS)
+            feed = await self._feeds.of(viewer.visible)
+            yield Visit(feed, viewer.username) if feed else retry_later(full, HEADERS)
         finally:
             self._visits[viewer.username] -= 1
             if not self._visits[viewer.username]:

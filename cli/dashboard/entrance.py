@@ -2,11 +2,20 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from cli.dashboard.feed import Feed
 from cli.dashboard.guard import HEADERS, Address, refusal
 from runtime.http.types import HttpRequest, HttpResponse, error_response
+
+
+class Visit(NamedTuple):
+    """A request that is authorized."""
+
+    feed: Feed
+    """The cluster that the caller may see."""
+    user: str
+    """The name of the caller; of the only one it is empty."""
 
 
 class Entrance(Protocol):
@@ -24,7 +33,7 @@ class Entrance(Protocol):
         """
         ...
 
-    def enter(self, request: HttpRequest) -> AbstractAsyncContextManager[Feed | HttpResponse]:
+    def enter(self, request: HttpRequest) -> AbstractAsyncContextManager[Visit | HttpResponse]:
         """Yield the cluster that the caller may see, or the refusal, while it is answered."""
         ...
 
@@ -51,7 +60,7 @@ class Loopback:
         return error_response(403, reason, HEADERS) if reason else None
 
     @asynccontextmanager
-    async def enter(self, request: HttpRequest) -> AsyncIterator[Feed | HttpResponse]:
+    async def enter(self, request: HttpRequest) -> AsyncIterator[Visit | HttpResponse]:
         """Yield the cluster."""
         del request
-        yield self._feed
+        yield Visit(self._feed, "")

@@ -8,16 +8,17 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.resources import files
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 from urllib.parse import parse_qsl
 
 import msgspec
 
-from cli.dashboard.entrance import Entrance, Loopback
+from cli.dashboard.entrance import Entrance, Loopback, Visit
 from cli.dashboard.feed import CLIENTS, WAIT, Feed
 from cli.dashboard.guard import HEADERS, Address
 from cli.dashboard.queries import Query, Views
 from cli.dashboard.trial import Trial
+from cli.dashboard.turns import Turns
 from cli.render.page.drawing import DEFINITIONS
 from cli.render.page.style import STYLE
 from runtime.http.limits import Limits
@@ -49,24 +50,22 @@ _RETRY = 50
 Answer: TypeAlias = HttpResponse | Awaitable[HttpResponse]
 
 
-class Trials(NamedTuple):
-    """How manifests are tried, one at a time."""
-
-    seconds: float = 20.0
-    """The longest time for one, with its pauses [s]."""
-    rest: float = 0.0
-    """How long the same feed then waits, as a multiple of the time that its trial took."""
+TRIAL_SECONDS = 20.0
+"""The longest time for one manifest that is tried, with its pauses [s]."""
 
 
 class Dashboard:
     """The routes of the page."""
 
-    def __init__(self, entrance: Entrance, trials: Trials = Trials()) -> None:  # noqa: B008 - frozen
-        """Serve the clusters to which an entrance leads."""
-        self._entrance, self._trials = entrance, trials
-        self._trying = False
-        self._tried: tuple[Feed, float] | None = None
-        """Who tried the last manifest, and until when it waits [s of the monotonic clock]."""
+    def __init__(self, entrance: Entrance, trial_seconds: float = TRIAL_SECONDS) -> None:
+        """Serve the clusters to which an entrance leads.
+
+        Args:
+            entrance: Authorizes requests.
+            trial_seconds: The longest time for one manifest that is tried, with its pauses [s].
+        """
+        self._entrance, self._trial_seconds = entrance, trial_seconds
+        self._turns = Turns()
 
     def routes(self) -> list[Route]:
         """Return all routes."""
@@ -87,7 +86,7 @@ class Dashboard:
         return [
             *static,
             Route("GET", f"{root}api/events", self._entered(_events)),
-            Route("POST", f"{root}api/trial", self._entered(self._trial), frozenset((YAML,))),
+            Route("POST", f"{root}api/trial", self._visited(self._trial), frozenset((YAML,))),
             *(Route("GET", f"{root}api/{name}", self._view(view)) for name, view in views.items()),
         ]
 
@@ -99,14 +98,19 @@ class Dashboard:
 
         return guarded
 
+    def _visited(
+        self, answer: Callable[[Visit, HttpRequest], Awaitable[HttpResponse]]
+    ) -> Callable[[HttpRequest], Answer]:
+        async def visited(request: HttpRequest) -> HttpResponse:
+            async with self._entrance.enter(request) as visit:
+                return visit if isinstance(visit, HttpResponse) else await answer(visit, request)
+
+        return self._guarded(visited)
+
     def _entered(
         self, answer: Callable[[Feed, HttpRequest], Awaitable[HttpResponse]]
     ) -> Callable[[HttpRequest], Answer]:
-        async def entered(request: HttpRequest) -> HttpResponse:
-            async with self._entrance.enter(request) as feed:
-                return feed if isinstance(feed, HttpResponse) else await answer(feed, request)
-
-        return self._guarded(entered)
+        return self._visited(lambda visit, request: answer(visit.feed, request))
 
     def _view(
         self, view: Callable[["Views", Query], Callable[[], object]]
@@ -118,13 +122,13 @@ class Dashboard:
 
         return self._entered(answer)
 
-    async def _trial(self, feed: Feed, request: HttpRequest) -> HttpResponse:
-        """Try one manifest at a time, while no view is computed."""
-        start = monotonic()
-        rests = self._tried is not None and self._tried[0] is feed and start < self._tried[1]
-        if self._trying or rests:
-            return error_response(503, "another manifest is being tried: try again", HEADERS)
-        end, moment = start + self._trials.seconds, feed.moment
+    async def _trial(self, visit: Visit, request: HttpRequest) -> HttpResponse:
+        """Try one manifest at a time, while no view is computed; the users take turns."""
+        feed, user = visit
+        if refusal := self._turns.refusal(user):
+            return error_response(503, refusal, HEADERS)
+        await self._turns.begin(user)
+        end, moment = monotonic() + self._trial_seconds, feed.moment
         text = request.body.decode(errors="replace")
 
         def is_over() -> bool:
@@ -132,16 +136,11 @@ class Dashboard:
             return monotonic() >= end
 
         trial = Trial(text, is_over)
-        self._trying = True
         work = asyncio.get_running_loop().run_in_executor(None, trial.on, moment)
-        work.add_done_callback(lambda _: self._end_trial(feed, start))
+        work.add_done_callback(lambda _: self._turns.end(user))
         # The thread works on after its client has left, and is the only one until then.
         report = await asyncio.shield(work)
         return HttpResponse(msgspec.json.encode(report), headers=HEADERS)
-
-    def _end_trial(self, feed: Feed, start: float) -> None:
-        self._trying, now = False, monotonic()
-        self._tried = feed, now + self._trials.rest * (now - start)
 
 
 async def _events(feed: Feed, request: HttpRequest) -> HttpResponse:

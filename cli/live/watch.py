@@ -1,7 +1,7 @@
 """Watches a live cluster, and makes a `CurrentCluster` after each change."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -23,13 +23,15 @@ from cli.live.fetch import (
     unread,
 )
 from cli.live.kubeconfig import Access
-from cli.live.live_cluster import LiveCluster, read_node, read_object, read_pod
+from cli.live.live_cluster import LiveCluster, read_node, read_object
+from cli.live.live_pods import LivePods
 from cli.live.user_kube import UserKube
 from cluster.gang import gang_mark
 from cluster.objects.pod import Pod
 from manifest.value import InputError
 from runtime.kube.client import Kube
 from runtime.kube.decode import decode
+from runtime.kube.objects import Key
 from runtime.kube.paths import api_path
 from runtime.kube.reflector import Reflector
 from runtime.process.clock import monotonic, wait_at_most
@@ -84,7 +86,10 @@ class ClusterWatch:
             self._dirty.set()
 
         self._nodes = Reflector(kube, "/api/v1/nodes", read_node, on_change=on_change)
-        self._pods = Reflector(kube, "/api/v1/pods", read_pod, on_change=on_change)
+        self._live_pods = LivePods()
+        self._pods = Reflector(
+            kube, "/api/v1/pods", self._live_pods.read, on_change=self._pods_changed
+        )
         self._gangs = Reflector(kube, GANGS, lambda raw: decode(raw, _plain), on_change=on_change)
         self._others = [
             self._reflector("/api/v1/namespaces", "Namespace"),
@@ -100,6 +105,10 @@ class ClusterWatch:
         return Reflector(
             self._kube, path, partial(read_object, kind), on_change=lambda *_: self._dirty.set()
         )
+
+    def _pods_changed(self, items: Mapping[Key, Pod], changed: Set[Key]) -> None:
+        self._live_pods.changed(items, changed)
+        self._dirty.set()
 
     @property
     def problem(self) -> str:

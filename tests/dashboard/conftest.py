@@ -8,7 +8,7 @@ from aiohttp import web
 from support.dashboard import a_current
 from support.servers.fake_api import FakeAPI
 
-from cli.dashboard.server import Dashboard, Trials
+from cli.dashboard.server import Dashboard
 from cluster.keys import DASHBOARD
 from dashboard.__main__ import LIMITS
 from dashboard.access import Access
@@ -81,13 +81,18 @@ class Clock:
 class Page:
     """What runs."""
 
-    def __init__(self, api, feeds, access, clock, server):
+    def __init__(self, api, feeds, access, clock, server, dashboard):
         self.api, self.feeds, self.access, self.clock = api, feeds, access, clock
-        self.server = server
+        self.server, self._dashboard = server, dashboard
 
     @property
     def url(self):
         return f"http://127.0.0.1:{self.server.port}/"
+
+    @property
+    def turns(self):
+        """The users whose manifest is tried, or waits for that."""
+        return self._dashboard._turns._users
 
     async def get(self, session, path, token=None, **headers):
         if token:
@@ -113,11 +118,12 @@ def serving():
         async with Reviews() as api, Kube(api.url) as kube:
             access = Access(kube, clock, feeds.namespaces)
             entrance = TokenEntrance(Hosts(frozenset({HOST})), access, feeds)
-            routes = Dashboard(entrance, Trials(seconds, rest=1000.0)).routes()
+            dashboard = Dashboard(entrance, seconds)
+            routes = dashboard.routes()
             await feeds.publish(a_current(*pods))
             async with serve(routes, host="127.0.0.1", port=0, limits=LIMITS) as server:
                 try:
-                    yield Page(api, feeds, access, clock, server)
+                    yield Page(api, feeds, access, clock, server, dashboard)
                 finally:
                     feeds.close()
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from support.dashboard import JOB, a_current, placed_pod
 from support.servers.fake_api import status
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from cluster.keys import DRY_RUN_AUDIENCE
 from dashboard import access, feeds
@@ -317,7 +317,7 @@ async def test_kept_reviews_are_bounded(serving, monkeypatch):
         assert len(page.access._callers._users._kept) == len(page.access._rights._kept) == 3
 
 
-async def test_a_manifest_is_tried_on_what_the_caller_sees_and_others_come_next(serving):
+async def test_a_manifest_is_tried_on_what_the_caller_sees(serving):
     pods = [other_pod(f"b{n}", n, "blue") for n in range(7)]
     manifest = JOB.replace("GPUS", "2")
     async with serving(*pods) as page, aiohttp.ClientSession() as session:
@@ -327,8 +327,34 @@ async def test_a_manifest_is_tried_on_what_the_caller_sees_and_others_come_next(
         assert json.loads(text)["gangs"][0]["placed"]
         assert "blue" not in text
 
-        assert (await page.tried(session, bea, manifest))[0] == 503
-        assert (await page.tried(session, page.api.user("ann", ""), manifest))[0] == 200
+
+async def test_users_that_try_manifests_take_turns_and_each_has_one_that_waits(serving):
+    manifest = JOB.replace("GPUS", "2")
+    async with serving(seconds=PATIENCE) as page, aiohttp.ClientSession() as session:
+        bea, ann, dan = (page.api.user(name, "red") for name in ("bea", "ann", "dan"))
+        await page.get(session, EVENTS, bea)
+        release = threading.Event()
+        view = asyncio.create_task(page.feeds._whole.compute(release.wait))
+        done = []
+
+        async def tried(name, token):
+            code, _ = await page.tried(session, token, manifest)
+            done.append((name, code))
+
+        try:
+            tasks = [asyncio.create_task(tried("bea", bea))]
+            await until(lambda: page.turns == {"bea"})
+            tasks.append(asyncio.create_task(tried("ann", ann)))
+            await until(lambda: page.turns == {"bea", "ann"})
+            assert (await page.tried(session, bea, manifest))[0] == 503
+            tasks.append(asyncio.create_task(tried("dan", dan)))
+            await until(lambda: page.turns == {"bea", "ann", "dan"})
+        finally:
+            release.set()
+            await view
+        await asyncio.gather(*tasks)
+        assert done == [("bea", 200), ("ann", 200), ("dan", 200)]
+        assert (await page.tried(session, bea, manifest))[0] == 200
 
 
 async def test_a_manifest_pauses_while_a_view_of_any_feed_is_computed(serving):

@@ -1,0 +1,104 @@
+"""Reads watched pods within limits of memory, since tenants write pods of any size."""
+
+from collections import Counter
+from collections.abc import Mapping, Set
+
+from msgspec import Raw, structs
+
+from cli.live.live_cluster import read_pod
+from cluster.keys import RECORD
+from cluster.objects.kube_object import Labels
+from cluster.objects.pod import Pod
+from runtime.kube.objects import Key
+from scorer.cache.memory_budget import NAMESPACE_MAX
+from scorer.gang.compact_pod import MAX_BYTES, OVERHEAD, compact, weight
+
+SMALL = 16 << 10
+"""A pod of this size is kept as it is [bytes]; usual ones are smaller."""
+_TEXTS_MAX = 4096
+"""Labels, and annotations besides those of its GPUs, that are kept of a larger one [characters]."""
+_CONTAINERS_MAX = 16
+"""Containers that are kept of the largest pods."""
+
+
+class LivePods:
+    """The reader of a watch of pods."""
+
+    def __init__(self, namespace_max: int = NAMESPACE_MAX) -> None:
+        """Start without pods.
+
+        Args:
+            namespace_max: Limit of one namespace [bytes].
+        """
+        self._namespace_max = namespace_max
+        self._weights: dict[Key, int] = {}
+        self._used: Counter[str] = Counter()
+        """By namespace [bytes]."""
+
+    def read(self, raw: Raw) -> Pod:
+        """Return what is kept of a pod, from its JSON.
+
+        Of a pod that is larger than planned ones may be, and of those beyond the limit of their
+        namespace, little more is kept than what they request and what they have.
+        """
+        pod, size = read_pod(raw), memoryview(raw).nbytes
+        key = pod.metadata.namespace, pod.metadata.name
+        self._release(key)
+        if size > SMALL:
+            pod = _compact(pod)
+            size = weight(pod)
+        if size > MAX_BYTES or self._used[key[0]] + size > self._namespace_max:
+            pod, size = _minimal(pod), OVERHEAD
+        self._weights[key] = size
+        self._used[key[0]] += size
+        return pod
+
+    def changed(self, items: Mapping[Key, Pod], changed: Set[Key]) -> None:
+        """Free the memory of pods that are gone."""
+        for key in changed:
+            if key not in items:
+                self._release(key)
+
+    def _release(self, key: Key) -> None:
+        namespace, _ = key
+        self._used[namespace] -= self._weights.pop(key, 0)
+        if not self._used[namespace]:
+            del self._used[namespace]
+
+
+def _compact(pod: Pod) -> Pod:
+    """Return a smaller pod that is planned as the whole one, with its GPUs and some texts."""
+    kept, own = compact(pod), pod.metadata
+    record = {key: text for key, text in pod.annotations.items() if key in RECORD}
+    metadata = structs.replace(
+        own,
+        labels={**_some(own.labels), **(kept.metadata.labels or {})},
+        annotations={**_some(own.annotations), **record, **(kept.metadata.annotations or {})},
+        owner_references=[owner for owner in own.owner_references or () if owner.controller][:1],
+    )
+    return structs.replace(pod, metadata=metadata, spec=kept.spec)
+
+
+def _some(texts: Labels | None) -> Labels:
+    """Return texts up to a length, the shortest names first."""
+    kept: Labels = {}
+    length = 0
+    for key, text in sorted((texts or {}).items(), key=lambda item: (len(item[0]), item)):
+        length += len(key) + len(text)
+        if length > _TEXTS_MAX:
+            break
+        kept[key] = text
+    return kept
+
+
+def _minimal(pod: Pod) -> Pod:
+    """Return a compact pod without what it requires of nodes."""
+    spec = structs.replace(
+        pod.spec,
+        affinity=None,
+        tolerations=None,
+        node_selector=None,
+        containers=pod.spec.containers[:_CONTAINERS_MAX],
+        init_containers=(pod.spec.init_containers or ())[:_CONTAINERS_MAX] or None,
+    )
+    return structs.replace(pod, spec=spec)
