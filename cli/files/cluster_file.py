@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from cli.files.machine import find_machine
 from cli.files.objects import NodeAddresses
@@ -14,7 +14,6 @@ from cluster.account.accounting import Accounting
 from cluster.account.gpu_usage import LedgerError
 from cluster.account.ledger import Ledger
 from cluster.account.node_ledger import NodeLedger
-from cluster.account.pod_usage import PodUsage, recorded_gpus
 from cluster.keys import SCORER
 from cluster.memo import Memo
 from cluster.nodes.device_claims import ClaimObject, HeldClaim
@@ -68,6 +67,7 @@ class ClusterMemo:
         self.devices = Memo(devices_of_node)
         self.nodes = Memo(_node)
         self.pod_infos = Memo(pod_info)
+        self.recorded = Memo[tuple[RecordedGPU, ...]](lambda usage: usage.recorded)
         self.accounting = Accounting()
 
 
@@ -218,16 +218,16 @@ class ClusterObjects:
     ) -> Iterator[tuple[object, ...]]:
         """Yield the arguments of `_node` for each node."""
         devices = devices_by_node(self.slices, self.claims, self.rules, memo.devices)
-        usages: dict[str, list[PodUsage]] = {}
-        for info in infos:
-            if info.usage and info.usage.recorded:
-                usages.setdefault(info.usage.target, []).append(info.usage)
+        usages = [info.usage for info in infos if info.usage and info.usage.target]
+        recorded: dict[str, set[RecordedGPU]] = {}
+        for usage, gpus in zip(usages, memo.recorded.map((each,) for each in usages), strict=True):
+            if gpus:
+                recorded.setdefault(usage.target, set()).update(gpus)
         for name, (value, node) in self.nodes.items():
             config_maps = tuple(self.config_maps.get(name, {}).values())
             refused = self.refused_machines.get(name)
-            recorded = recorded_gpus(usages.get(name, ()))
-            gpus = _NodeGPUs(devices.get(name), recorded)
-            yield value, node, config_maps, policy, gpus, refused
+            found = devices.get(name), *sorted(recorded.get(name, ()))
+            yield value, node, config_maps, policy, found, refused
 
     def _warnings(self, node: Node) -> tuple[str, ...]:
         reason = self.unfenced.get(node.name)
@@ -248,24 +248,19 @@ class ClusterObjects:
         return nodes
 
 
-class _NodeGPUs(NamedTuple):
-    """The GPUs of a node, beside those in ConfigMaps about it."""
-
-    devices: NodeDevices | None
-    recorded: tuple[RecordedGPU, ...]
-
-
 def _node(
     value: Value,
     node: NodeObject,
     config_maps: tuple[NodeConfigMap, ...],
     policy: PolicySnapshot,
-    gpus: _NodeGPUs,
+    gpus: tuple[NodeDevices | None, *tuple[RecordedGPU, ...]],
     refused: str | None,
 ) -> Node:
+    """Return a node; `gpus` are the devices of its driver, and the GPUs in records of its pods."""
+    devices, *recorded = gpus
     try:
         by_name = {one.metadata.name: one for one in config_maps}
-        built = build_node(node, by_name, policy, *gpus)
+        built = build_node(node, by_name, policy, devices, tuple(recorded))
         return replace(built, machine_refused=refused)
     except NodeError as error:
         raise value.error(f"{error}.") from None

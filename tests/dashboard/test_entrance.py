@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
@@ -317,6 +318,24 @@ async def test_kept_reviews_are_bounded(serving, monkeypatch):
         assert len(page.access._callers._users._kept) == len(page.access._rights._kept) == 3
 
 
+@asynccontextmanager
+async def a_view(page):
+    """Compute a view of the whole cluster while the block runs, so that manifests wait."""
+    begun, release = threading.Event(), threading.Event()
+
+    def compute():
+        begun.set()
+        release.wait()
+
+    view = asyncio.create_task(page.feeds._whole.compute(compute))
+    await asyncio.to_thread(begun.wait)
+    try:
+        yield
+    finally:
+        release.set()
+        await view
+
+
 async def test_a_manifest_is_tried_on_what_the_caller_sees(serving):
     pods = [other_pod(f"b{n}", n, "blue") for n in range(7)]
     manifest = JOB.replace("GPUS", "2")
@@ -333,15 +352,13 @@ async def test_users_that_try_manifests_take_turns_and_each_has_one_that_waits(s
     async with serving(seconds=PATIENCE) as page, aiohttp.ClientSession() as session:
         bea, ann, dan = (page.api.user(name, "red") for name in ("bea", "ann", "dan"))
         await page.get(session, EVENTS, bea)
-        release = threading.Event()
-        view = asyncio.create_task(page.feeds._whole.compute(release.wait))
         done = []
 
         async def tried(name, token):
             code, _ = await page.tried(session, token, manifest)
             done.append((name, code))
 
-        try:
+        async with a_view(page):
             tasks = [asyncio.create_task(tried("bea", bea))]
             await until(lambda: page.turns == {"bea"})
             tasks.append(asyncio.create_task(tried("ann", ann)))
@@ -349,9 +366,6 @@ async def test_users_that_try_manifests_take_turns_and_each_has_one_that_waits(s
             assert (await page.tried(session, bea, manifest))[0] == 503
             tasks.append(asyncio.create_task(tried("dan", dan)))
             await until(lambda: page.turns == {"bea", "ann", "dan"})
-        finally:
-            release.set()
-            await view
         await asyncio.gather(*tasks)
         assert done == [("bea", 200), ("ann", 200), ("dan", 200)]
         assert (await page.tried(session, bea, manifest))[0] == 200
@@ -359,15 +373,10 @@ async def test_users_that_try_manifests_take_turns_and_each_has_one_that_waits(s
 
 async def test_a_manifest_pauses_while_a_view_of_any_feed_is_computed(serving):
     async with serving(seconds=0.5) as page, aiohttp.ClientSession() as session:
-        bea, release = page.api.user("bea", "red"), threading.Event()
+        bea = page.api.user("bea", "red")
         await page.get(session, EVENTS, bea)
-        view = asyncio.create_task(page.feeds._whole.compute(release.wait))
-
-        try:
+        async with a_view(page):
             _, text = await page.tried(session, bea, JOB.replace("GPUS", "2"))
-        finally:
-            release.set()
-            await view
 
         assert "too long" in json.loads(text)["problems"][0]
 
