@@ -187,23 +187,26 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
     if pod.status.phase in _FINISHED:
         return None
     request = request or read_request(pod)[0]
+    # Of GPUs that kube-scheduler's claim provides, the claim is counted, as each one of others.
+    is_claimed = pod.status.is_claimed(request.resource)
+    places = request.places and not is_claimed
     metadata = pod.metadata
     namespace = metadata.namespace or "default"
     name = f"{namespace}/{metadata.name}"
     mark, _ = gang_mark(pod)
-    record = _read(parse_record, pod.annotations) if request.places else None
+    record = _read(parse_record, pod.annotations) if places else None
     foreign: Exact | Unreadable = NO_GPUS
-    if request.places and record is None:
+    if places and record is None:
         foreign = _read(read_foreign, pod.annotations)
-    is_nvidia = request.gpus and request.resource in _COUNTED
-    nvidia = Counted(request.resource, request.gpus) if is_nvidia else None
+    is_counted = request.gpus and request.resource in _COUNTED and not is_claimed
+    nvidia = Counted(request.resource, request.gpus) if is_counted else None
     return PodUsage(
         name=name,
         uid=metadata.uid or name,
         age=metadata.creation_timestamp or "",
         node=pod.spec.node_name,
         family=request.family,
-        places=request.places,
+        places=places,
         demand=demand_of(pod),
         by_claim=request.by_claim,
         nvidia=nvidia,

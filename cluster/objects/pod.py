@@ -306,16 +306,36 @@ class MadeClaim(KubeObject, frozen=True):
     """Of the claim; None: the pod needs none."""
 
 
+class ExtendedResource(KubeObject, frozen=True):
+    """A resource of a container that a claim provides, not a device plugin."""
+
+    resource_name: str = ""
+
+
+class ExtendedResourceClaim(KubeObject, frozen=True):
+    """The claim that kube-scheduler has made for resources that a pod requests by name."""
+
+    resource_claim_name: str = ""
+    request_mappings: list[ExtendedResource] | None = None
+
+
 class PodStatus(KubeObject, frozen=True):
     """A pod's status."""
 
     phase: str = ""
     conditions: list[PodCondition] | None = None
     resource_claim_statuses: list[MadeClaim] | None = None
+    extended_resource_claim_status: ExtendedResourceClaim | None = None
     start_time: str | None = None
     """When the kubelet of its node first saw it (RFC 3339)."""
     nominated_node_name: str | None = None
     """The node where kube-scheduler keeps what it needs from pods of a lower priority."""
+
+    def is_claimed(self, resource: str) -> bool:
+        """Return whether a claim that kube-scheduler has made provides a resource."""
+        claim = self.extended_resource_claim_status
+        provided = (claim.request_mappings or ()) if claim and claim.resource_claim_name else ()
+        return any(one.resource_name == resource for one in provided)
 
     @property
     def was_tried(self) -> bool:

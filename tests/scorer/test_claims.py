@@ -2,6 +2,7 @@
 
 import pytest
 import pytest_asyncio
+from support.builders import a_pod
 from support.dra import a_claim, a_device, a_slice
 from support.servers.claims_cluster import (
     SLICE,
@@ -15,6 +16,7 @@ from support.servers.claims_cluster import (
 from support.servers.leader_harness import JOB, Clock, leading
 from support.waiting import until
 
+from cluster import keys
 from cluster.scorer_lease import LEASE
 from runtime.process.clock import rfc3339
 
@@ -113,6 +115,36 @@ async def test_the_claim_of_a_pod_closes_no_gpu_and_that_of_others_does(cluster)
         await until(lambda: len(leader.context.informers.claims.claims.items) == 2)
         await until(lambda: closed(leader) == [7])
         assert ledger(leader).unaccounted is None
+
+
+@pytest.mark.parametrize("is_selected", [False, True], ids=["any node", "our nodes"])
+async def test_a_pod_by_extended_resource_holds_what_its_claim_holds(cluster, is_selected):
+    """kube-scheduler makes the claim of such a pod, as before the node was given to Linkwise."""
+    raw = a_pod({keys.NVIDIA_GPU: 2}, name="plain", nodeName="gpu-0")
+    raw["spec"]["nodeSelector"] = {keys.NODE_MODE: "topology"} if is_selected else {}
+    raw["metadata"] |= {"namespace": "team", "uid": "plain"}
+    asked = {"containerName": "c", "resourceName": keys.NVIDIA_GPU, "requestName": "container-0"}
+    made = {"resourceClaimName": "plain-gpus", "requestMappings": [asked]}
+    status = {"phase": "Running", "extendedResourceClaimStatus": made}
+    claims = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims/plain-gpus"
+    cluster.put(claims, a_claim("gpu-3", "gpu-6", node="gpu-0", name="plain-gpus", owner="plain"))
+    async with leading(cluster) as leader:
+        cluster.put("/api/v1/namespaces/team/pods/plain", {**raw, "status": status})
+        await until(lambda: leader.context.informers.state.pod(("team", "plain")))
+        for i in range(2):
+            pod(cluster, f"bert-{i}", 3, gang="bert")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        assert closed(leader) == [3, 6]
+        gpus = held(leader)
+        assert sorted(gpus["bert-0"] + gpus["bert-1"]) == [0, 1, 2, 4, 5, 7]
+
+
+async def test_without_its_claim_a_pod_by_extended_resource_leaves_the_node_unaccounted(cluster):
+    raw = a_pod({keys.NVIDIA_GPU: 2}, name="plain", nodeName="gpu-0")
+    raw["metadata"] |= {"namespace": "team", "uid": "plain"}
+    async with leading(cluster) as leader:
+        cluster.put("/api/v1/namespaces/team/pods/plain", {**raw, "status": {"phase": "Running"}})
+        await until(lambda: "has GPUs of this node" in str(ledger(leader).unaccounted))
 
 
 async def test_the_devices_of_a_claim_are_booked_where_they_are_not_the_planned_ones(cluster):

@@ -105,6 +105,23 @@ def test_claims_of_others_wait_at_the_fence_and_keep_what_they_had_before(
     assert_free_beside(pods, held)
 
 
+def test_a_pod_by_extended_resource_keeps_its_gpus_when_its_node_becomes_ours(plane, pods, claims):
+    """kube-scheduler makes a claim for `nvidia.com/gpu`, since the class has it as its name."""
+    (node,) = claims.add(1, mode="")
+    pods.create({keys.NVIDIA_GPU: 2}, name="plain")
+    wait_until(lambda: "plain" in pods.bound(), "it is bound", PATIENCE)
+    status = pods.all()["plain"]["status"]
+    assert status["extendedResourceClaimStatus"]["resourceClaimName"]
+
+    label(plane, node, "topology")
+    wait_until_fenced(pods, [node])
+    wait_until_claims_are_made(pods)
+    held = claims.allocated(pods.namespace)["plain"]
+    assert len(held) == 2
+
+    assert_free_beside(pods, held)
+
+
 def assert_free_beside(pods, held):
     """Assert that of the eight GPUs of the node six are planned, and none of the two held ones."""
     for index in range(7):
