@@ -1,16 +1,19 @@
 """Hostile clients of the webhook's own port: refused, without effect on other clients."""
 
 import gzip
+import json
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Event
 
 import pytest
 from controlplane.load import Load
 from controlplane.process import wait_until
 from controlplane.process_limits import granted, memory
-from controlplane.raw_requests import JSON, MIB, connect, review, send, status, verdict
+from controlplane.raw_requests import JSON, MIB, connect, post, review, send, status, verdict
+from controlplane.temporary import temporary_namespace
 
 from cluster import keys
 from runtime.http.limits import Limits
@@ -174,6 +177,40 @@ def test_those_that_never_begin_a_handshake_are_cut_off_and_others_are_served(we
         load.goes_on()
         assert {one.recv(100) for one in silent} == {b""}
         all_were_served(load)
+
+
+BY_TEAM = [
+    {
+        "name": "team",
+        "namespaceSelector": {"matchLabels": {"team": "a"}},
+        "effect": {"labels": {"team": "a"}},
+    }
+]
+
+
+def test_reviews_of_namespaces_that_do_not_exist_hold_up_no_others(webhook, load, profiles, plane):
+    """Each waits for its namespace, also from the address of the API server."""
+    profiles(json.dumps(BY_TEAM))
+    over = Event()
+
+    def ask(number):
+        body = review(a_pod(number), namespace=f"none-{number}")
+        with connect(webhook, source=f"127.0.0.{1 + number % 2}") as one:
+            while not over.is_set():
+                one.sendall(post(len(body)) + body)
+                assert status(one) == 503
+
+    with ThreadPoolExecutor(150) as attackers:
+        asking = [attackers.submit(ask, number) for number in range(150)]
+        try:
+            load.goes_on()
+            with temporary_namespace(plane.api, "new-") as new:
+                made = plane.api.create(f"/api/v1/namespaces/{new}/pods", a_pod(1))
+                assert made["spec"]["schedulingGates"] == [GATE]
+        finally:
+            over.set()
+    assert {one.result() for one in asking} == {None}
+    all_were_served(load)
 
 
 HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"

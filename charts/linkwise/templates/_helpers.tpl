@@ -78,6 +78,13 @@ securityContext:
 {{- end }}
 {{- end }}
 
+{{/* The variable of the CAs of API servers, where client certificates are required. */}}
+{{- define "linkwise.clientCA" -}}
+{{- if .Values.webhook.clientCAConfigMap -}}
+- {name: LINKWISE_CLIENT_CA, value: /etc/linkwise/clients/ca.crt}
+{{- end }}
+{{- end }}
+
 {{/* Egress of each component. */}}
 {{- define "linkwise.apiServerEgress" -}}
 # The API server, whose address is not known here; it is reached without DNS.
