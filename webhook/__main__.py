@@ -25,8 +25,9 @@ from runtime.kube.client import Kube
 from runtime.process.lifecycle import start, tune_gc
 from runtime.process.metrics import Gauges, measure_loop_lag, new_registry
 from runtime.process.worker import Worker, worker
-from webhook.app import Admission, DryRun
+from webhook.app import Admission
 from webhook.claim_reader import ClaimReader
+from webhook.dry_run_api import DryRun
 from webhook.informers import Informers
 from webhook.metrics import Metrics, register_state
 from webhook.scorer_client import SCORER_TIMEOUT, ScorerClient

@@ -8,10 +8,11 @@ import asyncio
 import math
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any, cast
+from typing import cast
 
 from runtime.http.connection_limiter import BYTES, ConnectionLimiter
 from runtime.http.limits import Limits
+from runtime.http.transport import PausableTransport
 from runtime.http.unread_answers import UnreadAnswers, unsent
 
 _ROUNDS = 8
@@ -46,37 +47,6 @@ class _Phase(Enum):
     """The last answer was given; further bytes are ignored."""
 
 
-class _Transport:
-    """A transport for aiohttp, which does not resume reading while the connection has a buffer."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._paused = {"aiohttp": False, "connection": False}
-        # Bound here, since it is called for every response.
-        self.write = transport.write
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of a transport.
-        return getattr(self._transport, name)
-
-    def pause_reading(self) -> None:
-        self.pause("aiohttp", paused=True)
-
-    def resume_reading(self) -> None:
-        self.pause("aiohttp", paused=False)
-
-    def pause(self, owner: str, *, paused: bool) -> None:
-        """Pause or resume reading for one owner; bytes are read while no owner has paused."""
-        if self._paused[owner] is paused:
-            return
-        before = any(self._paused.values())
-        self._paused[owner] = paused
-        after = any(self._paused.values())
-        if after and not before:
-            self._transport.pause_reading()
-        elif before and not after:
-            self._transport.resume_reading()
-
-
 class Connection(asyncio.Protocol):
     """A protocol around aiohttp's; the handler of a request reports its progress to it."""
 
@@ -105,7 +75,7 @@ class Connection(asyncio.Protocol):
         self._limiter = limiter
         self._answers = answers
         self._limits = limits
-        self._transport: _Transport | None = None
+        self._transport: PausableTransport | None = None
         self._phase = _Phase.HANDSHAKE
         self._due = math.inf
         self._requests = 0
@@ -173,7 +143,7 @@ class Connection(asyncio.Protocol):
             cast("asyncio.Transport", transport).abort()
             return
         # uvloop's transports do not inherit from asyncio's.
-        self._transport = _Transport(cast("asyncio.Transport", transport))
+        self._transport = PausableTransport(cast("asyncio.Transport", transport))
         self._handshake = None
         self._limiter.end_handshake(self)
         self._rest(_Phase.IDLE)

@@ -40,6 +40,8 @@ class Cluster(FakeAPI):
         """Kinds of the reviews that were requested."""
         self.allowed = set()
         """(user, namespace) pairs with the right to create pods."""
+        self.held = None
+        """An event for which reviews of rights wait."""
 
     async def _call(self, request):
         body = await request.json()
@@ -49,6 +51,8 @@ class Cluster(FakeAPI):
             status = self.users.get(body["spec"]["token"], {"authenticated": False})
             return web.json_response({"status": status}, status=201)
         if body["kind"] == "SubjectAccessReview":
+            if self.held:
+                await self.held.wait()
             attributes = body["spec"]["resourceAttributes"]
             assert (attributes["verb"], attributes["resource"]) == ("create", "pods")
             allowed = (body["spec"]["user"], attributes["namespace"]) in self.allowed

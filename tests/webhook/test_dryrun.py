@@ -1,3 +1,4 @@
+import asyncio
 import json
 import tracemalloc
 
@@ -268,3 +269,21 @@ async def test_dry_run_without_a_valid_policy_is_unavailable(cluster, started):
     status, _, _ = await started.dry_run(POD, cluster.user("ann", "default"))
 
     assert status == 503
+
+
+@pytest.mark.parametrize(("users", "refused"), [(1, 7), (2, 6), (10, 6)])
+async def test_dry_runs_in_progress_are_bounded_by_user(cluster, webhook, users, refused):
+    held = asyncio.Event()
+
+    tokens = [cluster.user(f"u{i % users}", "default") for i in range(10)]
+    for token in dict.fromkeys(tokens):
+        assert (await webhook.dry_run(POD, token))[0] == 200
+    cluster.held = held
+    runs = [asyncio.create_task(webhook.dry_run(POD, token)) for token in tokens]
+    done = set()
+    while len(done) < refused:
+        done, _ = await asyncio.wait(runs, return_when=asyncio.FIRST_COMPLETED, timeout=0.01)
+    held.set()
+
+    answers = [status for status, _, _ in await asyncio.gather(*runs)]
+    assert sorted(answers) == [200] * (10 - refused) + [503] * refused

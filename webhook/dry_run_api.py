@@ -1,0 +1,135 @@
+"""HTTP handler of the dry-run API, for users with a token."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import structlog
+
+from cluster.finding import printable
+from cluster.keys import DRY_RUN_AUDIENCE
+from cluster.whatif_api import FitResult
+from manifest.value import InputError
+from runtime.http.authentication import Callers, UserInfo
+from runtime.http.authorization import is_allowed
+from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
+from runtime.kube.client import Kube, KubeError
+from runtime.process.clock import monotonic
+from runtime.process.worker import BusyError, LimitError, Worker
+from webhook.dryrun import (
+    PATH,
+    decode_namespaces,
+    decode_result,
+    dry_run_body,
+    encode_dry_run,
+    list_namespaces,
+)
+from webhook.informers import Informers
+from webhook.scorer_client import NoPlacementError, ScorerClient
+
+DRY_RUNS = 4
+"""Dry runs at once, so that admission keeps most of the processor."""
+DRY_RUNS_OF_A_USER = 3
+_TAKES = frozenset({JSON, "application/yaml"})
+_NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_CREATE_PODS = {"verb": "create", "version": "v1", "resource": "pods"}
+"""What a caller must be allowed in a namespace."""
+_log = structlog.get_logger()
+
+
+class DryRun:
+    """The dry-run API: admission and placement of manifests, for authorized users."""
+
+    def __init__(
+        self, informers: Informers, kube: Kube, scorer: ScorerClient, worker: Worker
+    ) -> None:
+        """Create the handler.
+
+        Args:
+            informers: State of the cluster.
+            kube: Client of the API server, for access reviews.
+            scorer: Client of the scorer, for placements.
+            worker: Child process that reads manifests.
+        """
+        self._informers = informers
+        self._kube = kube
+        self._scorer = scorer
+        self._worker = worker
+        self._callers = Callers(kube, DRY_RUN_AUDIENCE, monotonic)
+        self._visits: Counter[str] = Counter()
+        """The dry runs in progress, by user."""
+
+    def routes(self) -> list[Route]:
+        """Return the routes for users."""
+        return [Route("POST", PATH, self.dry_run, _TAKES)]
+
+    async def dry_run(self, request: HttpRequest) -> HttpResponse:
+        """Answer the dry run of a manifest; a child process reads it."""
+        namespace = _query_namespace(request.query)
+        if namespace is None:
+            return error_response(400, "the only query parameter is namespace=<name>")
+        caller = await self._callers.user(request)
+        if isinstance(caller, HttpResponse):
+            return caller
+        if self._visits.total() >= DRY_RUNS or self._visits[caller.username] >= DRY_RUNS_OF_A_USER:
+            return retry_later("too many dry runs are in progress: send it again")
+        self._visits[caller.username] += 1
+        try:
+            return await self._dry_run(request.body, namespace, caller)
+        except (InputError, BusyError, LimitError) as error:
+            return _failed(error)
+        except KubeError as error:
+            _log.warning("Could not review access", err=str(error))
+            return retry_later("the API server did not answer the review of your access")
+        finally:
+            self._visits[caller.username] -= 1
+            self._visits += Counter()  # It forgets users without any.
+
+    async def _dry_run(self, body: bytes, namespace: str, caller: UserInfo) -> HttpResponse:
+        namespaces = decode_namespaces(await self._worker.run(list_namespaces, body, namespace))
+        for name in namespaces:
+            if not await is_allowed(self._kube, caller, {**_CREATE_PODS, "namespace": name}):
+                return error_response(
+                    403, f"you may not create pods in namespace {printable(name)}"
+                )
+        if reason := self._informers.not_ready_reason():
+            return retry_later(reason)
+        known = self._informers.namespaces
+        result = decode_result(
+            await self._worker.run(
+                dry_run_body,
+                body,
+                namespace,
+                {name: known.get(name) for name in namespaces},
+                self._informers.config.snapshot,
+                self._informers.capacity,
+            )
+        )
+        fits: Sequence[FitResult] | str = ()
+        if result.fit_templates:
+            try:
+                fits = await self._scorer.fits(result.fit_request)
+            except NoPlacementError as error:
+                fits = str(error)
+        fields = {"user": caller.username, "templates": len(result.pods)}
+        return HttpResponse(encode_dry_run(result, fits), fields=fields)
+
+
+def _failed(error: InputError | BusyError | LimitError) -> HttpResponse:
+    match error:
+        case InputError():
+            return error_response(400, printable(str(error)))
+        case BusyError():
+            return retry_later("too many manifests are being checked: send it again")
+        case LimitError():
+            return error_response(
+                413, f"the manifest cannot be checked: {error}; send less of it at once"
+            )
+
+
+def _query_namespace(query: str) -> str | None:
+    """Return the namespace of a query; None where the query is invalid."""
+    name, _, value = query.partition("=")
+    if not query:
+        return "default"
+    return value if name == "namespace" and _NAMESPACE_NAME.fullmatch(value) else None
