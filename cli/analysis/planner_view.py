@@ -22,6 +22,7 @@ from manifest.lines import without_nulls
 from manifest.typed import read_as
 from manifest.value import Value
 from scorer.cache.reserved_gpus import Place, Purpose, ReservedGPUs
+from scorer.cache.scheduler_nominations import Cluster, is_nominated, reserve_for_scheduler
 from scorer.gang.crd import Gang, object_key
 from scorer.gang.lost_members import lost_members, reserved_holding, running_member
 from scorer.gang.pod_info import PodInfo
@@ -127,6 +128,9 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
     nominations = nominations_of(gangs.values(), infos, owners, snapshot.ledger.nodes)
     for each in nominations:
         reserved.set(each.key, each.priority, each.places, Purpose.NOMINATION)
+    nodes = Cluster(snapshot.ledger.nodes.get, snapshot.tables.get, snapshot.preferences.mode)
+    leaving = {info.uid for info in infos if info.is_ending}
+    reserve_for_scheduler(reserved, filter(is_nominated, infos), nodes, leaving)
     snapshot = _reserving(snapshot, reserved)
 
     @cache

@@ -17,6 +17,7 @@ from cluster.gang import GangKey
 from cluster.nodes.node import Node
 from runtime.kube.objects import Key
 from scorer.cache.reserved_gpus import Place, ReservedGPUs
+from scorer.cache.scheduler_nominations import Cluster, is_nominated, reserve_for_scheduler
 from scorer.gang.health import Links
 from scorer.gang.pod_info import PodInfo
 from scorer.placement.options import Preferences
@@ -48,6 +49,8 @@ class ClusterState:
         """By uid of a pod with GPUs that is being deleted: its node."""
         self._nominated: set[Key] = set()
         """Pods behind our gate that have a nominated node."""
+        self._nominated_by_scheduler: set[Key] = set()
+        """Pods without our gate that have one."""
         self._groups: dict[Key, dict[Key, PodInfo]] = {}
         """Pods that wait or waited for GPUs, by namespace and gang, or by their own name."""
         self._ledgers: dict[str, NodeLedger] = {}
@@ -256,6 +259,9 @@ class ClusterState:
             self._cache, self._snapshot = NodeCache(), None
         if self._snapshot is not None:
             return self._snapshot
+        nominated = (self._pods[key] for key in self._nominated_by_scheduler)
+        cluster = Cluster(self.ledger, self.table, self._preferences.mode)
+        reserve_for_scheduler(self.reserved, nominated, cluster, self._ending.keys())
         conflicts = self.conflicts
         if not self._is_sorted:
             self._ledgers = dict(sorted(self._ledgers.items()))
@@ -283,10 +289,10 @@ class ClusterState:
         if ledger is not None and ledger.node is node and not self._conflicts.get(name):
             usages_now = {uid: usages.get(uid) for uid in changed}
             updated = account_changes(ledger, usages_now, migrate=self._migrate)
-        counted, conflicts = (
+        ledger, conflicts = (
             (updated, ()) if updated else account(node, usages.values(), migrate=self._migrate)
         )
-        self._ledgers[name] = self.reserved.held_on(counted)
+        self._ledgers[name] = self.reserved.held_on(ledger)
         self._set_conflicts(name, conflicts)
 
     def _set_conflicts(self, name: str, conflicts: tuple[Conflict, ...]) -> None:
@@ -297,6 +303,10 @@ class ClusterState:
     def _set(self, key: Key, pod: PodInfo | None) -> None:
         before = self._pods.pop(key, None)
         self._nominated.discard(key)
+        if key in self._nominated_by_scheduler:
+            self._nominated_by_scheduler.remove(key)
+            self._snapshot = None
+            self.capacity_version += 1
         if before is not None:
             self._ending.pop(before.uid, None)
             self._set_usage(before.uid, before.usage, exists=False)
@@ -305,6 +315,9 @@ class ClusterState:
             self._pods[key] = pod
             if pod.waiting and pod.nominated:
                 self._nominated.add(key)
+            elif is_nominated(pod):
+                self._nominated_by_scheduler.add(key)
+                self._snapshot = None
             if pod.is_ending and pod.usage:
                 self._ending[pod.uid] = pod.usage.target
             self._set_usage(pod.uid, pod.usage, exists=True)

@@ -4,14 +4,14 @@ A pod that has some of them takes precedence. Pods of a higher priority than the
 them, so that a reservation never undoes a preemption.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple
 
 from cluster.account.gpu_usage import LedgerError
 from cluster.account.node_ledger import Holding, NodeLedger
-from cluster.allocations.gpus import Counted
+from cluster.allocations.gpus import Counted, Exact, GPUs
 from cluster.gang import GangKey
 
 
@@ -22,6 +22,9 @@ class Purpose(Enum):
     """Members that a running gang lacks."""
     NOMINATION = "nomination"
     """A unit for which others are evicted."""
+    SCHEDULER = "scheduler"
+    """A pod that kube-scheduler nominated. It keeps the GPUs from others itself, except from units
+    of the planner, so that they are open to the pods about which it asks."""
 
 
 class Place(NamedTuple):
@@ -48,7 +51,7 @@ class ReservedGPUs:
         """
         self._on_change = on_change
         self._reservations: dict[tuple[GangKey, Purpose], _Reservation] = {}
-        self._by_node: dict[str, dict[str, tuple[int, Holding]]] = {}
+        self._by_node: dict[str, dict[str, tuple[int, Holding, Purpose]]] = {}
         """By node, then by uid of the member: the priority of the gang, and the GPUs."""
 
     def set(
@@ -78,9 +81,9 @@ class ReservedGPUs:
             if place not in before:
                 others = self._by_node.setdefault(place.node, {})
                 # They are counted again, after those of higher priorities.
-                for _, holding in others.values():
+                for _, holding, _ in others.values():
                     self._on_change(Place(place.node, holding))
-                others[place.holding.uid] = priority, place.holding
+                others[place.holding.uid] = priority, place.holding, purpose
                 self._on_change(place)
 
     @property
@@ -110,9 +113,21 @@ class ReservedGPUs:
                 yield from reservation.places
 
     def open_on(self, node: str, priority: int) -> list[Holding]:
-        """Return what a pod of this priority may have on a node although it is reserved."""
-        held = self._by_node.get(node, {}).values()
-        return [holding for reserved_for, holding in held if reserved_for < priority]
+        """Return what a pod about which kube-scheduler asks may have although it is reserved."""
+        return [
+            holding
+            for reserved_for, holding, purpose in self._by_node.get(node, {}).values()
+            if reserved_for < priority or purpose is Purpose.SCHEDULER
+        ]
+
+    @property
+    def by_scheduler(self) -> list[tuple[GangKey, int, tuple[Place, ...]]]:
+        """The pods that kube-scheduler nominated, each with its priority and its places."""
+        return [
+            (key, reservation.priority, reservation.places)
+            for (key, purpose), reservation in self._reservations.items()
+            if purpose is Purpose.SCHEDULER
+        ]
 
     def passed_priority(self, priority: int) -> int | None:
         """Return the highest priority of which a pod may have all reserved GPUs; None: of none."""
@@ -125,13 +140,32 @@ class ReservedGPUs:
         Of several that need the same GPUs, that of the highest priority has them.
         """
         places = self._by_node.get(ledger.node.name, {}).values()
-        for _, holding in sorted(places, key=lambda place: -place[0]):
+        for _, holding, _ in sorted(places, key=lambda place: -place[0]):
             if holding.uid not in ledger.holdings and _has_room(ledger, holding):
                 try:
                     ledger = ledger.hold(holding)
                 except LedgerError:
                     continue
         return ledger
+
+
+def single_places(node: str, whole: Holding) -> tuple[Place, ...]:
+    """Return each GPU of a member by itself: it is reserved once it is free, without the others.
+
+    CPU and memory are reserved with the first one.
+    """
+    gpus = whole.gpus
+    single: Sequence[GPUs] = (
+        [Counted(gpus.resource, 1)] * len(gpus)
+        if isinstance(gpus, Counted)
+        else [Exact((share,)) for share in gpus.shares]
+    )
+    places: list[Place] = []
+    for i, each in enumerate(single or [gpus]):
+        part = replace(whole, uid=f"{whole.uid}/{i}", gpus=each)
+        part = replace(part, cpu=0, memory=0, ports=frozenset()) if i else part
+        places.append(Place(node, part))
+    return tuple(places)
 
 
 def _has_room(ledger: NodeLedger, holding: Holding) -> bool:

@@ -81,7 +81,7 @@ class PodInfo:
     is_group_leader: bool = False
     """It may own the object that makes the other members of its gang."""
     nominated: str = ""
-    """Its nominated node, while it waits behind our gate."""
+    """Its nominated node, until it is bound or has GPUs."""
     lacks_devices: bool = False
     """kube-scheduler finds no devices for its claims, none of which Linkwise made."""
     left: str = ""
@@ -179,6 +179,7 @@ def pod_info(pod: Pod) -> PodInfo:
         lacks_capacity=pod.status.lacks_capacity,
         states_size=mark is not None and (mark.min_available or mark.total) is not None,
         is_group_leader=is_leader(pod),
+        nominated="" if is_placed or is_terminating else pod.status.nominated_node_name or "",
         lacks_devices=not request.places and not pod.spec.node_name and pod.status.lacks_devices,
         left="" if pod.spec.node_name else pod.annotations.get(LEFT_TO_SCHEDULER, "")[:_LEFT_MAX],
         life=_life(pod, usage) if is_placed and usage and (usage.places or usage.nvidia) else None,
@@ -198,7 +199,6 @@ def pod_info(pod: Pod) -> PodInfo:
         info,
         member=member if pod.spec.is_gated else None,
         ungated=None if pod.spec.is_gated else member,
-        nominated=(pod.status.nominated_node_name or "") if pod.spec.is_gated else "",
         weight=weight(kept),
         annotations=sum(len(key) + len(text) for key, text in pod.annotations.items()),
     )

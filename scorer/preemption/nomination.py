@@ -1,16 +1,16 @@
 """GPUs that a unit is to have, and the units that are evicted for it. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TypeAlias
 
-from cluster.allocations.gpus import Counted, Exact, GPUs
 from cluster.gang import GangKey
 from runtime.kube.objects import Key
 from runtime.process.clock import YEAR_10000
 from scorer.cache.cluster_state import ClusterState
-from scorer.cache.reserved_gpus import Place
+from scorer.cache.reserved_gpus import Place, single_places
 from scorer.gang.crd import planned_pod
 from scorer.gang.plan_record import placement_of
 from scorer.gang.pod_info import PodInfo
@@ -97,25 +97,11 @@ def new_nomination(
 
 def places_of(plan: Plan) -> tuple[Place, ...]:
     """Return what is reserved for the members of a plan, each GPU by itself."""
-    return tuple(place for each in plan.placements for place in _places(each))
+    return tuple(chain.from_iterable(map(_places, plan.placements)))
 
 
-def _places(placement: Placement) -> Iterator[Place]:
-    """Yield the GPUs of a member: each is reserved once it is free, and not only with the others.
-
-    CPU and memory are reserved with the first one.
-    """
-    whole = placement.holding
-    for i, gpus in enumerate(_single_gpus(whole.gpus)):
-        part = replace(whole, uid=f"{whole.uid}/{i}", gpus=gpus)
-        part = replace(part, cpu=0, memory=0, ports=frozenset()) if i else part
-        yield Place(placement.node, part)
-
-
-def _single_gpus(gpus: GPUs) -> Sequence[GPUs]:
-    if isinstance(gpus, Counted):
-        return [Counted(gpus.resource, 1)] * len(gpus)
-    return [Exact((share,)) for share in gpus.shares]
+def _places(placement: Placement) -> tuple[Place, ...]:
+    return single_places(placement.node, placement.holding)
 
 
 def restored(record: Record, unit: Unit | None, keys: Mapping[str, Key]) -> Nomination:

@@ -184,7 +184,8 @@ class Preemptor:
             [
                 Promise(each.key, each.priority, places_of(each.key, Purpose.NOMINATION))
                 for each in nominated
-            ],
+            ]
+            + [Promise(*each) for each in state.reserved.by_scheduler],
         )
 
     def _placed(self, now: float) -> list[PlacedUnit]:

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
-from support.builders import a_container
+from support.builders import a_container, a_pod
 from support.servers import leader_harness
 from support.servers.fake_cluster import status
 from support.servers.leader_harness import NOW, PODS, Clock, Cluster
@@ -919,6 +919,21 @@ async def test_a_gang_has_the_priority_of_its_highest_member(cluster):
         await cluster.run("low-0", "low-1")
         cluster.named_gang("high", 1, 8, priority=10)
         assert await stays(cluster, "high-0") == []
+
+
+async def test_a_unit_gets_no_gpus_that_kube_scheduler_has_cleared_for_another_pod(cluster):
+    """Else kube-scheduler would evict a second set of pods for it."""
+    raw = a_pod({keys.GPU_WHOLE: 8}, name="next", priority=10)
+    raw["metadata"] |= {"namespace": "team", "uid": "next"}
+    nominated = raw | {"status": {"nominatedNodeName": "gpu-0"}}
+    cluster.put("/api/v1/namespaces/team/pods/next", nominated)
+    async with leading(cluster):
+        cluster.owned("same", 2, priority=10)
+        assert await stays(cluster, "same") == []
+        cluster.owned("higher", 1, priority=11)
+        await cluster.run("higher")
+        cluster.delete("next")
+        await cluster.run("same")
 
 
 async def test_one_pod_of_a_high_class_takes_no_gpus_for_a_gang_of_a_low_one(cluster):

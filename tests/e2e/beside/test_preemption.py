@@ -81,3 +81,19 @@ def test_a_single_pod_evicts_a_gang_as_a_whole_or_not_at_all(pods, nodes, urgent
     else:
         wait_until(lambda: "single" in pods.bound(), "the single pod is bound", 120)
         assert pods.all().keys() == {"single"}
+
+
+def test_gpus_that_become_free_for_a_pod_are_not_given_to_a_gang_that_waits(pods, nodes, urgent):
+    nodes(WHOLE)
+    low = {f"low-{i}" for i in range(8)}
+    for name in low:
+        pods.create({keys.GPU_WHOLE: 1}, name=name)
+    wait_until(lambda: pods.bound() >= low, "the pods are bound", 120)
+    gang = set(make_gang(pods, "gang", 2, 1))
+
+    pods.create({keys.GPU_WHOLE: 6}, name="single", spec=urgent)
+
+    wait_until(lambda: "single" in pods.bound(), "the single pod is bound", 120)
+    # A second set of pods would have been evicted for what the gang had got.
+    assert len(pods.all().keys() & low) == 2
+    assert not gang & pods.bound()
