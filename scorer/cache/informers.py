@@ -26,6 +26,7 @@ from scorer.cache.claim_holders import ClaimHolders, with_devices
 from scorer.cache.claim_informer import ClaimInformer
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.gang_informer import GangInformer
+from scorer.cache.kueue_api import KueueAPI
 from scorer.cache.node_informer import NodeInformer
 from scorer.cache.pod_informer import PodInformer
 from scorer.cache.preparation_errors import PreparationErrors
@@ -68,6 +69,7 @@ class Informers:
         )
         # A budget that changes need not wake the planner: preemption is tried again after a time.
         self.budgets = BudgetInformer(kube)
+        self.kueue = KueueAPI(kube)
         self.replacements = Replacements(
             self.state,
             self.gang_objects,
@@ -123,6 +125,7 @@ class Informers:
                 group.create_task(reflector.run())
             group.create_task(self.pods.run())
             group.create_task(self.claims.run())
+            group.create_task(self.kueue.run())
             group.create_task(self.nodes.tables.run())
             await self.synced()
             self.nodes.log_warnings()

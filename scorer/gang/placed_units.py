@@ -39,6 +39,8 @@ class EvictionRules:
     budgets: Callable[[str, Labels | None], frozenset[str] | None]
     """Return the PodDisruptionBudgets that select a pod of a namespace by its labels, as
     `namespace/name`; None: there are too many."""
+    has_kueue: bool = True
+    """Kueue is installed, so that its labels mean something; also where that is not known."""
 
     @property
     def min_run(self) -> float:
@@ -227,7 +229,7 @@ def _blocker(held: Sequence[_Held], rules: EvictionRules) -> str | None:
             return f"it is not known which GPUs pod {pod.name} has"
         if not pod.bound:
             return f"pod {pod.name} is not bound yet"
-        if is_of_kueue(labels_of(pod)):
+        if rules.has_kueue and is_of_kueue(labels_of(pod)):
             return "Kueue decides about its preemption"
     return eviction_blocker((each.pod for each in held), rules.fragile)
 

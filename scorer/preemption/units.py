@@ -37,6 +37,7 @@ def rules_of(informers: Informers, now: float) -> EvictionRules:
         fragile=frozenset(informers.workloads.fails_on_eviction),
         started=lambda pod: (pod.life.started if pod.life else "") or today,
         budgets=informers.budgets.at_present(),
+        has_kueue=informers.kueue.is_served,
     )
 
 

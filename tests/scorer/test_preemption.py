@@ -921,6 +921,22 @@ async def test_a_gang_has_the_priority_of_its_highest_member(cluster):
         assert await stays(cluster, "high-0") == []
 
 
+@pytest.mark.parametrize("has_kueue", [True, False], ids=["with Kueue", "without Kueue"])
+async def test_a_label_of_kueue_keeps_a_pod_from_preemption_where_kueue_is_installed(
+    cluster, has_kueue
+):
+    if has_kueue:
+        cluster.apis["/apis/kueue.x-k8s.io"] = ()
+    async with leading(cluster):
+        cluster.owned("low", 8, labels={"kueue.x-k8s.io/queue-name": "mine"})
+        await cluster.run("low")
+        cluster.owned("high", 8, priority=10)
+        if has_kueue:
+            assert await stays(cluster) == []
+        else:
+            await until(lambda: cluster.ending("low"))
+
+
 async def test_a_unit_gets_no_gpus_that_kube_scheduler_has_cleared_for_another_pod(cluster):
     """Else kube-scheduler would evict a second set of pods for it."""
     raw = a_pod({keys.GPU_WHOLE: 8}, name="next", priority=10)

@@ -29,10 +29,20 @@ def of_gang(name, gpu, **fields):
     return a_running_pod(name, gpu, labels={keys.POD_GROUP_NAME: "bert"}, **fields)
 
 
-def units(*pods, fragile=frozenset(), budgets=frozenset(), elastic=(), policy=DEFAULT, node=None):
+def units(
+    *pods,
+    fragile=frozenset(),
+    budgets=frozenset(),
+    elastic=(),
+    policy=DEFAULT,
+    node=None,
+    has_kueue=True,
+):
     read = [msgspec.convert(pod, Pod) for pod in pods]
     nodes = ledger_of([node or a_node("n")], read).nodes
-    rules = EvictionRules(NOW, policy, fragile, lambda pod: pod.life.started, lambda _, __: budgets)
+    rules = EvictionRules(
+        NOW, policy, fragile, lambda pod: pod.life.started, lambda _, __: budgets, has_kueue
+    )
     owners = Owners({}, {}, {"job": ExpectedPods(elastic=elastic)})
     found = placed_units(map(pod_info, read), owners, nodes, rules)
     assert all(len(unit.pods) >= len(unit.victim.pods) for unit in found)
@@ -108,6 +118,13 @@ def test_a_unit_that_others_decide_about_is_protected(pod, why):
     (unit,) = units(pod)
 
     assert why in unit.protected
+
+
+def test_a_label_of_kueue_protects_nothing_in_a_cluster_without_kueue():
+    pod = a_running_pod("a", 0, labels={"kueue.x-k8s.io/queue-name": "q"})
+    (unit,) = units(pod, has_kueue=False)
+
+    assert unit.protected is None
 
 
 def test_a_pod_that_waits_counts_in_the_priority_of_its_gang():
