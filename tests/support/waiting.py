@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 
-PATIENCE = 60
+PATIENCE = 120
 """How long a test waits for something that normally takes milliseconds [s]. A busy machine may
 stand still for many seconds."""
 

@@ -27,6 +27,7 @@ from support.waiting import PATIENCE, until, until_true
 
 from agent.__main__ import run
 from agent.binding.last_holders import LastHolders
+from agent.binding.node_spec import Toolkit
 from agent.driver.reading import DriverReplacedError
 from agent.kubelet.api import podresources_pb2
 from agent.plugin.watchdog import LIMIT
@@ -407,7 +408,7 @@ async def test_an_agent_that_is_stopped_is_ended(node):
     try:
         await node.offers(keys.GPU_WHOLE, 8)
         process.send_signal(signal.SIGSTOP)
-        async with asyncio.timeout(2 * PATIENCE):
+        async with asyncio.timeout(LIMIT + PATIENCE):
             assert await process.wait() == -signal.SIGKILL
     finally:
         with suppress(ProcessLookupError):
@@ -449,13 +450,14 @@ async def test_a_replaced_driver_ends_the_process(node):
     assert raised.group_contains(DriverReplacedError)
 
 
-async def test_a_lost_gpu_is_published_while_a_specification_is_generated(node):
+async def test_a_lost_gpu_is_published_while_a_specification_is_generated(node, monkeypatch):
     install_program(node, "nvidia-ctk")
+    # It ends with the test.
+    monkeypatch.setattr("agent.__main__.Toolkit", partial(Toolkit, timeout=3600))
     async with agent(node):
         await until(lambda: node.api.published("devices"))
         node.driver.lose(3)
-        # The program ends after 30 s, by force.
-        await until(lambda: node.unhealthy() == {3}, patience=20)
+        await until(lambda: node.unhealthy() == {3})
         assert node.kubelet.plugins == {}
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import grpc
 import pytest
 from structlog.testing import capture_logs
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 from agent.binding.errors import BindError
 from agent.binding.names import device_name, qualified_name
@@ -21,7 +21,7 @@ from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE
 WHOLE = Offer(GPU_WHOLE, (1,) * 8)
 MEMORY = Offer(GPU_MEM, (288,) * 16)
 CORE = Offer(GPU_CORE, (100,) * 16, binds=False)
-TIMINGS = Timings(poll=0.01, watch=10, backoff=0.01, max_backoff=0.05)
+TIMINGS = Timings(poll=0.01, watch=PATIENCE, backoff=0.01, max_backoff=0.05)
 
 
 class Bindings:
@@ -209,8 +209,10 @@ async def test_plugin_whose_stream_breaks_registers_again_and_no_other_does(kube
 
 async def test_refused_registration_is_repeated_and_logged(kubelet, folder):
     kubelet.refused = "resource name is taken"
+    # A second failure counts as one in a row only within this time after the first.
+    timings = replace(TIMINGS, max_backoff=PATIENCE)
     with capture_logs() as logs:
-        async with running(folder, WHOLE):
+        async with running(folder, WHOLE, timings=timings):
             await until(lambda: len(logs) >= 2)
             kubelet.refused = None
             await until(lambda: healthy(kubelet, WHOLE))

@@ -16,6 +16,7 @@ from support.browser import (
     violations,
 )
 from support.dashboard import CLUSTER, JOB, WRONG, owned, placed_pod, urgent, waiting_pod
+from support.waiting import PATIENCE
 
 pytestmark = NEEDS_CHROMIUM
 LINKWISE = Path(sys.executable).with_name("linkwise")
@@ -49,7 +50,7 @@ def served(tmp_path_factory):
     yield serve
     for process in started:
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(PATIENCE) == 0
         process.stdout.close()
 
 
