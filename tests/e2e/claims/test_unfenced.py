@@ -1,8 +1,10 @@
 """Claims nodes without a fence: DeviceTaintRules are not served, or kube-scheduler ignores them."""
 
+import json
 import subprocess
 import sys
 from datetime import datetime
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,10 @@ from controlplane.process import wait_until
 from cluster import keys
 from cluster.scorer_lease import LEASE
 from runtime.process.clock import wall
+from scorer.gang.crd import gangs_of
+from topology import catalogue
+from topology.machine import mask_of
+from topology.table import table_of
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
@@ -88,6 +94,35 @@ def lose_a_race(plane, pods, claims):
     assert {name: held[f"other-{name}"] for name in names} == planned
     assert {name: held[name] for name in names} == recorded(pods)
     assert len(frozenset().union(*held.values())) == 4
+    lost = {gpus.index(uuid) for gpus in indices(claims) for (uuid,) in planned.values()}
+    free = sorted({*range(8)} - lost)
+    best = max(map(bandwidth, combinations(free, 2)))
+    wait_until(lambda: plan_of(pods) == (records(pods, names), best), "the Gang has its GPUs")
+    assert bandwidth([gpu for gpus in records(pods, names).values() for gpu in gpus]) == best
+
+
+def indices(claims):
+    """Return the UUIDs of the GPUs of each node, in the order of its indices."""
+    return [[gpu.uuid for gpu in gpus] for gpus in claims.gpus.values()]
+
+
+def plan_of(pods):
+    """Return the GPUs of each member in the plan of the only Gang, and its bandwidth."""
+    (gang,) = pods.api.get(gangs_of(pods.namespace))["items"]
+    plan = gang["spec"]["plan"]
+    return {one["pod"]: one["gpus"] for one in plan["members"]}, plan["bandwidth"]
+
+
+def records(pods, names):
+    """Return the GPUs in the record of each pod."""
+    found = pods.all()
+    texts = {name: found[name]["metadata"]["annotations"][keys.ALLOCATION] for name in names}
+    return {name: [gpu["i"] for gpu in json.loads(text)["gpus"]] for name, text in texts.items()}
+
+
+def bandwidth(gpus):
+    table = table_of(catalogue.entry("dgx1-v100").machine)
+    return round(table.bandwidth(mask_of(gpus)), 1)
 
 
 def test_without_the_api_all_say_so_and_gangs_that_lose_gpus_get_others(
