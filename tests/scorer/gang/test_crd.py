@@ -14,12 +14,16 @@ from cluster.objects.pod import Owner
 from runtime.kube.objects import OwnerReference
 from scorer.gang.crd import (
     GANGS,
+    GPUS_AS_PLANNED,
+    GPUS_HEALTHY,
+    PREPARED,
     Gang,
     GangMetadata,
     GangPlan,
     GangSpec,
     GangStatus,
     Held,
+    NodeGPUs,
     Phase,
     PlannedPod,
     gangs_of,
@@ -27,7 +31,7 @@ from scorer.gang.crd import (
     read_gang,
 )
 from scorer.gang.crd_patch import new_gang, owners_of, plan_steps, status_steps
-from scorer.gang.crd_status import status_of
+from scorer.gang.crd_status import status_of, with_problem
 from scorer.gang.pod_info import pod_info
 
 KEY = GangKey("team", "mpijob-bert", "7f3c")
@@ -148,9 +152,25 @@ def test_other_changes_of_a_gang_are_refused(path, value, message):  # noqa: ARG
     assert refusal(after, before)
 
 
-@given(_keys, _sizes | st.integers(4097, 1 << 40))
-def test_a_gang_of_any_size_can_be_created(key, size):
-    gang = new_gang(key._replace(name=key.name or "x"), (), size=size, link=Link.BEST)
+@given(_keys, _sizes | st.integers(4097, 1 << 40), st.text(max_size=320))
+def test_a_gang_of_any_size_and_owner_can_be_created(key, size, owner):
+    key = key._replace(name=key.name or "x", owner=owner)
+    gang = new_gang(key, (), size=size, link=Link.BEST)
+    assert refusal(msgspec.json.decode(written(gang))) is None
+
+
+@given(
+    st.sampled_from(Phase),
+    st.tuples(st.integers(0, 1 << 40), st.none() | st.integers(1, 1 << 40)),
+    st.sampled_from([0, 1, 3, 40]),
+    st.text() | st.text("x", min_size=5000, max_size=5000),
+    st.sampled_from([GPUS_HEALTHY, GPUS_AS_PLANNED, PREPARED]),
+)
+def test_any_status_can_be_written(phase, members, nodes, text, kind):
+    held = Held(tuple(NodeGPUs(f"{'n' * 240}-{i}", (0, 15)) for i in range(nodes)), 55.2)
+    status = status_of(phase, members=members, held=held, reason=text, now=NOW)
+    status = with_problem(status, kind, text, before=GangStatus(), now=NOW)
+    gang = patched(a_gang(), status_steps(a_gang(), status))
     assert refusal(msgspec.json.decode(written(gang))) is None
 
 
