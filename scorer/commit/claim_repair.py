@@ -8,7 +8,7 @@ leader that ends in between leaves a record whose claim the next one writes.
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -104,11 +104,8 @@ class ClaimRepair:
         """
         read = await asyncio.gather(*map(self._read, pods))
         waiting = [one for one in read if one is not None and one.may_change]
-        others = await self._other_gpus(node, waiting, gang)
-        # A sibling's GPUs are not free before all are assumed.
-        for uid, placement in others.items():
-            pod = next(one.pod for one in waiting if one.pod.uid == uid)
-            self._informers.state.assume(pod, self._allocation(pod, placement))
+        others = self._other_gpus(node, waiting, gang)
+        await self._withdraw([one for one in waiting if one.pod.uid in others], others)
         for one in waiting:
             with self._faults.isolate(Stage.COMMIT, one.pod.key):
                 try:
@@ -135,18 +132,13 @@ class ClaimRepair:
         claims = await asyncio.gather(*(self._kube.find(path, StoredClaim) for path in paths))
         return _Unbound(pod, member, pod.allocation, tuple(claims))
 
-    async def _other_gpus(
+    def _other_gpus(
         self, node: str, waiting: Sequence["_Unbound"], gang: Sequence[PodInfo]
     ) -> dict[str, Placement]:
         """Return the GPUs of pods that do not keep those of their records, by uid.
 
         Those that lost GPUs are planned together, beside the others; with them all that have no
-        devices yet, if this makes the gang faster. No scheduler can allocate the claims of the pods
-        that are returned any more.
-
-        Raises:
-            ClaimError: One of them has got its devices meanwhile.
-            KubeError: A claim could not be deleted.
+        devices yet, if this makes the gang faster.
         """
         state = self._informers.state
         lost = [one for one in waiting if lost_claim_gpus(one.pod, state)]
@@ -160,8 +152,6 @@ class ClaimRepair:
         gpus = {placement.member.pod.metadata.uid: placement for placement in best.placements}
         moved = [one for one in waiting if one.pod.uid in gpus]
         moved = [one for one in moved if gpus[one.pod.uid].gpus.indices != one.indices]
-        for one in moved:
-            await self._withdraw(one)
         return {one.pod.uid: gpus[one.pod.uid] for one in moved}
 
     def _planned(
@@ -172,15 +162,28 @@ class ClaimRepair:
         members = [(one.pod, one.member) for one in moved]
         return other_gpus(self._informers.state.snapshot(), node, members, siblings)
 
-    async def _withdraw(self, one: "_Unbound") -> None:
-        """Delete the claim that is to select other GPUs.
+    async def _withdraw(self, moved: Sequence["_Unbound"], others: Mapping[str, Placement]) -> None:
+        """Assume other GPUs for pods, and delete the claims that are to select these.
 
-        Claims that the pod brings are released where they are allocated again.
+        Claims that pods bring are released where they are allocated again.
 
         Raises:
-            ClaimError: It is in use meanwhile; the next check plans the others beside it.
-            KubeError: It could not be deleted.
+            ClaimError: One is in use meanwhile; the next check plans the others beside it.
+            KubeError: One could not be deleted.
         """
+        state = self._informers.state
+        # All before the first call: another unit, or a sibling, may be planned on them meanwhile.
+        for one in moved:
+            state.assume(one.pod, self._allocation(one.pod, others[one.pod.uid]))
+        try:
+            for one in moved:
+                await self._delete_claim(one)
+        except Exception:
+            for one in moved:
+                state.forget(one.pod)
+            raise
+
+    async def _delete_claim(self, one: "_Unbound") -> None:
         found = one.claims[0]
         if one.member.request.user_claims is not None or found is None:
             return

@@ -237,6 +237,24 @@ async def test_members_that_lose_gpus_at_once_are_repaired_together(cluster, gpu
     assert evictions(cluster) == []
 
 
+async def test_other_gpus_are_reserved_before_the_claim_is_deleted(cluster):
+    """Else another unit could be planned on them meanwhile."""
+    async with leading(cluster) as leader:
+        first, second = await planned(cluster)
+        allocate(cluster, "bert-0", *map(device, first))
+        state, reserved = leader.context.informers.state, []
+
+        def look(method, *_):
+            if method == "DELETE":
+                reserved.append(state.is_assumed(state.pod(("team", "bert-1"))))
+
+        cluster.refuse = look
+        take(cluster, second[0])
+        cluster.mark_unschedulable("bert-1")
+        await until(lambda: selected(cluster, "bert-1") == recorded(cluster, "bert-1") != second)
+    assert reserved == [True]
+
+
 async def test_a_claim_that_gets_its_devices_meanwhile_stays_and_the_others_follow(cluster):
     """kube-scheduler allocates the claim of a member while all are planned."""
     async with leading(cluster) as leader:
