@@ -91,6 +91,7 @@ class Reflector(Generic[T]):
         label_selector: str | None = None,
         field_selector: str | None = None,
         on_change: Callable[[Mapping[Key, T], Set[Key]], None] = lambda _items, _changed: None,
+        on_deleted: Callable[[Raw], None] = lambda _object: None,
         timings: WatchTimings = _DEFAULT,
     ) -> None:
         """Create an empty copy.
@@ -104,6 +105,8 @@ class Reflector(Generic[T]):
             field_selector: Selects objects; None: all.
             on_change: Called after each change and each list, with all items and the keys of those
                 that were added, changed or deleted; an exception that it raises ends `run`.
+            on_deleted: Called before `on_change` with the last state of an object whose deletion
+                was watched.
             timings: Durations, and sizes of pages.
         """
         self._kube = kube
@@ -111,7 +114,7 @@ class Reflector(Generic[T]):
         self._read = read
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: text for name, text in selectors.items() if text}
-        self._on_change = on_change
+        self._on_change, self._on_deleted = on_change, on_deleted
         self._timings = timings
         self._items: dict[Key, T] = {}
         self._version = ""
@@ -261,6 +264,7 @@ class Reflector(Generic[T]):
             case "ADDED" | "MODIFIED":
                 self._put(self._items, self.unreadable, key, event.object)
             case "DELETED":
+                self._on_deleted(event.object)
                 self._items.pop(key, None)
                 self.unreadable.pop(key, None)
             case _:

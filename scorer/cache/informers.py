@@ -160,6 +160,8 @@ class Informers:
         records: list[PodUsage] = []
         for key in changed:
             before, pod = self.state.pod(key), self._with_devices(items.get(key))
+            if before and (pod is None or pod.uid != before.uid):
+                self._close_unreleased(before)
             claims |= self.claim_holders.update(before, pod)
             self.workloads.update_leader(key, pod)
             self.state.update_pod(key, pod)
@@ -171,6 +173,16 @@ class Informers:
         # At once: a scheduler may ask for a node before the next round of the planner.
         self.replacements.pods_lost(lost)
         self.changed.set()
+
+    def _close_unreleased(self, pod: PodInfo) -> None:
+        """Close the GPUs that a pod which is gone had by a claim, unless its containers ended."""
+        usage = pod.usage
+        ledger = self.state.ledger(usage.node) if usage and usage.by_claim else None
+        if ledger is None or not ledger.node.is_claims or pod.uid in self.pods.ended:
+            return
+        held = ledger.holdings.get(pod.uid)
+        if held and held.gpus.shares:
+            self.nodes.close(ledger.node.name, held)
 
     def _claims_changed(self, changed: Set[Key]) -> None:
         """Take the devices of the claims of pods."""

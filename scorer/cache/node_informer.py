@@ -8,6 +8,7 @@ import msgspec
 import structlog
 from msgspec import Raw
 
+from cluster.account.node_ledger import Holding
 from cluster.account.pod_usage import PodUsage, recorded_gpus
 from cluster.keys import TOPOLOGY_NAMESPACE
 from cluster.nodes.node import MachineSource, Node, NodeError, NodeObject
@@ -24,6 +25,7 @@ from scorer.cache.machine_changes import MachineChanges
 from scorer.cache.node_info import NodeConfigMap, build_node
 from scorer.cache.recovered_gpus import RecoveredGPUs
 from scorer.cache.table_builder import TableBuilder
+from scorer.cache.unreleased_gpus import UnreleasedGPUs
 from topology.machine import Machine, TopologyError
 from topology.table import Table
 
@@ -71,8 +73,9 @@ class NodeInformer:
         self.tables = TableBuilder(self._table_built, self._update_later, build_table)
         self._changes = MachineChanges(monotonic)
         self._recovered = RecoveredGPUs(monotonic)
+        self._unreleased = UnreleasedGPUs(monotonic)
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        """By node: ends the refusal of its machine, or gives back a GPU that has recovered."""
+        """By node: ends the refusal of its machine, or gives back a GPU that was closed."""
         self.nodes = Reflector(kube, "/api/v1/nodes", read_node, on_change=self._nodes_changed)
         self.topologies = Reflector(
             kube,
@@ -103,6 +106,12 @@ class NodeInformer:
                 names.add(node.name)
         for name in names:
             self._update(name)
+
+    def close(self, name: str, held: Holding) -> None:
+        """Close the GPUs of a pod that was deleted while its containers may run, for a while."""
+        uuids = [share.uuid for share in held.gpus.shares if share.uuid]
+        self._unreleased.add(name, uuids, held.pod)
+        self._update(name)
 
     def _set_devices(self, name: str, devices: NodeDevices) -> None:
         """Take the devices of a node, with the past ones as long as the node exists."""
@@ -174,13 +183,15 @@ class NodeInformer:
             self._changes.note(name, node.machine, is_counted=not is_policy)
         refused, delay = self._changes.refusal(name) or (None, None)
         node, recovery = self._with_recovered(node) if node else (node, None)
-        self._start_timer(name, delay, recovery)
+        node, release = self._unreleased.cordoned(node) if node else (node, None)
+        self._start_timer(name, delay, recovery, release)
         table = self.tables.table(name, node.machine if node and not refused else None)
         if node and node.machine and table is None:
             refused = refused or self.tables.refusal(name)
             node = replace(node, preparing=not refused, machine_refused=refused)
         if node is None:
             self._recovered.forget(name)
+            self._unreleased.forget(name)
         self._state.update_node(name, node, table)
         self._note_warnings(name, node.warnings if node else ())
 

@@ -36,7 +36,15 @@ class PodInformer:
         self._budget = MemoryBudget()
         self._room = asyncio.Event()
         """Set when a pod that is not kept may fit, or a pod that is kept must be dropped."""
-        self.reflector = Reflector(kube, "/api/v1/pods", self._read, on_change=self._changed)
+        self.ended: set[str] = set()
+        """Uids of the changed pods whose containers had ended when they were deleted."""
+        self.reflector = Reflector(
+            kube,
+            "/api/v1/pods",
+            self._read,
+            on_change=self._changed,
+            on_deleted=self._deleted,
+        )
 
     @property
     def left_out(self) -> int:
@@ -71,6 +79,13 @@ class PodInformer:
         if self._budget.dropped or self._budget.fitting():
             self._room.set()
         self._on_change(items, changed)
+        self.ended.clear()
+
+    def _deleted(self, raw: Raw) -> None:
+        pod = read_pod(raw)
+        # The kubelet removes a pod once it has written that all its containers have ended.
+        if pod.usage is None:
+            self.ended.add(pod.uid)
 
     async def _read_again(self, key: Key) -> None:
         namespace, name = key

@@ -177,7 +177,9 @@ def scheduler(site: Site) -> Process:
 
 def kwok(site: Site) -> Process:
     """Return kwok, in place of kubelets: nodes are ready at once, bound pods run at once."""
-    files = (*site.binaries.files(STAGES), HERE / "pod-ready.yaml")
+    own = {"pod-ready.yaml", "pod-delete.yaml"}
+    theirs = (path for path in site.binaries.files(STAGES) if Path(path).name not in own)
+    files = (*theirs, *(HERE / name for name in sorted(own)))
     stages = (f"--config={path}" for path in files)
     return site.process(
         "kwok",

@@ -1,6 +1,7 @@
 """A claims node with a real kubelet and containers, and a driver in place of NVIDIA's; no agent."""
 
 import json
+import time
 from dataclasses import dataclass
 from signal import SIGKILL
 
@@ -15,6 +16,7 @@ from controlplane.process import Process, wait_until
 from nvml.standin import compiler
 
 from cluster import keys
+from scorer.cache.unreleased_gpus import CLOSED_FOR
 from scorer.gang.crd import GANGS
 
 NODE = "real"
@@ -134,14 +136,38 @@ def test_pods_run_on_while_a_kubelet_starts_and_new_ones_wait_for_the_slices(cha
     assert status["restartCount"] == 0
 
 
-def test_a_gpu_of_a_pod_that_was_deleted_at_once_is_given_when_the_driver_has_freed_it(chain):
+def closed(chain):
+    """Return the GPUs that get no new pods."""
+    [node] = chain.scorer.look(f"/v1/nodes?name={NODE}")["nodes"]
+    return {gpu["i"] for gpu in node["gpus"] if gpu["cordoned"]}
+
+
+def test_gpus_of_a_pod_that_was_deleted_at_once_are_closed_for_90_s_and_others_are_not(chain):
+    chain.create("first", container(gpus(2)))
+    held = chain.has("first")
+    chain.pods.api.delete(f"{chain.pods.path}/first", gracePeriodSeconds="0")
+    gone = time.monotonic()
+    wait_until(lambda: closed(chain) == held, "they are closed")
+
+    chain.create("second", container(gpus(6)))
+    chain.create("third", container(gpus(2)))
+
+    assert chain.has("second") == set(range(8)) - held
+    wait_until(lambda: not closed(chain), "they are open again", 2 * CLOSED_FOR)
+    assert time.monotonic() > gone + CLOSED_FOR - 1
+    assert chain.has("third") == held == chain.recorded("third")
+
+
+def test_gpus_of_a_pod_that_was_deleted_as_usual_are_free_at_once(chain):
     chain.create("first", container(gpus(8)))
     chain.has("first")
-    chain.pods.api.delete(f"{chain.pods.path}/first", gracePeriodSeconds="0")
+    chain.delete("first")
+    gone = time.monotonic()
 
     chain.create("second", container(gpus(8)))
 
-    assert chain.has("second") == set(range(8)) == chain.recorded("second")
+    assert chain.has("second") == set(range(8))
+    assert time.monotonic() < gone + CLOSED_FOR
 
 
 def test_the_reason_of_a_driver_that_refuses_a_claim_is_in_an_event_and_in_the_gang(chain):

@@ -84,9 +84,12 @@ class FakeCluster:
         found = self.objects[_collection(place)].get((place["ns"] or "", place["name"]))
         return self._store(place, body, found)
 
-    def remove(self, path):
+    def remove(self, path, *, at_once=False):
+        """Delete an object; a pod with a node has ended then, unless it is deleted at once."""
         place = _PATH.fullmatch(path)
         gone = self.objects[_collection(place)].pop((place["ns"] or "", place["name"]))
+        if _collection(place).endswith("/pods") and not at_once:
+            gone = {**gone, "status": {**gone.get("status", {}), "phase": "Failed"}}
         self._tell("DELETED", _collection(place), gone)
 
     def get(self, path):
