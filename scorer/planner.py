@@ -5,6 +5,7 @@ tasks that commit, report and answer requests.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator, Set
 from typing import Any
 
@@ -12,6 +13,8 @@ from cluster.gang import GangKey
 from cluster.objects.pod import Owner
 from runtime.kube.objects import Key
 from runtime.process.clock import loop_time, wait_at_most
+from runtime.process.cooperative import cooperatively
+from runtime.process.portions import Portions
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer
@@ -48,6 +51,7 @@ class Planner:
             self._healer,
             self._preemptor,
         )
+        self._lacking_members = Portions[Unit](self._pending.incomplete.values)
         self._lacking: dict[GangKey, Owner] = {}
         """Gangs whose owners may want another number of members by now: some are missing although
         none waits, or there are more than declared."""
@@ -82,11 +86,11 @@ class Planner:
             preemption = self._preemptor.reason(unit.key)
             yield unit, f"{reason}; {preemption}" if preemption else reason
 
-    def wait_reasons(self) -> list[WaitReason] | None:
-        """Return why each pending unit waits; None: not known yet."""
+    async def wait_reasons(self) -> Counter[WaitReason] | None:
+        """Return how many pending units wait for each reason; None: not known yet."""
         if not self.has_synced:
             return None
-        return [self._wait_reason(unit) for unit in self._pending]
+        return Counter([self._wait_reason(unit) async for unit in cooperatively(self._pending)])
 
     def _wait_reason(self, unit: Unit) -> WaitReason:
         backs_off = self._commit_queue.backoff_reason(unit.key) is not None
@@ -107,7 +111,8 @@ class Planner:
     @property
     def partial(self) -> int:
         """The number of gangs of which some members have their GPUs, and others wait."""
-        return sum(0 < len(unit.settled) < (unit.needed or 0) for unit in self._pending)
+        units = self._pending.partial.values()
+        return sum(len(unit.settled) < (unit.needed or 0) for unit in units)
 
     @property
     def faulty(self) -> int:
@@ -158,21 +163,20 @@ class Planner:
         self._forget(
             self._pending.assemble(dirty_groups, self._informers.workloads.drain_dirty_owners())
         )
-        units = list(self._pending)
         calls = self._binding_tracker.reconcile(dirty_groups)
-        self._sizes.resolve(units)
+        self._sizes.resolve(self._lacking_members.next(loop_time()))
         changed = self._changed_gangs(dirty_groups)
         with self._faults.isolate(Stage.PLAN, "replacements"):
             changed |= self._informers.replacements.update(self._clock(), changed)
         if not self.has_synced:
             with self._faults.isolate(Stage.PREEMPT, "restore"):
-                self._preemptor.restore(units)
+                self._preemptor.restore(list(self._pending))
         with self._faults.isolate(Stage.EVICT, "faults"):
             calls += self._healer.update(changed, self._preemptor.evicting)
         self._report(changed)
         for key, owner in self._lacking.items():
             self._sizes.resolve_owner(owner, key.namespace)
-        self._scheduler.schedule(units, None if self.has_synced else self._informers.gangs)
+        self._scheduler.schedule(None if self.has_synced else self._informers.gangs)
         with self._faults.isolate(Stage.PREEMPT, "preemptions"):
             calls += self._preemptor.reconcile()
         return calls
@@ -221,6 +225,7 @@ class Planner:
         times = (
             self._binding_tracker.time_left(),
             self._scheduler.time_left(),
+            self._lacking_members.time_left(loop_time()),
             self._healer.time_left(),
             self._preemptor.time_left(),
             self._informers.replacements.time_left(self._clock()),

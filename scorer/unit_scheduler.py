@@ -5,7 +5,7 @@ when the commit queue is full or its time is over, and the next one continues wi
 A unit that takes too long, or whose planning raises, backs off and is planned after the others.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 import structlog
@@ -13,6 +13,7 @@ import structlog
 from cluster.gang import GangKey
 from runtime.kube.objects import Key
 from runtime.process.clock import loop_time
+from runtime.process.portions import Portions
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer
@@ -26,6 +27,7 @@ from scorer.gang.plan_record import (
     reserved_plan,
     with_baselines,
 )
+from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.gang.whole_plan import all_members, whole_plan, without_siblings
 from scorer.metrics import Stage
@@ -36,9 +38,11 @@ from scorer.placement.result import Plan, Refusal
 from scorer.placement.state.node_cache import DeadlineExceeded
 from scorer.placement.state.snapshot import Snapshot
 from scorer.preemption.preemptor import Preemptor
+from scorer.queue.claimants import Claimants
 from scorer.queue.cycle import Reservation, SchedulingCycle, in_order
 from scorer.queue.fault_isolation import FAULT
 from scorer.queue.pending import ClosedNodes, PendingUnits
+from scorer.queue.scheduling_queue import SchedulingQueue
 from scorer.queue.settling import Settling
 from scorer.queue.starvation import StarvationGuard
 from scorer.queue.time_budget import TimeBudget
@@ -72,9 +76,11 @@ class UnitScheduler:
         self._time_budget = TimeBudget(handle.timings, handle.informers.changed.set)
         self._starvation = StarvationGuard(handle.timings.min_reservation)
         self._settling = Settling()
-        self._capacity_version = 0
-        """Of the cluster state when the current pass over all pending units began."""
-        self._is_pass_complete = True
+        self._slow: frozenset[str] = frozenset()
+        self._queue = SchedulingQueue(self._is_last)
+        self._reviews = Portions[Unit](lambda: in_order(self._queue.parked()))
+        self._claimants = Claimants(lambda: self._informers.claims.claims.items, self._waits)
+        self._reserved_for: GangKey | None = None
         self._plans = 0
         self.reservation: Reservation | None = None
         """The nodes that the last cycle reserved for a starving unit; None: it reserved none."""
@@ -86,103 +92,166 @@ class UnitScheduler:
         self._preemptor.forget(key)
 
     def time_left(self) -> float | None:
-        """Return the time until a reservation, or the wait of a unit, ends [s]; None: never."""
+        """Return the time until a cycle is due without any change [s]; None: none is."""
         now = self._clock()
-        times = self._starvation.reservation_left(now), self._settling.time_left(now)
+        times = (
+            self._starvation.reservation_left(now),
+            self._settling.time_left(now),
+            self._reviews.time_left(loop_time()),
+        )
         return min((left for left in times if left is not None), default=None)
 
-    def schedule(self, units: Collection[Unit], gangs: Mapping[Key, Gang] | None) -> None:
+    def schedule(self, gangs: Mapping[Key, Gang] | None) -> None:
         """Run one cycle.
 
         Args:
-            units: All pending units.
             gangs: As in `StarvationGuard.update`.
-        """
-        self._starvation.update(units, self._clock(), gangs)
-        if not self._commit_queue.is_full:
-            self._run_cycle(units)
 
-    def _run_cycle(self, units: Iterable[Unit]) -> None:
-        started, excluded_nodes = loop_time(), self._binding_tracker.excluded_nodes
-        if self._is_pass_complete:
-            # Else a unit that has just come would get capacity before older ones that were refused.
-            self._capacity_version = self._state.capacity_version
+        Cost: the units that came, changed or are planned, a portion of those that were refused, and
+        the namespaces.
+        """
+        came, left = self._pending.drain()
+        self._starvation.update(came, self._clock(), gangs)
+        for key in left:
+            self._starvation.forget(key)
+            self._queue.remove(key)
+        for unit in came:
+            self._queue.add(unit)
+        if not self._commit_queue.is_full:
+            self._run_cycle()
+
+    def _run_cycle(self) -> None:
+        started, self._slow = loop_time(), self._time_budget.slow_namespaces
+        self._queue.start(self._state.capacity_version)
         self._preemptor.start_cycle()
-        cycle = SchedulingCycle(
-            is_starving=self._is_starving,
-            excluded_nodes=excluded_nodes,
-            ending=self._state.ending(),
-            may_settle=self._may_settle,
-            held_claims=self._informers.claims.claims.items,
-        )
+        cycle = self._new_cycle()
+        reserved = cycle.reserved_nodes
         # First of all, so that the GPUs that interrupted plans still need are not given to others.
-        unplanned = self._resume_plans([unit for unit in units if self._may_be_planned(unit)])
-        slow = self._time_budget.slow_namespaces
-        is_complete = True
-        for unit in sorted(in_order(unplanned), key=lambda unit: self._is_last(unit, slow)):
-            expired = _expires(self._time_budget.limit(unit))
-            with self._state.snapshot().cache.deadline(expired):
-                excluded = excluded_nodes.get(unit.key, frozenset())
-                self._schedule_one(cycle, unit, excluded)
-            is_late = cycle.planned and loop_time() - started > self._timings.round
-            if self._commit_queue.is_full or is_late:
-                is_complete = False
+        self._resume_plans(list(filter(self._may_be_planned, self._pending.partial.values())))
+        refused = self._review(cycle)
+        decided = 0
+        while not (self._commit_queue.is_full or (decided and self._is_late(started))):
+            unit = self._queue.pop()
+            if unit is None:
                 break
-        self._finish_cycle(cycle, is_complete=is_complete)
+            if self._may_be_planned(unit):
+                refused += self._schedule_one(cycle, unit)
+                decided += not self._settling.waits(unit.key)
+            else:
+                self._queue.put_back(unit)
+        for unit in in_order(refused):
+            self._preempt(unit, self._closed(cycle, unit))
+        self._finish_cycle(cycle, reserved)
         if cycle.planned:
             self._metrics.planned(loop_time() - started)
 
-    def _finish_cycle(self, cycle: SchedulingCycle, *, is_complete: bool) -> None:
-        """Request another cycle if units are left, and update the reservation."""
-        self._is_pass_complete = is_complete
-        if not is_complete or self._state.capacity_version != self._capacity_version:
-            # Units that were refused in this pass have a cached refusal in its next cycle.
-            self._informers.changed.set()
-        if is_complete or cycle.starving:
-            self.reservation = cycle.reservation
-            self._starvation.reserve(cycle.starving, self._clock(), self._ageing)
+    def _is_late(self, started: float) -> bool:
+        return loop_time() - started > self._timings.round
 
-    def _schedule_one(self, cycle: SchedulingCycle, unit: Unit, excluded: frozenset[str]) -> None:
-        """Decide one unit within its deadline, and start what was decided."""
-        closed = ClosedNodes(excluded, cycle.reserved_nodes)
-        cached = self._pending.cached_refusal(unit, self._capacity_version, closed)
-        try:
-            outcome: Plan | Refusal | None = self._reserved_plan(unit, excluded)
-            outcome = outcome or cycle.decide(self._snapshot(unit), unit, cached)
-            if isinstance(outcome, Plan):
-                self._accept(unit, outcome)
-                self._end_settling(unit.key)
-            elif outcome.is_settling:
-                self._settling.wait(unit.key, self._clock(), self._settle_seconds)
-                self._refuse(unit, outcome, closed)
-            elif cached is None or not outcome.is_cacheable:
-                self._preempt(unit, outcome, closed)
-                self._refuse(unit, outcome, closed)
+    def _new_cycle(self) -> SchedulingCycle:
+        return SchedulingCycle(
+            is_starving=self._is_starving,
+            excluded_nodes=self._binding_tracker.excluded_nodes,
+            ending=self._state.ending(),
+            may_settle=self._may_settle,
+            claimants=self._claimants,
+            starving=self._starving(),
+        )
+
+    def _starving(self) -> tuple[Unit, frozenset[str]] | None:
+        """Return the unit for which nodes were reserved and still are, and these."""
+        unit = self._pending.get(self._reserved_for) if self._reserved_for else None
+        if unit is None or self.reservation is None or unit.blocked:
+            return None
+        stays = self._may_be_planned(unit) and self._is_starving(unit)
+        return (unit, self.reservation.nodes) if stays else None
+
+    def _waits(self, pod: PodInfo) -> bool:
+        now = self._state.pod(pod.key)
+        return now is not None and now.uid == pod.uid and now.member is not None
+
+    def _finish_cycle(self, cycle: SchedulingCycle, reserved: frozenset[str]) -> None:
+        """Request another cycle if units are left, and update the reservation."""
+        is_moved = cycle.reserved_nodes != reserved
+        if is_moved or self._queue.is_due(self._state.capacity_version):
+            self._informers.changed.set()
+        self.reservation = cycle.reservation
+        self._reserved_for = cycle.starving.key if cycle.starving else None
+        self._starvation.reserve(cycle.starving, self._clock(), self._ageing)
+
+    def _review(self, cycle: SchedulingCycle) -> list[Unit]:
+        """Look at a portion of the units that were refused; return those whose refusal holds.
+
+        Nodes are reserved for one that starves. One to which a node was opened is planned.
+        """
+        kept: list[Unit] = []
+        for unit in self._reviews.next(loop_time()):
+            if not self._queue.is_parked(unit) or not self._may_be_planned(unit):
+                continue
+            cached = self._pending.cached_refusal(unit, self._closed(cycle, unit))
+            if cached is None:
+                self._queue.activate(unit)
             else:
-                self._preempt(unit, outcome, closed)
-                if outcome is not cached:
-                    self._pending.update(unit, outcome)
-                if self._preemptor.reason(unit.key):
-                    self._report(unit, outcome)
+                kept += self._schedule_one(cycle, unit, cached)
+        return kept
+
+    def _closed(self, cycle: SchedulingCycle, unit: Unit) -> ClosedNodes:
+        return ClosedNodes(cycle.excluded(unit), cycle.reserved_for(unit))
+
+    def _schedule_one(
+        self, cycle: SchedulingCycle, unit: Unit, cached: Refusal | None = None
+    ) -> list[Unit]:
+        """Decide one unit within its deadline, and start what was decided.
+
+        Returns the unit if it is refused, so that others may be preempted for it.
+        """
+        closed = self._closed(cycle, unit)
+        expired = _expires(self._time_budget.limit(unit))
+        try:
+            with self._state.snapshot().cache.deadline(expired):
+                outcome: Plan | Refusal | None = self._reserved_plan(unit, closed.excluded)
+                outcome = outcome or cycle.decide(self._snapshot(unit), unit, cached)
+                if isinstance(outcome, Plan):
+                    self._accept(unit, outcome)
+                    self._end_settling(unit.key)
         except DeadlineExceeded:
             self._postpone(unit)
+            return []
         except Exception:  # noqa: BLE001 - a fault with one unit must not stop the others.
             self._fail(unit)
-        else:
-            self._time_budget.reset(unit.key)
+            return []
+        self._time_budget.reset(unit.key)
+        if isinstance(outcome, Plan):
+            return []
+        if outcome.is_settling:
+            self._settling.wait(unit.key, self._clock(), self._settle_seconds)
+        if cached is None or not outcome.is_cacheable:
+            self._refuse(unit, outcome, closed)
+        elif outcome is not cached:
+            self._pending.update(unit, outcome)
+        if outcome.is_settling:
+            self._queue.put_back(unit, is_first=True)
+        elif cached is None and not unit.blocked:
+            self._queue.park(unit, self._state.capacity_version)
+        return [unit]
 
-    def _preempt(self, unit: Unit, refusal: Refusal, closed: ClosedNodes) -> None:
+    def _preempt(self, unit: Unit, closed: ClosedNodes) -> None:
         """Let others be evicted for a unit that lacks capacity.
 
         The search has a time limit of its own: with many pods it takes longer than a plan.
         """
-        if not refusal.is_cacheable or unit.blocked:
+        if not self._pending.lacks_capacity(unit):
             return
-        snapshot = self._snapshot(unit).without(closed.excluded)
-        options = PlanOptions(unit.link, closed.reserved)
-        waited = self._starvation.waited(unit, self._clock())
-        with self._state.snapshot().cache.deadline(_expires(self._timings.retry_limit)):
-            self._preemptor.consider(unit, snapshot, options, waited=waited)
+        try:
+            snapshot = self._snapshot(unit).without(closed.excluded)
+            options = PlanOptions(unit.link, closed.reserved)
+            waited = self._starvation.waited(unit, self._clock())
+            with self._state.snapshot().cache.deadline(_expires(self._timings.retry_limit)):
+                self._preemptor.consider(unit, snapshot, options, waited=waited)
+            if self._preemptor.reason(unit.key):
+                self._report(unit, self._pending.reason(unit))
+        except Exception:  # noqa: BLE001 - as above.
+            self._fail(unit)
 
     def _may_be_planned(self, unit: Unit) -> bool:
         """Return whether a unit neither backs off nor is being evicted."""
@@ -191,9 +260,9 @@ class UnitScheduler:
         is_evicting = self._binding_tracker.is_evicting(unit.key)
         return not (backs_off or is_evicting or self._healer.is_evicting(unit.key))
 
-    def _is_last(self, unit: Unit, slow_namespaces: frozenset[str]) -> bool:
+    def _is_last(self, unit: Unit) -> bool:
         """Return whether a unit is planned after the others: it might hold them up."""
-        return unit.key.namespace in slow_namespaces or self._commit_queue.has_failed(unit.key)
+        return unit.key.namespace in self._slow or self._commit_queue.has_failed(unit.key)
 
     def _is_starving(self, unit: Unit) -> bool:
         return self._starvation.is_starving(unit, self._clock(), self._ageing)
@@ -219,6 +288,7 @@ class UnitScheduler:
     def _accept(self, unit: Unit, plan: Plan) -> None:
         """Queue the commit of a new plan."""
         self._pending.accept(unit)
+        self._queue.remove(unit.key)
         self._starvation.placed(unit.key)
         self._preemptor.placed(unit.key)
         self._plans += 1
@@ -250,14 +320,14 @@ class UnitScheduler:
     def _refuse(self, unit: Unit, refusal: Refusal, closed: ClosedNodes = _OPEN) -> None:
         """Cache and report a refusal."""
         self._pending.refuse(unit, refusal, closed)
-        self._report(unit, refusal)
+        self._report(unit, refusal.reason)
 
-    def _report(self, unit: Unit, refusal: Refusal) -> None:
+    def _report(self, unit: Unit, reason: str) -> None:
         """Report why a unit waits, and what is evicted for it."""
         # Isolated: it is called for units whose planning raised, too.
         with self._faults.isolate(Stage.REPORT, unit.key):
             preemption = self._preemptor.reason(unit.key)
-            reason = f"{refusal.reason}; {preemption}" if preemption else refusal.reason
+            reason = f"{reason}; {preemption}" if preemption else reason
             phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
             self._status_reporter.enqueue(
                 StatusUpdate(unit, phase, (unit.present, unit.needed), reason=reason)
@@ -276,6 +346,7 @@ class UnitScheduler:
             "Planning took too long", unit=_name(unit), pods=len(unit.waiting), retry_after=delay
         )
         self._refuse(unit, refusal)
+        self._queue.put_back(unit)
 
     def _fail(self, unit: Unit) -> None:
         """Let a unit back off whose planning raised the current exception."""
@@ -284,32 +355,31 @@ class UnitScheduler:
         _log.exception("Could not plan", unit=_name(unit), retry_after=delay)
         reason = f"planning it fails by {FAULT}; tried again in {delay:g} s"
         self._refuse(unit, Refusal(reason, is_cacheable=False))
+        self._queue.put_back(unit)
 
-    def _resume_plans(self, units: Iterable[Unit]) -> list[Unit]:
-        """Queue the rest of plans that a leader left interrupted; return the other units."""
-        unplanned = []
+    def _resume_plans(self, units: Iterable[Unit]) -> None:
+        """Queue the rest of plans that a leader left interrupted."""
         for unit in units:
             try:
-                if not self._resume_plan(unit):
-                    unplanned.append(unit)
+                self._resume_plan(unit)
             except Exception:  # noqa: BLE001 - as above.
+                self._queue.remove(unit.key)
                 self._fail(unit)
-        return unplanned
 
-    def _resume_plan(self, unit: Unit) -> bool:
-        """Queue the rest of a unit's plan; return whether there is one in its Gang."""
+    def _resume_plan(self, unit: Unit) -> None:
+        """Queue the rest of a unit's plan, if there is one in its Gang."""
         plan_ids = {plan_id_of(pod) for pod in unit.settled} - {None}
         if not plan_ids or not unit.is_gang:
-            return False
+            return
         plan = self._informers.recorded_plan(unit.key)
         if plan is None or plan.id not in plan_ids:
-            return False
+            return
         placements = remaining_placements(plan, unit, self._snapshot(unit))
         if placements is None:
-            return False
+            return
         _log.info("Resuming plan", gang=_name(unit), plan=plan.id)
+        self._queue.remove(unit.key)
         self._commit_queue.add(unit, placements, plan, ready_since=self._ready_since(unit))
-        return True
 
     def _reserved_plan(self, unit: Unit, excluded: frozenset[str]) -> Plan | None:
         """Return the plan of a late launcher whose GPUs are reserved; None: it is planned again."""

@@ -120,7 +120,7 @@ class _Cycle:
         # As after each change: no refusal is cached.
         self._state.capacity_version += 1
         start = process_time()
-        self._scheduler.schedule(self._units, None)
+        self._scheduler.schedule(None)
         took = process_time() - start
         (unit,) = self._units
         preempts = self._preemptor.preempts_for(unit.key)

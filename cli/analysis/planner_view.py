@@ -30,7 +30,7 @@ from scorer.gang.unit import Owners, Unit, units_of
 from scorer.gang.victim_choice import RunningUnits
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.state.snapshot import Snapshot
-from scorer.queue.cycle import SchedulingCycle, in_order
+from scorer.queue.cycle import SchedulingCycle, in_turns
 from scorer.queue.starvation import assembled_since
 from scorer.timings import Timings
 from workloads.paths import path_in
@@ -77,7 +77,7 @@ class PlannerView:
         """The decision for each pending unit, by namespace and name of each of its pods."""
         cycle = SchedulingCycle(is_starving=self.is_starving, excluded_nodes={})
         decisions, snapshot = {}, self.snapshot
-        for unit in in_order(units_of(self.pod_infos, self.owners)):
+        for unit in in_turns(units_of(self.pod_infos, self.owners)):
             seen = snapshot.without_holdings(self.reserved.open_to(unit.key, unit.priority))
             outcome = cycle.decide(seen, unit)
             nodes = cycle.reserved_nodes if cycle.starving is unit else frozenset[str]()

@@ -69,6 +69,11 @@ class Unit:
         return len(self.waiting) + len(self.settled)
 
     @property
+    def lacks_members(self) -> bool:
+        """Members are missing, or their number is unknown."""
+        return self.needed is None or self.present < self.needed
+
+    @property
     def is_uniform(self) -> bool:
         """All waiting members ask for the same, as members of a gang should."""
         return len({member.signature for member in self.members}) == 1

@@ -1,20 +1,19 @@
 """One scheduling cycle: decide the units that wait, in order; each sees the plans before it.
 
-Units are ordered by priority, then by age. Smaller units may pass a unit that does not fit, until
-it is starving. Then the nodes that it could use once running pods end are reserved for it for a
-while (`starvation`), and all other units go to other nodes.
+Units are ordered by priority; the namespaces of one priority take turns, and the units of each are
+ordered by age. Smaller units may pass a unit that does not fit, until it is starving. Then the
+nodes that it could use once running pods end are reserved for it for a while (`starvation`), and
+all units of a lower priority, or that are younger, go to other nodes.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from cluster.account.gpu_usage import LedgerError
 from cluster.account.node_ledger import Holding
 from cluster.gang import GangKey
-from cluster.nodes.device_claims import HeldClaim
-from runtime.kube.objects import Key
 from scorer.gang.plan_record import siblings_of
-from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
@@ -22,6 +21,7 @@ from scorer.placement.schedule import feasible_nodes, plan
 from scorer.placement.siblings import plan_with_siblings
 from scorer.placement.state.node_cache import DeadlineExceeded
 from scorer.placement.state.snapshot import Snapshot
+from scorer.queue.claimants import Claimants
 from scorer.queue.settling import is_better
 
 
@@ -44,7 +44,8 @@ class SchedulingCycle:
         excluded_nodes: Mapping[GangKey, frozenset[str]],
         ending: Collection[tuple[str, Holding]] = (),
         may_settle: Callable[[Unit], bool] = lambda _: False,
-        held_claims: Mapping[Key, HeldClaim] | None = None,
+        claimants: Claimants | None = None,
+        starving: tuple[Unit, frozenset[str]] | None = None,
     ) -> None:
         """Start without decisions.
 
@@ -53,11 +54,10 @@ class SchedulingCycle:
             excluded_nodes: Nodes on which members of a unit could not be bound.
             ending: GPUs of pods that are being deleted, each with its node.
             may_settle: Whether a unit may wait for these.
-            held_claims: The claims that have GPUs.
+            claimants: The pods that get GPUs by claims which others name, too; they are updated.
+            starving: The unit for which nodes are reserved already, and these.
         """
-        self._held_claims = held_claims or {}
-        self._claimants: dict[Key, PodInfo] = {}
-        """By claim: the first pod that waits and names it."""
+        self._claimants = Claimants() if claimants is None else claimants
         self._ending, self._may_settle = ending, may_settle
         self._settling: list[Plan] = []
         """Plans that units have if they wait in vain: others do not get these GPUs meanwhile."""
@@ -65,7 +65,9 @@ class SchedulingCycle:
         self.starving: Unit | None = None
         """The unit for which nodes are reserved."""
         self.reserved_nodes: frozenset[str] = frozenset()
-        """Closed to all units that are decided later."""
+        """These nodes; closed to younger units, and to those of a lower priority."""
+        if starving is not None:
+            self.starving, self.reserved_nodes = starving
         self.planned = 0
         """Units that were planned; others had a cached refusal or were blocked."""
 
@@ -76,10 +78,19 @@ class SchedulingCycle:
             return None
         return Reservation(self.starving.priority, self.reserved_nodes)
 
+    def excluded(self, unit: Unit) -> frozenset[str]:
+        """Return the nodes on which members of a unit could not be bound."""
+        return self._excluded_nodes.get(unit.key, frozenset())
+
+    def reserved_for(self, unit: Unit) -> frozenset[str]:
+        """Return the nodes that are closed to a unit, since they are reserved for another one."""
+        is_after = self.starving is not None and _order(self.starving) < _order(unit)
+        return self.reserved_nodes if is_after else frozenset()
+
     def decide(
         self, snapshot: Snapshot, unit: Unit, cached_refusal: Refusal | None = None
     ) -> Plan | Refusal:
-        """Return the outcome for the next unit, in the order of `in_order`.
+        """Return the outcome for the next unit.
 
         Args:
             snapshot: The cluster, with all units that were planned before.
@@ -90,36 +101,24 @@ class SchedulingCycle:
             DeadlineExceeded: The deadline of the snapshot's cache has passed.
         """
         outcome: Plan | Refusal | None = cached_refusal
-        blocked = unit.blocked or self._shared_claim(unit)
+        blocked = unit.blocked or self._claimants.blocker(unit)
         if blocked is not None:
             outcome = Refusal(blocked, is_cacheable=False)
-        excluded = self._excluded_nodes.get(unit.key, frozenset())
+        excluded = self.excluded(unit)
         visible = snapshot.without(excluded)
         if outcome is None:
             self.planned += 1
             outcome = _explain_excluded(self._plan(visible, unit), snapshot, excluded)
             if isinstance(outcome, Plan) and self._ending and self._may_settle(unit):
                 outcome = self._settle(visible, unit, outcome)
-        if isinstance(outcome, Plan) or blocked or self.starving:
+        is_holder = self.starving is not None and self.starving.key == unit.key
+        if is_holder:
+            self.starving, self.reserved_nodes = None, frozenset()
+        elif self.starving is not None and _order(self.starving) < _order(unit):
             return outcome
-        return self._reserve(visible, unit, outcome) if self._is_starving(unit) else outcome
-
-    def _shared_claim(self, unit: Unit) -> str | None:
-        """Return why a unit does not get GPUs of its own by a claim that another pod names, too.
-
-        Only one pod is planned, and preempts others, for the GPUs of a claim.
-        """
-        for pod in unit.waiting:
-            for name in pod.usage.claims if pod.usage else ():
-                key = pod.namespace, name
-                held, first = self._held_claims.get(key), self._claimants.setdefault(key, pod)
-                if first.uid != pod.uid and first in unit.waiting:
-                    return f"pods {first.name} and {pod.name} name claim {name}: each needs its own"
-                if first.uid != pod.uid:
-                    return f"pod {first.name}, which names claim {name}, too, is planned before it"
-                if held is not None and held.is_used_by_others(pod.uid):
-                    return f"another pod uses claim {name} of pod {pod.name}"
-        return None
+        if isinstance(outcome, Plan) or blocked or not self._is_starving(unit):
+            return outcome
+        return self._reserve(visible, unit, outcome)
 
     def _settle(self, snapshot: Snapshot, unit: Unit, planned: Plan) -> Plan | Refusal:
         """Return a plan, or a refusal if a better one is possible once pods have ended."""
@@ -139,7 +138,7 @@ class SchedulingCycle:
     def _plan(self, snapshot: Snapshot, unit: Unit) -> Plan | Refusal:
         for tentative in self._settling:
             snapshot = _with(snapshot, tentative)
-        options = PlanOptions(unit.link, self.reserved_nodes)
+        options = PlanOptions(unit.link, self.reserved_for(unit))
         return plan_with_siblings(snapshot, unit.members, siblings_of(unit.settled), options)
 
     def _reserve(self, snapshot: Snapshot, unit: Unit, refusal: Refusal) -> Refusal:
@@ -181,6 +180,17 @@ def _explain_excluded(
 def in_order(units: Iterable[Unit]) -> list[Unit]:
     """Return the units by priority, then by age."""
     return sorted(units, key=_order)
+
+
+def in_turns(units: Iterable[Unit]) -> list[Unit]:
+    """Return the units by priority, then the namespaces in turn, each by age."""
+    turns = Counter[tuple[int, str]]()
+    ranked: list[tuple[int, int, Unit]] = []
+    for unit in in_order(units):
+        lane = -unit.priority, unit.key.namespace
+        ranked.append((-unit.priority, turns[lane], unit))
+        turns[lane] += 1
+    return [unit for *_, unit in sorted(ranked, key=lambda each: each[:2])]
 
 
 def _could_use(snapshot: Snapshot, unit: Unit) -> frozenset[str]:

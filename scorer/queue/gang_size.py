@@ -93,7 +93,7 @@ class GangSizeResolver:
     def resolve(self, units: Iterable[Unit]) -> None:
         """Queue the reads that are due for gangs with missing members."""
         for unit in units:
-            if not unit.is_gang or not _lacks_members(unit):
+            if not unit.is_gang or not unit.lacks_members:
                 continue
             key = unit.key
             if unit.owner:
@@ -192,7 +192,3 @@ def _owner(owner: Owner, raw: Raw) -> OwnerPods | None:
 
 def _group(raw: Raw) -> PodGroup:
     return decode(raw, _groups)
-
-
-def _lacks_members(unit: Unit) -> bool:
-    return unit.needed is None or unit.present < unit.needed

@@ -13,9 +13,6 @@ from scorer.metrics import Stage, WaitReason
 from scorer.placement.result import Refusal
 from scorer.queue.fault_isolation import FaultIsolation
 
-_NEVER = -1
-"""Older than every version of the capacity."""
-
 
 class ClosedNodes(NamedTuple):
     """The nodes on which a unit is not planned now."""
@@ -29,13 +26,12 @@ class ClosedNodes(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class _CachedRefusal:
     unit: Unit
-    capacity_version: int
     closed: ClosedNodes
     refusal: Refusal
 
-    def holds(self, unit: Unit, capacity_version: int, closed: ClosedNodes) -> bool:
-        """Return whether planning the unit again could only give the same refusal."""
-        if self.unit is not unit or self.capacity_version < capacity_version:
+    def holds(self, unit: Unit, closed: ClosedNodes) -> bool:
+        """Return whether planning the unit again gives the same, while no capacity is freed."""
+        if self.unit is not unit or not self.refusal.is_cacheable:
             return False
         if self.closed.excluded != closed.excluded:
             return False
@@ -53,12 +49,28 @@ class PendingUnits:
         """Groups to assemble; one whose assembly raised has no units until it succeeds."""
         self._units: dict[Key, list[Unit]] = {}
         self._refusals: dict[GangKey, _CachedRefusal] = {}
+        self._by_key: dict[GangKey, Unit] = {}
         self._known: dict[Key, frozenset[GangKey]] = {}
         """By group: the units that have waited, while they have pods."""
+        self._came: dict[GangKey, Unit] = {}
+        self._left: set[GangKey] = set()
+        self.partial: dict[GangKey, Unit] = {}
+        """Gangs of which some members have their GPUs, or had them, and others wait."""
+        self.incomplete: dict[GangKey, Unit] = {}
+        """Gangs that lack members, or whose size is unknown."""
 
     def __iter__(self) -> Iterator[Unit]:
-        for units in self._units.values():
-            yield from units
+        return iter(self._by_key.values())
+
+    def get(self, key: GangKey) -> Unit | None:
+        """Return a unit; None: none of this key waits."""
+        return self._by_key.get(key)
+
+    def drain(self) -> tuple[Collection[Unit], Set[GangKey]]:
+        """Return the units that came or changed since the last call, and the keys of those left."""
+        drained = tuple(self._came.values()), frozenset(self._left)
+        self._came, self._left = {}, set()
+        return drained
 
     def assemble(
         self, dirty_groups: Set[Key], dirty_owners: Set[str] = frozenset()
@@ -82,6 +94,9 @@ class PendingUnits:
         units = units_of(self._state.group(name), self._owners)
         for past in {unit.key for unit in before} - {unit.key for unit in units}:
             self._refusals.pop(past, None)
+            self._index(past, None)
+        for unit in units:
+            self._index(unit.key, unit)
         if units:
             self._units[name] = units
         known = self._known.pop(name, frozenset())
@@ -90,34 +105,42 @@ class PendingUnits:
             self._known[name] = kept
         return known - present
 
+    def _index(self, key: GangKey, unit: Unit | None) -> None:
+        """Take a unit that came or changed; None: it does not wait any more."""
+        for units in (self._by_key, self._came, self.partial, self.incomplete):
+            units.pop(key, None)
+        self._left.add(key)
+        if unit is None:
+            return
+        self._left.discard(key)
+        self._by_key[key] = self._came[key] = unit
+        if unit.is_gang and unit.settled:
+            self.partial[key] = unit
+        if unit.is_gang and unit.lacks_members:
+            self.incomplete[key] = unit
+
     def refuse(self, unit: Unit, refusal: Refusal, closed: ClosedNodes) -> None:
         """Cache why a unit waits, for the cluster as it is now."""
-        version = self._state.capacity_version if refusal.is_cacheable else _NEVER
-        self._refusals[unit.key] = _CachedRefusal(unit, version, closed, refusal)
+        self._refusals[unit.key] = _CachedRefusal(unit, closed, refusal)
 
     def update(self, unit: Unit, refusal: Refusal) -> None:
         """Replace a cached refusal by a more detailed one for the same state of the cluster."""
         before = self._refusals[unit.key]
-        self._refusals[unit.key] = _CachedRefusal(
-            unit, before.capacity_version, before.closed, refusal
-        )
+        self._refusals[unit.key] = _CachedRefusal(unit, before.closed, refusal)
 
     def accept(self, unit: Unit) -> None:
         """Drop the refusal of a unit that was planned."""
         self._refusals.pop(unit.key, None)
 
-    def cached_refusal(
-        self, unit: Unit, capacity_version: int, closed: ClosedNodes
-    ) -> Refusal | None:
-        """Return a refusal that still holds; None: the unit must be planned.
+    def cached_refusal(self, unit: Unit, closed: ClosedNodes) -> Refusal | None:
+        """Return a refusal that holds unless capacity is freed; None: the unit must be planned.
 
         Args:
             unit: The unit that waits.
-            capacity_version: Capacity freed up to this version is already considered.
             closed: The nodes that are closed to it now.
         """
         cached = self._refusals.get(unit.key)
-        holds = cached is not None and cached.holds(unit, capacity_version, closed)
+        holds = cached is not None and cached.holds(unit, closed)
         return cached.refusal if cached and holds else None
 
     def lacks_capacity(self, unit: Unit) -> bool:

@@ -49,20 +49,23 @@ class StarvationGuard:
     def update(
         self, units: Iterable[Unit], now: float, gangs: Mapping[tuple[str, str], Gang] | None
     ) -> None:
-        """Set the units that wait; the time of a unit that cannot be planned restarts from zero.
+        """Take units that wait; the time of a unit that cannot be planned restarts from zero.
 
         Args:
-            units: All units that wait.
+            units: Those that came or changed.
             now: The time [s since 1970].
             gangs: In the first cycle of a term, the Gangs: they say since when units could be
                 planned under the last leader. Later None.
         """
-        known = self._since
-        self._since = {
-            unit.key: known[unit.key] if unit.key in known else _since(unit, now, gangs)
-            for unit in units
-            if unit.blocked is None
-        }
+        for unit in units:
+            if unit.blocked is not None:
+                self._since.pop(unit.key, None)
+            elif unit.key not in self._since:
+                self._since[unit.key] = _since(unit, now, gangs)
+
+    def forget(self, key: GangKey) -> None:
+        """Forget the time of a unit that does not wait any more."""
+        self._since.pop(key, None)
 
     def waited(self, unit: Unit, now: float) -> float:
         """Return for how long a unit could be planned [s]."""

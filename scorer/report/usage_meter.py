@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable
 
 from cluster.account.gpu_amounts import GPUClass, gpu_amounts
 from cluster.account.node_ledger import NodeLedger
@@ -19,7 +19,7 @@ process may have led meanwhile, and counted the same GPUs."""
 
 async def measure_usage(
     state: ClusterState,
-    waiting: Callable[[], Iterable[WaitReason] | None],
+    waiting: Callable[[], Awaitable[Counter[WaitReason] | None]],
     metrics: Metrics,
     faults: FaultIsolation,
     *,
@@ -31,7 +31,7 @@ async def measure_usage(
 
     Args:
         state: The cluster.
-        waiting: Returns the reason of each unit that waits; None: not known yet.
+        waiting: Returns how many units wait for each reason; None: not known yet.
         metrics: Where measurements are counted.
         faults: Isolates unforeseen exceptions.
         interval: Between two measurements [s].
@@ -40,11 +40,11 @@ async def measure_usage(
     try:
         while True:
             with faults.isolate(Stage.REPORT, "usage"):
-                reasons = waiting()
+                reasons = await waiting()
                 if reasons is not None:
                     now, nodes = monotonic(), tuple(state.snapshot().nodes)
                     seconds = min(now - measured, LATEST * interval) if measured else 0.0
-                    metrics.waited(Counter(reasons), seconds)
+                    metrics.waited(reasons, seconds)
                     amounts, slots = await asyncio.to_thread(_measure, nodes)
                     metrics.used(amounts, seconds)
                     metrics.show_slots(slots)

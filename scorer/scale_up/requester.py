@@ -57,8 +57,9 @@ class ScaleUpRequester:
         # Capacity that is freed within one pass needs no node.
         keys, self._lacked = lacks & self._lacked, lacks
         waiting = [unit for unit, _ in units]
-        lacking = in_order(unit for unit in waiting if unit.key in keys)
         request = self._informers.policy.policy.autoscaling.request
+        wanted = keys if request != "off" else frozenset[GangKey]()
+        lacking = in_order(unit for unit in waiting if unit.key in wanted)
         try:
             await self._provisioning.reconcile(
                 waiting, lacking if request == "provisioningRequest" else None

@@ -199,3 +199,24 @@ def test_hundreds_of_pods_that_never_fit_do_not_delay_other_gangs(machines, pods
 
     assert sorted(took)[LATEST] < SOON
     assert term() == before
+
+
+def test_pods_that_wait_in_large_numbers_do_not_delay_another_tenant(machines, pods, tenant, term):
+    """Each gang that ends frees GPUs, so that all of the pods may fit."""
+    machines(1)
+    before = term()
+    for i in range(soak.often(300, 10_000)):
+        spec = {
+            "containers": [container({keys.GPU_WHOLE: 1})],
+            "nodeSelector": {f"example.com/tenant-{i}": "none"},
+        }
+        tenant.create(name=f"waits-{i}", spec=spec)
+
+    took = []
+    for i in range(5):
+        took.append(seconds_until_placed(pods, f"honest-{i}", 4))
+        for name in where(pods, f"honest-{i}"):
+            pods.api.delete(f"{pods.path}/{name}", gracePeriodSeconds="0")
+
+    assert sorted(took)[LATEST] < SOON
+    assert term() == before

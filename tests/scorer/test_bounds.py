@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry
 from support.builders import (
     a_held_pod,
     a_member,
@@ -20,6 +19,7 @@ from support.builders import (
     an_nvswitch_machine,
     exact,
 )
+from support.counting import calls
 
 from cluster import keys
 from cluster.account.accounting import account
@@ -31,7 +31,6 @@ from cluster.objects.pod import Owner, Pod
 from cluster.requests.demand import HostPort, PortsTaken
 from cluster.requests.request import read_request
 from policy.snapshot import PolicySnapshot
-from scorer.cache.cluster_state import ClusterState
 from scorer.cache.node_info import NodeConfigMap, build_node
 from scorer.commit.patches import allocation_patch
 from scorer.extender.wire import read_candidates
@@ -39,14 +38,11 @@ from scorer.gang.crd import GangPlan, PlannedPod, read_gang
 from scorer.gang.lost_members import lost_members
 from scorer.gang.pod_info import pod_info
 from scorer.gang.unit import Owners, units_of
-from scorer.metrics import Metrics
 from scorer.placement.pods.group import new_group
 from scorer.placement.preemption.search import Eviction, find_victims
 from scorer.placement.preemption.victim import Disruptions, Victim, VictimPod
 from scorer.placement.result import Refusal
 from scorer.queue.cycle import SchedulingCycle
-from scorer.queue.fault_isolation import FaultIsolation
-from scorer.queue.pending import PendingUnits
 from workloads.kinds.kubeflow import TF_JOB
 from workloads.members import declared
 from workloads.pod_group import PodGroup
@@ -55,22 +51,6 @@ STORED = 1_500_000
 """The largest object that an API server stores [bytes]."""
 NO_OWNERS = Owners({}, {})
 DOCS = Path(__file__).parents[2] / "docs" / "loop-bounds.md"
-
-
-def calls(work):
-    """Return the number of function calls of some work."""
-    count = 0
-
-    def note(_frame, event, _arg):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def is_linear(half, whole):
@@ -278,27 +258,6 @@ def test_pod_of_a_gang_is_parsed_once_until_it_is_planned():
     finally:
         sys.setprofile(None)
     assert parsed.count(read_request.__code__) == 2
-
-
-def test_a_cycle_takes_time_linear_in_the_number_of_units():
-    def work(number):
-        state = ClusterState()
-        faults = FaultIsolation(Metrics(CollectorRegistry()), lambda: None)
-        waiting = PendingUnits(state, NO_OWNERS, faults)
-        for i in range(number):
-            state.update_pod(("team", f"p-{i}"), a_seen(8, f"p-{i}"))
-
-        waiting.assemble(state.drain_dirty_groups())
-
-        def look():
-            waiting.assemble(state.drain_dirty_groups())
-            cycle = SchedulingCycle(is_starving=lambda _: False, excluded_nodes={})
-            for unit in waiting:
-                cycle.decide(a_snapshot(), unit, Refusal("before"))
-
-        return look
-
-    assert is_linear(work(500), work(1000))
 
 
 def test_a_node_is_accounted_in_time_linear_in_its_pods():

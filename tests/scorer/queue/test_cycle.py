@@ -15,7 +15,7 @@ from cluster.gang import GangKey
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.state.snapshot import Snapshot
-from scorer.queue.cycle import SchedulingCycle, in_order
+from scorer.queue.cycle import SchedulingCycle, in_order, in_turns
 
 
 class Decision(NamedTuple):
@@ -369,3 +369,15 @@ def test_no_gpu_is_allocated_twice_no_gang_is_partial_and_arrival_order_does_not
     } == set(taken)
     shuffled = chance.sample(units, len(units))
     assert cycle(replace(snapshot), *shuffled, starving=starving) == decisions
+
+
+def test_namespaces_of_one_priority_take_turns():
+    units = [
+        a_unit("a-0", age=9),
+        a_unit("a-1", age=8),
+        a_unit("a-2", age=7),
+        a_unit("b-0", namespace="b"),
+        a_unit("b-1", namespace="b", priority=1),
+    ]
+
+    assert [u.key.name for u in in_turns(units)] == ["b-1", "a-0", "b-0", "a-1", "a-2"]

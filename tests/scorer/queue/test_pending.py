@@ -117,38 +117,32 @@ def test_a_gang_has_another_key_once_the_owner_of_its_job_is_known(pods):
 
 
 @pytest.mark.parametrize(
-    ("freed", "excluded", "holds"),
-    [
-        pytest.param(0, NONE, True, id="same capacity"),
-        pytest.param(1, NONE, False, id="capacity was freed"),
-        pytest.param(0, A, False, id="a node is excluded"),
-    ],
+    ("excluded", "holds"),
+    [pytest.param(NONE, True, id="no node"), pytest.param(A, False, id="a node is excluded")],
 )
-def test_a_cached_refusal_holds_while_nothing_changes(pods, freed, excluded, holds):
+def test_a_cached_refusal_holds_while_the_same_nodes_are_excluded(pods, excluded, holds):
     pods.put("one")
     pods.assemble()
     (unit,) = pods.pending
     pods.pending.refuse(unit, NO, OPEN)
 
-    cached = pods.pending.cached_refusal(
-        unit, pods.state.capacity_version + freed, ClosedNodes(excluded)
-    )
-
-    assert (cached is NO) is holds
+    assert (pods.pending.cached_refusal(unit, ClosedNodes(excluded)) is NO) is holds
 
 
-def test_capacity_freed_during_a_pass_counts_for_the_next_one(pods):
+def test_only_units_that_came_changed_or_left_are_drained(pods):
     pods.put("one")
+    pods.put("two")
     pods.assemble()
-    (unit,) = pods.pending
-    began = pods.state.capacity_version
-    pods.state.capacity_version += 1
-    pods.pending.refuse(unit, NO, ClosedNodes(A))
-    pods.state.capacity_version += 1
+    came, left = pods.pending.drain()
+    assert ({unit.key.name for unit in came}, left) == ({"one", "two"}, frozenset())
+    pods.put("one", there=False)
+    pods.put("two", priority=1)
+    pods.assemble()
 
-    assert pods.pending.cached_refusal(unit, began, ClosedNodes(A)) is NO
-    assert pods.pending.cached_refusal(unit, began, ClosedNodes(B)) is None
-    assert pods.pending.cached_refusal(unit, pods.state.capacity_version, ClosedNodes(A)) is None
+    came, left = pods.pending.drain()
+    assert [unit.key.name for unit in came] == ["two"]
+    assert {key.name for key in left} == {"one"}
+    assert pods.pending.drain() == ((), frozenset())
 
 
 def test_only_changed_members_of_a_gang_are_read_again(pods):
@@ -183,7 +177,7 @@ def test_a_cached_refusal_holds_while_no_node_is_opened(pods, then, now, holds):
 
     pods.pending.refuse(unit, NO, ClosedNodes(reserved=then))
 
-    assert (pods.pending.cached_refusal(unit, 0, ClosedNodes(reserved=now)) is NO) is holds
+    assert (pods.pending.cached_refusal(unit, ClosedNodes(reserved=now)) is NO) is holds
 
 
 def test_a_cached_refusal_is_dropped_with_its_unit(pods):
@@ -196,6 +190,6 @@ def test_a_cached_refusal_is_dropped_with_its_unit(pods):
     pods.assemble()
     (unit,) = pods.pending
 
-    assert pods.pending.cached_refusal(unit, 0, OPEN) is None
+    assert pods.pending.cached_refusal(unit, OPEN) is None
     pods.pending.accept(unit)
     assert pods.pending.reason(unit) == "queued"

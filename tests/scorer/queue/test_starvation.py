@@ -82,7 +82,7 @@ def test_a_unit_placed_without_a_reservation_does_not_reset_its_namespace():
 def test_the_waiting_time_restarts_after_a_unit_could_not_be_planned():
     guard, large = StarvationGuard(MIN), a_unit("large")
     times(guard, [large], until=500)
-    guard.update([], 500, None)
+    guard.forget(large.key)
 
     assert reserved(guard, [large], 700) is None
     assert reserved(guard, [large], 1300) is large
