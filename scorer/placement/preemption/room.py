@@ -1,7 +1,7 @@
 """Count the members that fit once some units have ended: an upper bound that needs no plan."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Room:
         return max(0, places)
 
 
-def may_suffice(room: Room, units: Iterable[Victim], allowed: Mapping[str, int]) -> bool:
+def may_suffice(room: Room, units: Sequence[Victim], allowed: Mapping[str, int]) -> bool:
     """Return whether all members may fit once those of some units have ended that budgets allow.
 
     False is certain: of each node, as few pods under budgets as could make room for one member
@@ -72,6 +72,8 @@ def may_suffice(room: Room, units: Iterable[Victim], allowed: Mapping[str, int])
     Cost: linear in the pods.
     """
     gpus, each = room.gpus.copy(), room.each.gpus
+    if not each or not any(unit.budgets for unit in units):
+        return True
     limited: dict[int, dict[str, list[int]]] = {}
     for pod in (pod for unit in units for pod in unit.pods if pod.node in room.rows):
         row, held = room.rows[pod.node], len(pod.holding.gpus)
@@ -79,8 +81,6 @@ def may_suffice(room: Room, units: Iterable[Victim], allowed: Mapping[str, int])
             limited.setdefault(row, defaultdict(list))[min(pod.budgets)].append(held)
         else:
             gpus[row] += held
-    if not limited or not each:
-        return True
     prices: list[int] = []
     for row, of_budgets in limited.items():
         pods = [

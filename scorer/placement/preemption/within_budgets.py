@@ -55,6 +55,8 @@ def first_allowed(
 
     Cost: at most `SEARCHES_MAX` searches; one, where the first set is allowed.
     """
+    if not any(unit.budgets for unit in units):
+        return search(units)
     branches = [_Branch(_limited(units, {}, disruptions), {})]
     for _ in range(SEARCHES_MAX):
         if not branches:
