@@ -6,8 +6,10 @@ help: ; @awk '/^\#\# /{text = substr($$0, 4)} /^[a-z0-9]+:/{if (text) printf "%-
 demo: .venv ; @docs/demo/run
 ## Draw the pictures in README.md, with Chromium
 picture: .venv ; @docs/demo/picture
-## Run the unit tests, with coverage
-test: .venv ; $(PY) -m pytest -n 2 --cov --cov-report=term:skip-covered --no-cov-on-fail
+# End-to-end tests are not even collected, which would take as long as many unit tests.
+UNIT := --ignore=tests/e2e
+## Run the unit tests, with coverage, and property tests with half their examples
+test: .venv ; EXAMPLES=0.5 $(PY) -m pytest -n 2 $(UNIT) --cov --cov-report=term:skip-covered --no-cov-on-fail
 ## Build the programs that end-to-end tests run: about 15 minutes where there are none yet
 controlplane: ; @PYTHONPATH=tests python3 -m controlplane.build $(PROGRAMS)
 # Some modules also run on the next version of Kubernetes: KUBERNETES=1.37 make e2e
@@ -19,8 +21,14 @@ e2e: .venv controlplane ; $(PY) -m pytest -m "$(SELECTED)" -n 3 --dist loadfile 
 # For how long each target is fuzzed, and with which inputs: make fuzz SECONDS=600 SEED=1
 SECONDS := 60
 SEED := 0
+## Fuzz each reader of untrusted input for SECONDS=60, and run the long forms of property tests
+fuzz: readers properties
 ## Fuzz each reader of untrusted input for SECONDS=60, and compare 2,000 searches for victims with all sets
-fuzz: .venv ; FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
+readers: .venv ; FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
+# How many times as many examples as in the unit tests: make properties EXAMPLES=100 SEED=1
+EXAMPLES := 10
+## Run the property tests with EXAMPLES=10 times as many inputs
+properties: .venv ; EXAMPLES=$(EXAMPLES) $(PY) -m pytest -m hypothesis -n 2 $(UNIT) --tb=short --timeout=3600 --hypothesis-seed=$(SEED)
 ## Start a control plane with Linkwise, to try it
 up: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.up
 SOAKED := $(addprefix tests/e2e/,test_bypass.py test_ca_rotation.py test_counted.py test_dashboard_load.py test_dra.py test_double_booking.py test_faults.py test_gang_chaos.py test_gang_load.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py beside/test_load.py claims/test_faults.py claims/test_others.py test_preemption.py)
@@ -78,4 +86,4 @@ newest:
 	$(NEWEST)/bin/python -m pytest -n 2
 ## Remove the virtual environment and all caches
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
-.PHONY: help demo picture test controlplane e2e soak fuzz up down wheel zipapp krew image lint manifests bench lock advisories protos newest clean
+.PHONY: help demo picture test controlplane e2e soak fuzz readers properties up down wheel zipapp krew image lint manifests bench lock advisories protos newest clean

@@ -4,6 +4,7 @@ import logging
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.properties import pytest_collection_modifyitems  # noqa: F401 - pytest calls it.
 from support.rerun import pytest_addoption, pytest_configure  # noqa: F401 - pytest calls them.
 
 # Other work on the machine must not fail a test; pytest's timeout ends one that hangs.

@@ -190,6 +190,7 @@ def the_pod(full, spec):
     return json.dumps(raw).encode()
 
 
+@pytest.mark.no_cover
 @pytest.mark.parametrize("spec", PODS.values(), ids=PODS)
 def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
     tainted = tuple(Taint(f"t{i}", "", "NoSchedule") for i in range(3))

@@ -4,6 +4,7 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
+import pytest
 from msgspec import Struct
 from support.dra import a_claim, a_device, a_rule, a_slice, read_slice
 from support.servers.claims_cluster import claim_path, claims_node, pod
@@ -238,6 +239,7 @@ def kept_objects(thing, seen):
     return 1 + sum(kept_objects(part, seen) for part in parts())
 
 
+@pytest.mark.no_cover
 def test_slices_of_5000_nodes_keep_few_objects():
     seen, index = set(), NodeIndex(lambda found: (found.node,))
     items = {
