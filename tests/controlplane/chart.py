@@ -25,6 +25,7 @@ ALL = (
     "--set=policy.placement.templates=auto",
     "--set=policy.gangs.preemption.others=lowerPriority",
     "--set=dashboard.enabled=true",
+    "--set=claims.refuseForcedDeletion=true",
 )
 """Options that render each template of a manifest."""
 PLAIN = ("--set=agent.enabled=false",)

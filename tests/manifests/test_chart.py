@@ -13,6 +13,7 @@ WRITTEN_BY_HAND = {
     "cert-manager/kustomization.yaml",
     "claim-templates/kustomization.yaml",
     "dashboard/kustomization.yaml",
+    "forced-deletion/kustomization.yaml",
     "preemption/kustomization.yaml",
     "profiles-all/kustomization.yaml",
     "provided-certificates/kustomization.yaml",
