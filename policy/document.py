@@ -113,6 +113,9 @@ class Preemption(Wire):
     """Time since its start for which a pod, or a gang since its first pod, is not evicted."""
     after_seconds: Annotated[int, Field(ge=0)] = 0
     """Time for which a unit waits before others are evicted for it."""
+    max_wait_seconds: Annotated[int, Field(gt=0, le=86400)] = 600
+    """The longest time for which GPUs are reserved for a unit while the pods end that are evicted
+    for it; others are evicted once, then none."""
     others: Literal["never", "lowerPriority"] = "never"
     """`lowerPriority`: pods with whole GPUs that Linkwise did not place may be evicted, too, each
     by itself; `never`: none is."""

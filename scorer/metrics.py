@@ -269,10 +269,9 @@ class Metrics:
         """Count a step of a preemption."""
         self._preemptions.labels(outcome.value).inc()
 
-    def moved(self, pods: int) -> None:
-        """Count a gang that was evicted because of a fault, and its pods."""
+    def moved(self) -> None:
+        """Count a gang that was evicted because of a fault."""
         self._moved.inc()
-        self.evicted(pods, EvictionReason.FAULT)
 
 
 def show_state(  # noqa: PLR0913 - one for each figure.

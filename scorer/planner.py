@@ -19,6 +19,7 @@ from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer
 from scorer.commit.queue import CommitQueue
+from scorer.commit.removal import Removals
 from scorer.gang.unit import Unit
 from scorer.gang.victim_choice import RunningUnits
 from scorer.metrics import Stage, WaitReason
@@ -39,16 +40,17 @@ class Planner:
         self._status_reporter, self._clock = handle.status_reporter, handle.clock
         self._pending = PendingUnits(informers.state, informers.owners, faults)
         self._sizes = GangSizeResolver(handle.kube, informers, faults, retry=timings.owner_retry)
-        self._binding_tracker = BindingTracker(handle)
+        self._removals = Removals(handle)
+        self._binding_tracker = BindingTracker(handle, self._removals)
         self._commit_queue = CommitQueue(handle, self._binding_tracker)
-        self._healer = Healer(handle, self._binding_tracker)
-        self._preemptor = Preemptor(handle, self._sizes, self._healer.is_moving)
+        self._healer = Healer(handle, self._binding_tracker, self._removals)
+        self._preemptor = Preemptor(handle, self._sizes, self._removals, self._healer.is_moving)
         self._scheduler = UnitScheduler(
             handle,
             self._pending,
             self._commit_queue,
             self._binding_tracker,
-            self._healer,
+            self._removals,
             self._preemptor,
         )
         self._lacking_members = Portions[Unit](self._pending.incomplete.values)
@@ -69,7 +71,7 @@ class Planner:
     @property
     def evicting(self) -> frozenset[GangKey]:
         """The gangs and single pods that are being evicted, or were moved off a fault."""
-        return self._preemptor.evicting | self._healer.moving
+        return self._removals.units | self._healer.moving
 
     def preemptions(self, now: float) -> RunningUnits:
         """Return the preemptions under way, and what budgets allow; no units to evict.
@@ -172,14 +174,14 @@ class Planner:
             with self._faults.isolate(Stage.PREEMPT, "restore"):
                 self._preemptor.restore(list(self._pending))
         with self._faults.isolate(Stage.EVICT, "faults"):
-            calls += self._healer.update(changed, self._preemptor.evicting)
+            calls += self._healer.update(changed)
         self._report(changed)
         for key, owner in self._lacking.items():
             self._sizes.resolve_owner(owner, key.namespace)
         self._scheduler.schedule(None if self.has_synced else self._informers.gangs)
         with self._faults.isolate(Stage.PREEMPT, "preemptions"):
             calls += self._preemptor.reconcile()
-        return calls
+        return calls + self._removals.drain()
 
     def _forget(self, keys: Iterable[GangKey]) -> None:
         """Drop what the components know of units that have no pods left."""
@@ -227,6 +229,7 @@ class Planner:
             self._scheduler.time_left(),
             self._lacking_members.time_left(loop_time()),
             self._healer.time_left(),
+            self._removals.time_left(),
             self._preemptor.time_left(),
             self._informers.replacements.time_left(self._clock()),
         )

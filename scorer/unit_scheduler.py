@@ -16,8 +16,8 @@ from runtime.process.clock import loop_time
 from runtime.process.portions import Portions
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
-from scorer.commit.healer import Healer
 from scorer.commit.queue import CommitQueue
+from scorer.commit.removal import Removals
 from scorer.gang.crd import Gang, GangPlan, Phase
 from scorer.gang.plan_record import (
     plan_id_of,
@@ -62,7 +62,7 @@ class UnitScheduler:
         pending: PendingUnits,
         commit_queue: CommitQueue,
         binding_tracker: BindingTracker,
-        healer: Healer,
+        removals: Removals,
         preemptor: Preemptor,
     ) -> None:
         """Start without cycles."""
@@ -72,7 +72,7 @@ class UnitScheduler:
         self._faults = handle.faults
         self._pending, self._commit_queue = pending, commit_queue
         self._binding_tracker = binding_tracker
-        self._healer, self._preemptor = healer, preemptor
+        self._removals, self._preemptor = removals, preemptor
         self._time_budget = TimeBudget(handle.timings, handle.informers.changed.set)
         self._starvation = StarvationGuard(handle.timings.min_reservation)
         self._settling = Settling()
@@ -257,8 +257,7 @@ class UnitScheduler:
         """Return whether a unit neither backs off nor is being evicted."""
         backs_off = self._commit_queue.backoff_reason(unit.key) is not None
         backs_off = backs_off or self._time_budget.is_backing_off(unit)
-        is_evicting = self._binding_tracker.is_evicting(unit.key)
-        return not (backs_off or is_evicting or self._healer.is_evicting(unit.key))
+        return not (backs_off or self._removals.is_evicting(unit.key))
 
     def _is_last(self, unit: Unit) -> bool:
         """Return whether a unit is planned after the others: it might hold them up."""

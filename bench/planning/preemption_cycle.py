@@ -27,6 +27,7 @@ from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer
 from scorer.commit.queue import CommitQueue
+from scorer.commit.removal import Removals
 from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.metrics import Metrics
 from scorer.placement.state.snapshot import Snapshot
@@ -88,19 +89,20 @@ class _Cycle:
         recorder = EventRecorder(kube, "bench", "bench", clock, lambda *_: None)
         reporter = StatusReporter(kube, informers, recorder, faults, clock, timings=_UNLIMITED)
         handle = Handle(kube, informers, reporter, metrics, faults, 1, clock, _UNLIMITED)
-        tracker = BindingTracker(handle)
+        removals = Removals(handle)
+        tracker = BindingTracker(handle, removals)
         pending = PendingUnits(self._state, informers.owners, faults)
         pending.assemble(self._state.drain_dirty_groups())
         sizes = GangSizeResolver(kube, informers, faults, retry=_UNLIMITED.owner_retry)
-        healer = Healer(handle, tracker)
+        healer = Healer(handle, tracker, removals)
         self._units = list(pending)
-        self._preemptor = Preemptor(handle, sizes, healer.is_moving)
+        self._preemptor = Preemptor(handle, sizes, removals, healer.is_moving)
         self._scheduler = UnitScheduler(
             handle,
             pending,
             CommitQueue(handle, tracker),
             tracker,
-            healer,
+            removals,
             self._preemptor,
         )
         self._runner = asyncio.Runner()

@@ -10,6 +10,10 @@ are planned. Their reservation ends in the same way, but at no time: workers may
 Users decide when their pods are replaced. Time that is reserved in vain, or for longer than a gang
 was whole before, is a debt of its namespace; nothing is reserved for a namespace with a large one.
 A replacement within a few seconds is no debt, however often members are lost.
+
+The planner itself takes members off a gang where a removal is refused in the middle
+(`commit/removal`). Their places are kept whatever debt there is, and from pods of higher priorities
+as well: else these would leave a part of the gang.
 """
 
 from collections.abc import Callable, Iterable, Set
@@ -32,6 +36,10 @@ _DEBT_MAX = 60.0
 """With so much debt nothing more is reserved for a namespace [s]."""
 _USUAL = 5.0
 """A replacement that takes no longer is no debt [s]: an owner takes less than a second."""
+_RETURN = 60.0
+"""The least time for which places are kept after a removal that was refused in the middle [s]."""
+_NOBODY = 2**31
+"""A priority above that of all pods."""
 _REPAYMENT = 0.1
 """Debt that is forgiven in each second [s]: a tenth of the time may be reserved in vain."""
 
@@ -73,14 +81,25 @@ class Replacements:
         """Plans with a late launcher that the watch does not show yet."""
         self._debts: dict[str, tuple[float, float]] = {}
         """By namespace: the debt [s], and when it was this [s since 1970]."""
+        self._returning: dict[GangKey, Set[str]] = {}
+        """Gangs whose evicted members go back to their places, and the uids of these."""
         self._has_synced = False
+
+    def keep_places(self, key: GangKey, evicted: Set[str]) -> None:
+        """Let evicted members of a gang go back to their own places, by their uids."""
+        self._returning[key] = evicted
+        self._reserve(key)
+
+    def is_returning(self, key: GangKey) -> bool:
+        """Return whether evicted members of a gang go back to their own places."""
+        return key in self._returning
 
     def until(self, key: GangKey) -> float | None:
         """Return when the reservation for lost members ends [s since 1970]; None: there is none."""
         lack = self._lacks.get(key)
         if lack is None or lack.is_over or lack.since == inf or not self.places(key):
             return None
-        return lack.since + self._seconds()
+        return lack.since + self._seconds_of(key)
 
     @property
     def gpus(self) -> int:
@@ -100,8 +119,12 @@ class Replacements:
 
     def time_left(self, now: float) -> float | None:
         """Return the time until a reservation ends [s]; None: there is none."""
-        ends = [lack.since for lack in self._lacks.values() if not lack.is_over]
-        return max(0.0, min(ends) + self._seconds() - now) if ends else None
+        ends = [
+            lack.since + self._seconds_of(key)
+            for key, lack in self._lacks.items()
+            if not lack.is_over
+        ]
+        return max(0.0, min(ends) - now) if ends else None
 
     def planned(self, key: GangKey, plan: GangPlan) -> None:
         """Reserve the GPUs of a late launcher by a plan that is about to be carried out."""
@@ -136,9 +159,12 @@ class Replacements:
                 self._end(key, now)
             elif lack.since == inf:
                 self._start(key, gang, now)
-            elif not lack.is_over and now >= lack.since + self._seconds():
+            elif not lack.is_over and now >= lack.since + self._seconds_of(key):
                 self._expire(key, now)
                 expired.add(key)
+        for key in [key for key in self._returning if not self._goes_back(key)]:
+            del self._returning[key]
+            self._reserve(key)
         self._has_synced = True
         return expired
 
@@ -148,8 +174,8 @@ class Replacements:
             seconds_of(gang.status.since(PLACED, status)) for status in ("True", "False")
         )
         since = now if lacking is None or self._has_synced else min(now, lacking)
-        is_in_debt = self._debt(key.namespace, now) >= _DEBT_MAX
-        is_over = is_in_debt or now >= since + self._seconds()
+        is_in_debt = key not in self._returning and self._debt(key.namespace, now) >= _DEBT_MAX
+        is_over = is_in_debt or now >= since + self._seconds_of(key)
         was_whole = 0.0 if placed is None else max(0.0, now - placed)
         self._lacks[key] = _Lack(since, was_whole, is_over)
         self._reserve(key)
@@ -157,14 +183,15 @@ class Replacements:
     def _expire(self, key: GangKey, now: float) -> None:
         """End the reservation of a gang that still lacks members."""
         self._lacks[key] = replace(self._lacks[key], is_over=True)
-        self._owe(key.namespace, self._seconds(), now)
+        if self._returning.pop(key, None) is None:
+            self._owe(key.namespace, self._seconds(), now)
         self._reserve(key)
 
     def _end(self, key: GangKey, now: float) -> None:
         """End the reservation of a gang that has all its members again, or does not run."""
         lack = self._lacks.pop(key)
         self._reserve(key)
-        if lack.is_over:
+        if lack.is_over or key in self._returning:
             return
         settled = [pod for pod in self._pods(key) if pod.settled]
         is_replaced = len(settled) >= (self._needed(key) or inf)
@@ -182,6 +209,7 @@ class Replacements:
         places = (*late, *(lost if lack and not lack.is_over else ()))
         usages = (pod.usage for pod in self._pods(key) if places and pod.settled)
         priority = max((usage.priority for usage in usages if usage is not None), default=0)
+        priority = _NOBODY if key in self._returning else priority
         self._state.reserved.set(key, priority, places)
 
     def _lacking(self, key: GangKey) -> tuple[list[Place], list[Place]]:
@@ -201,6 +229,14 @@ class Replacements:
             if holding:
                 (lost if member.uid else late).append(Place(member.node, holding))
         return late, lost
+
+    def _goes_back(self, key: GangKey) -> bool:
+        """Return whether evicted members of a gang have not ended, or are not replaced yet."""
+        evicted = self._returning[key]
+        return key in self._lacks or any(pod.uid in evicted for pod in self._pods(key))
+
+    def _seconds_of(self, key: GangKey) -> float:
+        return max(self._seconds(), _RETURN) if key in self._returning else self._seconds()
 
     def _plan(self, key: GangKey) -> GangPlan | None:
         gang, planned = self._gangs.reflector.items.get(object_key(key)), self._planned.get(key)

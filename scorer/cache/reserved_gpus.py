@@ -62,8 +62,9 @@ class ReservedGPUs:
         purpose: Purpose = Purpose.REPLACEMENT,
     ) -> None:
         """Reserve these places for a unit, instead of those before for the same purpose."""
-        before = self.of(gang, purpose)
-        if before == places:
+        before, known_as = self.of(gang, purpose), self._reservations.get((gang, purpose))
+        has_priority = known_as is not None and known_as.priority == priority
+        if before == places and (has_priority or not places):
             return
         # An entry of a ledger is known by its identity.
         known = {place: place for place in before}
@@ -78,7 +79,7 @@ class ReservedGPUs:
                     del self._by_node[place.node]
                 self._on_change(place)
         for place in places:
-            if place not in before:
+            if place not in before or not has_priority:
                 others = self._by_node.setdefault(place.node, {})
                 # They are counted again, after those of higher priorities.
                 for _, holding, _ in others.values():

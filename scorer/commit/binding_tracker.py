@@ -7,16 +7,16 @@ Pods without a controller, and those whose Job counts an eviction as a failure, 
 the status of their gang says why.
 """
 
-from collections.abc import Collection, Coroutine, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import structlog
 
 from cluster.gang import GangKey
 from runtime.kube.objects import Key
 from scorer.commit.claim_repair import ClaimRepair
-from scorer.commit.evict import evict
+from scorer.commit.excluded_nodes import ExcludedNodes
 from scorer.commit.handle import Handle
 from scorer.commit.lost_gpus import awaits_claim, lost_gpus, may_lose_gpus
 from scorer.commit.pending_binding import (
@@ -24,6 +24,8 @@ from scorer.commit.pending_binding import (
     Progress,
     recreation_time,
 )
+from scorer.commit.removal import Call, Removals, Request
+from scorer.commit.removal_state import Removal, Step
 from scorer.commit.unbound_plans import unbound_plans
 from scorer.gang.crd import GangPlan, Phase
 from scorer.gang.placed_units import eviction_blocker
@@ -31,12 +33,7 @@ from scorer.gang.plan_record import plan_id_of
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.metrics import EvictionReason, Stage
-from scorer.report.status_update import StatusUpdate
-
-Call = Coroutine[Any, Any, object]
-
-_EXCLUDED_FOR = 180.0
-"""Time for which a node is excluded for a gang that could not be bound there [s]."""
+from scorer.report.status_update import Evicted, StatusUpdate
 
 _log = structlog.get_logger()
 
@@ -44,15 +41,14 @@ _log = structlog.get_logger()
 class BindingTracker:
     """The plans of one term of the Lease whose members are not all bound."""
 
-    def __init__(self, handle: Handle) -> None:
-        """Start without plans."""
-        self._handle, self._informers, self._clock = handle, handle.informers, handle.clock
-        self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
+    def __init__(self, handle: Handle, removals: Removals) -> None:
+        """Start without plans; `removals` evicts."""
+        self._informers, self._clock = handle.informers, handle.clock
+        self._status_reporter, self._removals = handle.status_reporter, removals
         self._faults, self._claim_repair = handle.faults, ClaimRepair(handle)
         self._bindings: dict[GangKey, dict[str, PendingBinding]] = {}
         """By id of the plan: members that were created later have a plan of their own."""
-        self._failed_nodes: dict[GangKey, tuple[frozenset[str], float]] = {}
-        """Nodes where a gang could not be bound, and until when they are excluded."""
+        self._excluded = ExcludedNodes(handle.clock)
         self._unrestored: set[Key] = set()
         """Groups whose plans of the last leader are not tracked yet."""
         self._unreconciled: set[tuple[GangKey, str]] = set()
@@ -60,14 +56,12 @@ class BindingTracker:
 
     @property
     def excluded_nodes(self) -> Mapping[GangKey, frozenset[str]]:
-        """The nodes that are excluded now, by gang."""
-        now = self._clock()
-        return {key: nodes for key, (nodes, until) in self._failed_nodes.items() if until > now}
+        """The nodes where a gang could not be bound, by gang."""
+        return self._excluded.now
 
     def exclude(self, key: GangKey, nodes: frozenset[str]) -> None:
-        """Exclude nodes for a gang for a while, beside those that are excluded already."""
-        if nodes := self.excluded_nodes.get(key, frozenset()) | nodes:
-            self._failed_nodes[key] = nodes, self._clock() + _EXCLUDED_FOR
+        """Exclude nodes for a gang for a while."""
+        self._excluded.exclude(key, nodes)
 
     def track(self, unit: Unit, plan: GangPlan) -> None:
         """Start to track a plan whose members are about to be written.
@@ -95,10 +89,6 @@ class BindingTracker:
         if not plans:
             self._bindings.pop(key, None)
 
-    def is_evicting(self, key: GangKey) -> bool:
-        """Return whether members of a gang are being evicted, so that none may be planned."""
-        return any(binding.evicting for binding in self._bindings.get(key, {}).values())
-
     def _all(self) -> list[PendingBinding]:
         return [binding for plans in self._bindings.values() for binding in plans.values()]
 
@@ -118,7 +108,7 @@ class BindingTracker:
             for binding in self._all()
             if binding.writing_since is None and not self._is_backing_off(binding)
         ]
-        times += [until for _, until in self._failed_nodes.values() if until > now]
+        times += self._excluded.ends()
         return max(min(times) - now, 0.0) + 0.1 if times else None
 
     def _is_backing_off(self, binding: PendingBinding) -> bool:
@@ -140,14 +130,12 @@ class BindingTracker:
                 self._unreconciled.add((unit.key, plan.id))
 
     def reconcile(self, dirty_groups: Set[Key]) -> list[Call]:
-        """Check the progress of each plan; return evictions of failed ones, and repairs of claims.
+        """Check the progress of each plan, evict failed ones; return repairs of claims.
 
         Args:
             dirty_groups: Groups of which a pod changed since the last call.
         """
         self._faults.work_off(Stage.TRACK, self._unrestored, self._restore)
-        excluded = self.excluded_nodes
-        self._failed_nodes = {key: self._failed_nodes[key] for key in excluded}
         conflicts = {pod.uid: pod.reason for pod in self._informers.state.conflicts}
         calls: list[Call] = []
         retried, self._unreconciled = self._unreconciled, set()
@@ -158,11 +146,11 @@ class BindingTracker:
             if not (is_due or conflicts or is_changed):
                 continue
             self._unreconciled.add(plan)
-            if self._is_backing_off(binding):
+            if self._is_backing_off(binding) or binding.unit.key in self._removals:
                 continue
             with self._faults.isolate(Stage.TRACK, binding.unit.key):
-                calls += self._reconcile(binding, conflicts, is_due=is_due)
-                if not self.is_evicting(binding.unit.key):
+                self._reconcile(binding, conflicts, is_due=is_due)
+                if binding.unit.key not in self._removals:
                     calls += self._claim_repair.repairs(binding.unit)
                 if not self._may_fail(binding):
                     self._unreconciled.discard(plan)
@@ -174,33 +162,34 @@ class BindingTracker:
         is_tried = binding.tried_at is not None
         return any(map(awaits_claim, pods)) or (is_tried and any(map(may_lose_gpus, pods)))
 
+    def _progress(self, binding: PendingBinding) -> Progress:
+        pods = self._informers.state.group(binding.unit.group)
+        # A member whose patch was refused may have another plan by now.
+        return binding.progress(pod for pod in pods if plan_id_of(pod) in {None, binding.plan.id})
+
     def _reconcile(
         self, binding: PendingBinding, conflicts: Mapping[str, str], *, is_due: bool
-    ) -> list[Call]:
-        pods = tuple(self._informers.state.group(binding.unit.group))
-        # A member whose patch was refused may have another plan by now.
-        progress = binding.progress(
-            pod for pod in pods if plan_id_of(pod) in {None, binding.plan.id}
-        )
+    ) -> None:
+        progress = self._progress(binding)
         if not progress.unbound:
-            others = self._other_members(binding, progress.bound, pods)
-            self._try_to_complete(binding, progress, others, is_due=is_due)
-            return []
+            self._try_to_complete(binding, progress, is_due=is_due)
+            return
         failure = self._failure(progress, conflicts)
-        if failure is not None and (is_due or not binding.evicting):
-            return self._give_up(binding, progress, failure)
+        if failure is not None and (is_due or not self._removals.protection(binding.unit.key)):
+            self._give_up(binding, progress, failure)
+            return
         tried = [pod for pod in progress.unbound if pod.was_tried]
         if tried and binding.tried_at is None:
             self._keep(replace(binding, tried_at=self._clock(), deadline=self._new_deadline))
-            return []
+            return
         if not is_due:
-            return []
+            return
         overdue = tried or [pod for pod in progress.unbound if self._is_gated(pod)]
-        if not overdue:
+        if overdue:
+            self._give_up_overdue(binding, progress, overdue[0])
+        else:
             first = progress.unbound[0]
             self._wait(binding, progress, f"no scheduler has looked at pod {first.name} yet")
-            return []
-        return self._give_up_overdue(binding, progress, overdue[0])
 
     def _failure(self, progress: Progress, conflicts: Mapping[str, str]) -> str | None:
         """Return why members cannot be bound, whatever their deadline; None: they may be."""
@@ -219,20 +208,18 @@ class BindingTracker:
         """Return whether our gate still holds a pod, so that no scheduler can bind it."""
         return pod.waiting is not None or self._informers.state.is_assumed(pod)
 
-    def _give_up_overdue(
-        self, binding: PendingBinding, progress: Progress, first: PodInfo
-    ) -> list[Call]:
+    def _give_up_overdue(self, binding: PendingBinding, progress: Progress, first: PodInfo) -> None:
         """Evict a gang with an unbound member, unless creating the pods again takes longer."""
         node = ", ".join(binding.nodes_of([first]))
         waited = self._clock() - (binding.tried_at or 0.0)
         recreation = recreation_time(progress.bound + progress.unbound)
         limit = max(self._patience, recreation if waited >= recreation else 0.0)
         reason = f"pod {first.name} was not bound to {node} within {limit:g} s"
-        if waited >= recreation or binding.evicting:
-            return self._give_up(binding, progress, reason)
+        if waited >= recreation:
+            self._give_up(binding, progress, reason)
+            return
         reason += f"; it is not evicted before {recreation:g} s, in which its Job may recreate it"
         self._wait(binding, progress, reason, recreation - waited)
-        return []
 
     def _wait(
         self,
@@ -250,28 +237,21 @@ class BindingTracker:
                 StatusUpdate(binding.unit, Phase.COMMITTING, members, binding.plan, reason)
             )
 
-    def _other_members(
-        self, binding: PendingBinding, members: Iterable[PodInfo], pods: Iterable[PodInfo]
-    ) -> list[PodInfo]:
+    def _other_members(self, binding: PendingBinding, members: Iterable[PodInfo]) -> list[PodInfo]:
         """Return the settled pods of the same gang that are not members of the plan."""
         unit, uids = binding.unit, {pod.uid for pod in members}
+        pods = self._informers.state.group(unit.group)
         settled = (pod for pod in pods if unit.is_gang and pod.settled and pod.uid not in uids)
         return [pod for pod in settled if self._informers.owners.key(pod) == unit.key]
 
     def _try_to_complete(
-        self,
-        binding: PendingBinding,
-        progress: Progress,
-        others: Collection[PodInfo],
-        *,
-        is_due: bool,
+        self, binding: PendingBinding, progress: Progress, *, is_due: bool
     ) -> None:
         """Untrack a plan whose members are bound or gone, unless its gang has to wait."""
-        key = binding.unit.key
-        waits = not is_due if binding.evicting else not all(pod.bound for pod in others)
+        key, others = binding.unit.key, self._other_members(binding, progress.bound)
         if progress.bound and not is_due and any(map(awaits_claim, progress.bound)):
             return
-        if progress.bound and waits:
+        if progress.bound and not all(pod.bound for pod in others):
             # Do not extend the deadline while a member is retried under another plan: if that
             # write fails, the member is already overdue.
             if is_due and not binding.has_any(others):
@@ -280,31 +260,71 @@ class BindingTracker:
         self.untrack(key, binding.plan.id)
         if not progress.bound and not others:
             self._status_reporter.forget(key)
-        if not progress.bound or binding.evicting:
+        if not progress.bound:
             return
-        self._failed_nodes.pop(key, None)
+        self._excluded.include(key)
         members = len(progress.bound) + len(others), binding.unit.needed
         self._status_reporter.enqueue(
             StatusUpdate(binding.unit, Phase.PLACED, members, binding.plan)
         )
 
-    def _give_up(self, binding: PendingBinding, progress: Progress, failure: str) -> list[Call]:
+    def _give_up(self, binding: PendingBinding, progress: Progress, failure: str) -> None:
         """Evict all members, or report why they must stay."""
-        key, pods = binding.unit.key, progress.bound + progress.unbound
-        blocker = self.eviction_blocker(pods)
-        reason = f"{failure}; {blocker or 'all members are evicted'}"
-        members = len(progress.bound), binding.unit.needed
-        evicted_because = "" if blocker else failure
+        key = binding.unit.key
+        pods = self._pods_to_evict(binding, progress)
+        # Check again later: the API server may let them be evicted, or a node may become ready.
+        self._keep(replace(binding, deadline=self._new_deadline))
+        if blocker := self.eviction_blocker(pods) or self._removals.protection(key):
+            members = len(progress.bound), binding.unit.needed
+            reason = f"{failure}; {blocker}"
+            self._status_reporter.enqueue(
+                StatusUpdate(binding.unit, Phase.COMMITTING, members, binding.plan, reason)
+            )
+        elif pods:
+            _log.warning("Evicting gang", gang=f"{key.namespace}/{key.name}", err=failure)
+            unused = binding.nodes_of(pod for pod in progress.unbound if pod.was_tried)
+            self._removals.begin(
+                Request(
+                    {key: pods},
+                    EvictionReason.UNBOUND,
+                    on_end=partial(self._removed, binding, unused, failure),
+                    is_wanted=lambda: not all(map(self._is_bound, pods)),
+                )
+            )
+
+    def _pods_to_evict(self, binding: PendingBinding, progress: Progress) -> list[PodInfo]:
+        """Return the members of a plan that failed, and of an overdue one that they had before."""
+        plans, now = [*self._bindings[binding.unit.key].values()], self._clock()
+        before = plans[: [each.plan.id for each in plans].index(binding.plan.id)]
+        overdue = [each for each in before if each.is_due(now) and each.has_any(progress.unbound)]
+        found = [progress, *map(self._progress, overdue)]
+        pods = {pod.uid: pod for each in found for pod in each.bound + each.unbound}
+        return [pod for pod in pods.values() if not pod.is_ending]
+
+    def _is_bound(self, pod: PodInfo) -> bool:
+        now = self._informers.state.pod(pod.key)
+        return now is not None and now.uid == pod.uid and now.bound
+
+    def _removed(
+        self, binding: PendingBinding, unused: frozenset[str], failure: str, removal: Removal
+    ) -> None:
+        """Report what became of the members of a plan that failed.
+
+        Args:
+            binding: The plan.
+            unused: Nodes where members could not be bound.
+            failure: Why the plan failed.
+            removal: Of its members.
+        """
+        key, members = binding.unit.key, (0, binding.unit.needed)
+        if removal.step is Step.UNTOUCHED and not removal.refusal:
+            return
+        if removal.step is Step.GONE:
+            self.exclude(key, unused)
+        reason = f"{failure}; {removal.summary}"
+        evicted = Evicted(len(removal.accepted), failure, removal.refusal)
         self._status_reporter.enqueue(
             StatusUpdate(
-                binding.unit, Phase.COMMITTING, members, binding.plan, reason, evicted_because
+                binding.unit, Phase.COMMITTING, members, binding.plan, reason, evicted=evicted
             )
         )
-        # Check again later: a disruption budget may keep a pod, or a node may become ready.
-        self._keep(replace(binding, deadline=self._new_deadline, evicting=not blocker))
-        if blocker:
-            return []
-        self.exclude(key, binding.nodes_of(pod for pod in progress.unbound if pod.was_tried))
-        _log.warning("Evicting gang", gang=f"{key.namespace}/{key.name}", err=failure)
-        self._metrics.evicted(len(pods), EvictionReason.UNBOUND)
-        return [evict(self._handle, pods)]

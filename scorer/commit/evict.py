@@ -1,4 +1,4 @@
-"""Eviction of pods by the Eviction API, which observes disruption budgets.
+"""Calls of the Eviction API, which observes disruption budgets; only `removal` makes them.
 
 Each eviction has the term of its leader, like a write that allocates GPUs: the API server refuses
 those of a past leader (`fence`), which may have been stopped in the middle of a gang.
@@ -17,38 +17,57 @@ from scorer.fence import LeadershipLost, is_leadership_lost
 from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 
+_NO_DRY_RUN = 400
+"""Status of a dry run if the cluster has a webhook that does not support it."""
+_GONE = 404
+
 _log = structlog.get_logger()
 
 
 async def evict(
-    handle: Handle, pods: Collection[PodInfo], *, only_unchanged: bool = True
-) -> dict[str, int]:
-    """Evict pods concurrently; return the HTTP status for those that stay, by uid.
+    handle: Handle, pods: Collection[PodInfo], *, dry_run: bool
+) -> dict[str, int | None]:
+    """Evict pods concurrently; return the HTTP status of each refusal, by uid.
 
-    429: a disruption budget protects it. 0: the API server did not answer.
+    None: it is evicted, or is not there. 0: the API server did not answer.
 
     Args:
         handle: The API server, the term, and a counter of unforeseen exceptions.
-        pods: All pods of some units.
-        only_unchanged: A pod that has changed stays, too. Else only another pod of its name does.
+        pods: The pods. Another pod of the same name is not evicted.
+        dry_run: Ask only whether they would be. It uses up no disruption budget.
 
     Raises:
         LeadershipLost: Another process leads.
     """
-    results = await asyncio.gather(*(_isolated(handle, pod, only_unchanged) for pod in pods))
-    return {pod.uid: got for pod, got in zip(pods, results, strict=True) if got is not None}
+    answers = await asyncio.gather(*(_isolated(handle, pod, dry_run) for pod in pods))
+    return {pod.uid: answer for pod, answer in zip(pods, answers, strict=True)}
 
 
-async def _isolated(handle: Handle, pod: PodInfo, only_unchanged: bool) -> int | None:
+async def _isolated(handle: Handle, pod: PodInfo, dry_run: bool) -> int | None:
     with handle.faults.isolate(Stage.EVICT, pod.key):
-        return await _evict(handle, pod, only_unchanged)
+        return await _evict(handle, pod, dry_run)
     return 0
 
 
-async def _evict(handle: Handle, pod: PodInfo, only_unchanged: bool) -> int | None:
-    preconditions = {"uid": pod.uid}
-    if only_unchanged:
-        preconditions["resourceVersion"] = pod.version
+async def _evict(handle: Handle, pod: PodInfo, dry_run: bool) -> int | None:
+    try:
+        await _call(handle, pod, dry_run)
+    except KubeError as error:
+        if is_leadership_lost(error):
+            raise LeadershipLost(str(error)) from error
+        status = error.status if isinstance(error, ApiError) else 0
+        if status == _GONE or (dry_run and status == _NO_DRY_RUN):
+            return None
+        _log.warning("Could not evict pod", pod="/".join(pod.key), dry_run=dry_run, err=str(error))
+        return status
+    return None
+
+
+async def _call(handle: Handle, pod: PodInfo, dry_run: bool) -> None:
+    # A pod changes several times while a kubelet starts it, so its version is no precondition.
+    options: dict[str, object] = {"preconditions": {"uid": pod.uid}}
+    if dry_run:
+        options["dryRun"] = ["All"]
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -57,16 +76,8 @@ async def _evict(handle: Handle, pod: PodInfo, only_unchanged: bool) -> int | No
             "namespace": pod.namespace,
             "annotations": {TERM: str(handle.term)},
         },
-        "deleteOptions": {"preconditions": preconditions},
+        "deleteOptions": options,
     }
-    try:
-        await handle.kube.create(path_below(pod.path, "eviction"), body, Ignored)
-    except KubeError as error:
-        if is_leadership_lost(error):
-            raise LeadershipLost(str(error)) from error
-        status = error.status if isinstance(error, ApiError) else 0
-        if status == 404:
-            return None
-        _log.warning("Could not evict pod", pod="/".join(pod.key), err=str(error))
-        return status
-    return None
+    # Webhooks see the parameter, the Eviction API both.
+    params = {"dryRun": "All"} if dry_run else {}
+    await handle.kube.create(path_below(pod.path, "eviction"), body, Ignored, params=params)

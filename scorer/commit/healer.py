@@ -5,34 +5,35 @@ The move is written into the Gang before the first eviction. So the next leader 
 never begins a second one. No member is planned while others are still to be evicted.
 """
 
-from collections.abc import Coroutine, Set
+import asyncio
+from collections.abc import Set
+from functools import partial
 from math import inf
-from typing import Any
 
+import msgspec
 import structlog
 
 from cluster.gang import GangKey
 from cluster.keys import MOVED
 from runtime.kube.client import KubeError
 from scorer.commit.binding_tracker import BindingTracker
-from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
+from scorer.commit.removal import Call, Removals, Request
+from scorer.commit.removal_state import Removal, Step
 from scorer.gang.crd import Gang, GangPlan, Phase
 from scorer.gang.health import Fault, fault_text, faults_of, slower_gpus, unplanned_gpus
 from scorer.gang.moved import Moved, is_moving, left_behind, moved_of, moved_text, running
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import settled_unit
-from scorer.metrics import Stage
+from scorer.metrics import EvictionReason, Stage
 from scorer.queue.fault_moves import Candidate, decide
-from scorer.report.status_update import StatusUpdate
+from scorer.report.status_update import Evicted, StatusUpdate
 
-Call = Coroutine[Any, Any, object]
-
-_RETRY = 5.0
-"""Time until pods are evicted again that were not [s]."""
 _CHECK = 60.0
-"""Time until a refused move is tried again, and between two checks whether moves have ended [s]."""
+"""Time between two checks whether moves have ended [s]."""
 
+_AGAIN = 5.0
+"""Time until the end of a move is written again that was not [s]."""
 _REPORTED = "no pod is evicted because of that (policy gangs.onFault: report)"
 
 _log = structlog.get_logger()
@@ -41,8 +42,9 @@ _log = structlog.get_logger()
 class Healer:
     """The faults under the gangs of one term of the Lease, and the moves off them."""
 
-    def __init__(self, handle: Handle, binding_tracker: BindingTracker) -> None:
+    def __init__(self, handle: Handle, binding_tracker: BindingTracker, removals: Removals) -> None:
         """Start without faults. Their times start again with each leader."""
+        self._removals = removals
         self._handle, self._informers = handle, handle.informers
         self._state, self._status_reporter = handle.informers.state, handle.status_reporter
         self._clock, self._binding_tracker = handle.clock, binding_tracker
@@ -52,14 +54,9 @@ class Healer:
         """Gangs that were moved, and may not run again yet."""
         self._records: dict[GangKey, Moved] = {}
         """Moves of this term, which the watch may not show yet."""
-        self._beginning: set[GangKey] = set()
-        """Gangs whose move is not recorded yet, so that no pod may be evicted."""
-        self._tried_at: dict[GangKey, float] = {}
-        """When the pods of a gang were evicted last [s since 1970]."""
-        self._refused: dict[GangKey, tuple[str, float]] = {}
-        """Why the move of a gang was not begun, and when it is tried again [s since 1970]."""
-        self._preempted: Set[GangKey] = frozenset()
-        """Gangs that are evicted for units of a higher priority."""
+        self._recorded: set[GangKey] = set()
+        """Gangs whose move is recorded, and not decided yet."""
+        self._calls: list[Call] = []
         self._unobserved: set[GangKey] = set()
         """Gangs that have changed; more than those of a round only after an exception."""
         self._next_at = inf
@@ -69,13 +66,6 @@ class Healer:
     def faulty(self) -> int:
         """The number of gangs with a fault under them."""
         return len(self._since)
-
-    def is_evicting(self, key: GangKey) -> bool:
-        """Return whether members of a gang are still to be evicted, so that none may be planned."""
-        gang = self._informers.gang(key) if key in self._moving else None
-        if gang is None:
-            return False
-        return bool(left_behind(gang, self._moved(gang), self._pods(key), self._clock()))
 
     @property
     def moving(self) -> frozenset[GangKey]:
@@ -88,32 +78,32 @@ class Healer:
 
     def time_left(self) -> float | None:
         """Return the time until a gang is to be evicted, or evicted again [s]; None: never."""
-        now = self._clock()
-        retries = [_RETRY] if any(map(self.is_evicting, self._moving)) else []
         # A move may also end with its time, which lets another one begin.
-        retries += [_CHECK] if self._moving or self._refused else []
-        times = [*retries, *([self._next_at - now] if self._next_at < inf else [])]
+        times = [_CHECK] if self._moving else []
+        times += [self._next_at - self._clock()] if self._next_at < inf else []
         return max(min(times), 0.0) + 0.1 if times else None
 
-    def update(self, changed: Set[GangKey], preempted: Set[GangKey]) -> list[Call]:
-        """Return the evictions that are due.
+    def update(self, changed: Set[GangKey]) -> list[Call]:
+        """Begin the moves that are due; return other calls.
 
         Args:
             changed: Gangs of which the object, a pod, its node or the owner changed.
-            preempted: Gangs that are being evicted for units of a higher priority.
 
         Cost: the pods of these gangs, and of those with faults that last; in the first call of a
         term those of all gangs.
         """
-        now, gangs, self._preempted = self._clock(), self._informers.gangs, preempted
+        now, gangs = self._clock(), self._informers.gangs
         self._unobserved |= changed if self._has_synced else {gang.key for gang in gangs.values()}
         self._handle.faults.work_off(Stage.EVICT, self._unobserved, self._observe)
         self._has_synced = True
         self._moving = {key for key in self._moving if self._is_moving(key, now)}
-        self._refused = {key: refusal for key, refusal in self._refused.items() if refusal[1] > now}
-        self._records = {key: self._records[key] for key in self._moving & self._records.keys()}
-        self._tried_at = {key: self._tried_at[key] for key in self._moving & self._tried_at.keys()}
-        return [*self._complete_moves(now), *self._start_moves(now)]
+        self._records = {
+            key: moved for key, moved in self._records.items() if self._is_needed(key, moved)
+        }
+        self._complete_moves(now)
+        self._start_moves(now)
+        calls, self._calls = self._calls, []
+        return calls
 
     def _observe(self, key: GangKey) -> None:
         """Note the faults under a gang, and its move."""
@@ -143,26 +133,38 @@ class Healer:
     def _moved(self, gang: Gang) -> Moved | None:
         return self._records.get(gang.key) or moved_of(gang)
 
-    def _complete_moves(self, now: float) -> list[Call]:
-        """Return the evictions of pods that a move, maybe of the last leader, left behind."""
-        calls: list[Call] = []
+    def _is_needed(self, key: GangKey, moved: Moved) -> bool:
+        """Return whether the watch may not show a move of this term as it is."""
+        gang = self._informers.gang(key)
+        return key in self._moving or (gang is not None and moved_of(gang) != moved)
+
+    def _complete_moves(self, now: float) -> None:
+        """Evict the pods that a move of the last leader left behind."""
         for key in self._moving:
             gang = self._informers.gang(key)
-            is_early = key in self._beginning or now < self._tried_at.get(key, -inf) + _RETRY
-            if gang is None or is_early:
+            moved = self._moved(gang) if gang else None
+            if gang is None or moved is None or gang.spec.plan is None or key in self._removals:
                 continue
-            if pods := left_behind(gang, self._moved(gang), self._pods(key), now):
-                self._tried_at[key] = now
-                calls.append(evict(self._handle, pods))
-        return calls
+            if pods := left_behind(gang, moved, self._pods(key), now):
+                is_begun = len(pods) < len(gang.spec.plan.members)
+                self._recorded.add(key)
+                self._records[key] = moved
+                self._removals.begin(
+                    Request(
+                        {key: pods},
+                        EvictionReason.FAULT,
+                        on_end=partial(self._removed, gang.spec.plan, pods, moved),
+                        begun=frozenset({key} if is_begun else ()),
+                    )
+                )
 
-    def _start_moves(self, now: float) -> list[Call]:
+    def _start_moves(self, now: float) -> None:
         """Decide which gangs move now, and report why others do not."""
         policy, self._next_at = self._informers.policy.policy.gangs, inf
         if policy.on_fault != "evict":
             for key in self._since:
                 self._status_reporter.explain_fault(key, _REPORTED)
-            return []
+            return
         decision = decide(
             [
                 self._candidate(key, since)
@@ -177,8 +179,9 @@ class Healer:
         self._next_at = decision.next_at
         for key, why in decision.waits.items():
             self._status_reporter.explain_fault(key, why)
-        gangs = filter(None, map(self._informers.gang, decision.moves))
-        return [self._move(gang.key, gang.spec.plan, now) for gang in gangs if gang.spec.plan]
+        for gang in filter(None, map(self._informers.gang, decision.moves)):
+            if gang.spec.plan:
+                self._move(gang.key, gang.spec.plan, now)
 
     def _candidate(self, key: GangKey, since: dict[Fault, float]) -> Candidate:
         gang, usages = self._informers.gang(key), (pod.usage for pod in self._pods(key))
@@ -190,10 +193,10 @@ class Healer:
         """Return why a gang must not be evicted; None: it may be."""
         gang, pods = self._informers.gang(key), running(self._pods(key))
         plan = gang.spec.plan if gang else None
-        if key in self._refused:
-            return self._refused[key][0]
-        if key in self._preempted:
-            return "it is being evicted for a unit of a higher priority"
+        if why := self._removals.protection(key):
+            return why
+        if key in self._removals:
+            return "it is being evicted already"
         planned = {member.uid for member in plan.members} if plan else set[str]()
         for pod in pods:
             if pod.uid not in planned:
@@ -202,59 +205,83 @@ class Healer:
                 return f"pod {pod.name} is not bound yet"
         return self._binding_tracker.eviction_blocker(pods)
 
-    def _move(self, key: GangKey, plan: GangPlan, now: float) -> Call:
+    def _move(self, key: GangKey, plan: GangPlan, now: float) -> None:
         """Evict a gang once the move is recorded."""
-        self._moving.add(key)
-        self._beginning.add(key)
-        self._tried_at[key] = now
         pods = running(self._pods(key))
-        self._records[key] = Moved(plan.id, now, self._fault_text(pods))
-        return self._record_and_evict(key, plan, pods, self._records[key])
-
-    def _refuse(self, key: GangKey, why: str) -> None:
-        """Begin no move of a gang for a while."""
-        self._refused[key] = why, self._clock() + _CHECK
-        self._informers.changed.set()
-
-    async def _record_and_evict(
-        self, key: GangKey, plan: GangPlan, pods: tuple[PodInfo, ...], moved: Moved
-    ) -> None:
-        reason = moved.why
-        lost = {fault.node for fault in self._faults(pods) if fault.gpu is None}
-        with self._handle.faults.isolate(Stage.EVICT, key):
-            is_begun = False
-            try:
-                is_begun = await self._begin(key, pods, moved)
-            finally:
-                self._beginning.discard(key)
-                if not is_begun:
-                    self._records.pop(key, None)
-            if not is_begun:
-                return
-            _log.warning("Moving gang", gang=f"{key.namespace}/{key.name}", err=reason)
-            self._binding_tracker.exclude(key, frozenset(lost))
-            self._handle.metrics.moved(len(pods))
-            self._status_reporter.explain_fault(key, "")
-            unit = settled_unit(key, pods, self._informers.owners)
-            members = len(pods), unit.needed
-            self._status_reporter.enqueue(
-                StatusUpdate(unit, Phase.COMMITTING, members, plan, reason, eviction_reason=reason)
+        moved = Moved(plan.id, now, self._fault_text(pods))
+        self._moving.add(key)
+        self._records[key] = moved
+        self._removals.begin(
+            Request(
+                {key: pods},
+                EvictionReason.FAULT,
+                on_end=partial(self._removed, plan, pods, moved),
+                record=partial(self._record, key, moved),
             )
-            await evict(self._handle, pods)
+        )
 
-    async def _begin(self, key: GangKey, pods: tuple[PodInfo, ...], moved: Moved) -> bool:
-        """Record a move, if all pods may be evicted; return whether it is recorded."""
+    async def _record(self, key: GangKey, moved: Moved) -> str | None:
+        """Record a move; return why it is not, or None."""
+        name = f"{key.namespace}/{key.name}"
         try:
-            if why := self._informers.budgets.blocker(pods):
-                self._refuse(key, why)
-                return False
             await self._status_reporter.annotate(key, MOVED, moved_text(moved))
         except KubeError as error:
-            name = f"{key.namespace}/{key.name}"
             _log.warning("Could not record move", gang=name, err=str(error))
-            self._refuse(key, f"its move could not be recorded: {error}")
-            return False
-        return True
+            return f"its move could not be recorded: {error}"
+        self._recorded.add(key)
+        _log.warning("Moving gang", gang=name, err=moved.why)
+        self._status_reporter.explain_fault(key, "")
+        return None
+
+    def _removed(
+        self, plan: GangPlan, pods: tuple[PodInfo, ...], moved: Moved, removal: Removal
+    ) -> None:
+        """Report what became of a gang; a move that was refused has ended.
+
+        Args:
+            plan: What was given up.
+            pods: The members.
+            moved: The move.
+            removal: Of the members.
+        """
+        key = removal.key
+        if removal.step is Step.GONE:
+            lost = {fault.node for fault in self._faults(pods) if fault.gpu is None}
+            self._binding_tracker.exclude(key, frozenset(lost))
+        elif key in self._recorded:
+            self._records[key] = msgspec.structs.replace(moved, is_over=True)
+            self._calls.append(self._end_move(key, self._records[key]))
+        else:
+            self._records.pop(key, None)
+            if not self._removals.protection(key):
+                self._removals.protect(key, removal.refusal)
+        self._recorded.discard(key)
+        if removal.accepted:
+            self._report(plan, pods, moved, removal)
+
+    def _report(
+        self, plan: GangPlan, pods: tuple[PodInfo, ...], moved: Moved, removal: Removal
+    ) -> None:
+        self._handle.metrics.moved()
+        unit = settled_unit(removal.key, pods, self._informers.owners)
+        evicted = Evicted(len(removal.accepted), moved.why, removal.refusal)
+        reason = f"{moved.why}; {removal.summary}" if removal.refusal else moved.why
+        members = len(pods), unit.needed
+        self._status_reporter.enqueue(
+            StatusUpdate(unit, Phase.COMMITTING, members, plan, reason, evicted=evicted)
+        )
+
+    async def _end_move(self, key: GangKey, moved: Moved) -> None:
+        """Record that a move has ended, so that the next leader does not go on with it."""
+        while self._records.get(key) == moved and self._informers.gang(key):
+            try:
+                await self._status_reporter.annotate(key, MOVED, moved_text(moved))
+            except KubeError as error:
+                name = f"{key.namespace}/{key.name}"
+                _log.warning("Could not record the end of a move", gang=name, err=str(error))
+                await asyncio.sleep(_AGAIN)
+            else:
+                return
 
     def _pods(self, key: GangKey) -> list[PodInfo]:
         key_of = self._informers.owners.key

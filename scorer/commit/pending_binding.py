@@ -34,8 +34,6 @@ class PendingBinding:
     tried_at: float | None = None
     """Time when a scheduler first tried one of the members [s since 1970]. The time before does not
     count. None: no scheduler has."""
-    evicting: bool = False
-    """The plan was given up, and its members are being evicted."""
 
     def is_due(self, now: float) -> bool:
         """Return whether the deadline has passed; the time is in seconds since 1970."""

@@ -14,7 +14,7 @@ from scorer.gang.unit import Unit, settled_unit
 def unbound_plans(group: Key, informers: Informers) -> Iterator[tuple[Unit, GangPlan]]:
     """Yield the plans of a group whose members are not all bound, each with its unit.
 
-    A gang has several plans where members were created later.
+    A gang has several plans where members were created later; the earlier ones come first.
     """
     owners, pods = informers.owners, list(informers.state.group(group))
     members: dict[tuple[GangKey, str], list[PodInfo]] = {}
@@ -22,7 +22,9 @@ def unbound_plans(group: Key, informers: Informers) -> Iterator[tuple[Unit, Gang
         plan_id = plan_id_of(pod)
         if plan_id and pod.settled:
             members.setdefault((owners.key(pod), plan_id), []).append(pod)
-    for (key, plan_id), planned in members.items():
+    # Ids of one term end with ascending numbers.
+    for key, plan_id in sorted(members, key=lambda each: (each[0], len(each[1]), each[1])):
+        planned = members[key, plan_id]
         if all(pod.bound for pod in planned):
             continue
         unit = settled_unit(key, (pod for pod in pods if owners.key(pod) == key), owners)

@@ -15,8 +15,7 @@ from scorer.gang.crd import Gang
 from scorer.gang.pod_info import PodInfo
 
 LONGEST = 600.0
-"""Time after which a move counts as ended, whatever became of it [s]. Pods that could not be
-evicted until then stay, and the others are placed beside them."""
+"""Time after which a move counts as ended, whatever became of it [s]."""
 
 
 class Moved(Struct, frozen=True):
@@ -28,6 +27,9 @@ class Moved(Struct, frozen=True):
     """When [s since 1970]."""
     why: str = ""
     """The faults, for users; empty in a record of an earlier version."""
+    is_over: bool = False
+    """An eviction was refused: members that were evicted go back to their places, and the others
+    stay."""
 
 
 def moved_of(gang: Gang) -> Moved | None:
@@ -48,7 +50,9 @@ def left_behind(
 ) -> tuple[PodInfo, ...]:
     """Return the pods that a move has not evicted yet; none where none is under way."""
     plan = gang.spec.plan
-    if moved is None or plan is None or plan.id != moved.plan or now >= moved.at + LONGEST:
+    if moved is None or moved.is_over or now >= moved.at + LONGEST:
+        return ()
+    if plan is None or plan.id != moved.plan:
         return ()
     planned = {member.uid for member in plan.members}
     return tuple(pod for pod in running(pods) if pod.uid in planned)
@@ -57,7 +61,7 @@ def left_behind(
 def is_moving(gang: Gang, moved: Moved | None, pods: Iterable[PodInfo], now: float) -> bool:
     """Return whether a gang that was moved is not running again."""
     plan = gang.spec.plan
-    if moved is None or now >= moved.at + LONGEST:
+    if moved is None or moved.is_over or now >= moved.at + LONGEST:
         return False
     pods = tuple(pods)
     is_placed_again = plan is not None and plan.id != moved.plan and bool(pods)

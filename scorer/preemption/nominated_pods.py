@@ -65,7 +65,7 @@ class NominatedPods:
     def _nodes(self, nomination: Nomination) -> dict[str, str]:
         """Return the planned node of each pod of a unit that is to be nominated, by uid."""
         policy = self._informers.policy.policy.gangs.preemption
-        if nomination.is_served or policy.others == "never":
+        if nomination.is_void or policy.others == "never":
             return {}
         members = ((each, self._state.node(each.node)) for each in nomination.record.members)
         return {each.uid: each.node for each, node in members if node and node.is_counted}

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from enum import Enum
 from itertools import chain
 from typing import TypeAlias
 
+from cluster.allocations.gpus import Exact
 from cluster.gang import GangKey
 from runtime.kube.objects import Key
-from runtime.process.clock import YEAR_10000
+from runtime.process.clock import YEAR_10000, rfc3339
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.reserved_gpus import Place, single_places
 from scorer.gang.crd import planned_pod
@@ -17,12 +18,22 @@ from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.placement.result import Placement, Plan
 from scorer.preemption.record import Record
+from topology.machine import MAX_GPUS
 
 VictimPods: TypeAlias = tuple[tuple[Key, str], ...]
 """Namespace and name of each pod of a unit, and its uid."""
 _MARGIN = 30.0
 """Time beside the longest grace period for which GPUs are reserved [s]."""
-_GONE = "", ""
+
+
+class Failure(Enum):
+    """Why a nomination has ended in vain."""
+
+    VOID = "void"
+    """Its plan does not hold any more."""
+    UNRECORDED = "unrecorded"
+    OVERDUE = "overdue"
+    """The GPUs did not become free in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,49 +42,79 @@ class Nomination:
 
     key: GangKey
     priority: int
-    victims: tuple[VictimPods, ...]
+    victims: Mapping[GangKey, VictimPods]
+    """The pods that are evicted, by their unit."""
     record: Record
     """What the next leader must know."""
-    is_recorded: bool = False
-    """It is written, so that the evictions may begin."""
-    is_served: bool = False
-    """The unit has its GPUs or is gone; only gangs of which a part was evicted are."""
+    is_asked: bool = False
+    """The API server would let all victims be evicted, so that it may be recorded."""
+    is_void: bool = False
+    """Its plan does not hold any more: a GPU or node of it failed, or a victim was refused. What is
+    still good is reserved until the evicted pods have ended, and other victims are searched."""
     refusal: str = ""
-    """Why a pod is not evicted yet."""
+    """Why its pods could not be nominated for their nodes yet."""
 
     @property
     def until(self) -> float:
         """Until then the GPUs are reserved [s since 1970]."""
         return max(0.0, min(self.record.until, YEAR_10000 - 1))
 
-    def remaining(self, state: ClusterState) -> list[PodInfo]:
-        """Return the pods that are still to be evicted."""
-        left: list[PodInfo] = []
-        for victim in self.victims:
-            there = [pod for key, uid in victim if (pod := _staying(state, key, uid))]
-            if not self.is_served or len(there) < len(victim):
-                left += there
-        return left
+    @property
+    def pods(self) -> VictimPods:
+        """The pods that are evicted."""
+        return tuple(pod for pods in self.victims.values() for pod in pods)
 
-    def summary(self, state: ClusterState) -> str:
-        """Return what happens, for users. It names nothing of another namespace."""
-        pods, own = sum(map(len, self.victims)), self.key.namespace
-        left = self.remaining(state)
-        text = f"{pods} {_plural('pod', pods)} of {len(self.victims)} {_units(len(self.victims))}"
-        text += " of lower priority" + self._names(own)
-        until = datetime.fromtimestamp(self.until, UTC).strftime("%H:%M:%SZ")
+    @property
+    def uids(self) -> dict[GangKey, tuple[str, ...]]:
+        """The uids of these pods, by their unit."""
+        return {unit: tuple(uid for _, uid in pods) for unit, pods in self.victims.items()}
+
+    def is_broken(self, places: Sequence[Place], state: ClusterState) -> bool:
+        """Return whether GPUs of its plan failed, or are not there any more."""
+        return not all(is_usable(place, state) for place in places)
+
+    def summary(self, left: int, refusal: str) -> str:
+        """Return what happens, for users. It names nothing of another namespace.
+
+        Args:
+            left: The number of pods that are still to be evicted.
+            refusal: Why; empty: nothing was refused.
+        """
+        pods, units = len(self.pods), len(self.victims)
+        text = f"{pods} {_plural('pod', pods)} of {units} {_units(units)}"
+        text += f" of lower priority{self._names(self.key.namespace)}"
+        until = rfc3339(self.until)
         text += f" {'are' if pods > 1 else 'is'} evicted for it, until {until} at the latest"
-        if left and self.refusal:
-            text += f"; {len(left)} could not be evicted yet: {self.refusal}"
+        if left and (refusal := self.refusal or refusal):
+            text += f"; {left} could not be evicted yet: {refusal}"
         return text
 
     def _names(self, namespace: str) -> str:
-        own = [pods[0][0] for pods in self.victims if pods[0][0][0] == namespace]
-        return f", such as that of pod {own[0][1]}," if own else ""
+        own = [name for (of, name), _ in self.pods if of == namespace]
+        return f", such as that of pod {own[0]}," if own else ""
+
+
+def is_usable(place: Place, state: ClusterState) -> bool:
+    """Return whether reserved GPUs are still there, and without a fault."""
+    node, gpus = state.node(place.node), place.holding.gpus
+    if node is None or not node.ready or node.unschedulable:
+        return False
+    if not isinstance(gpus, Exact):
+        return True
+    if any(share.i >= len(node.cards) for share in gpus.shares):
+        return False
+    cards = [(node.cards[share.i], share.uuid) for share in gpus.shares]
+    return all(
+        card.healthy and not card.cordoned and uuid in {None, card.uuid} for card, uuid in cards
+    )
 
 
 def new_nomination(
-    unit: Unit, victims: Sequence[Sequence[PodInfo]], plan: Plan, now: float
+    unit: Unit,
+    victims: Mapping[GangKey, Sequence[PodInfo]],
+    plan: Plan,
+    now: float,
+    longest: float,
 ) -> Nomination:
     """Return a nomination that is not recorded yet.
 
@@ -82,16 +123,17 @@ def new_nomination(
         victims: The pods to evict, by their unit.
         plan: Once they have ended.
         now: [s since 1970]
+        longest: For how long GPUs are reserved at most [s]. Grace periods may be years.
     """
-    grace = max(pod.life.grace for pods in victims for pod in pods if pod.life)
-    refs = tuple(tuple((pod.key, pod.uid) for pod in pods) for pods in victims)
+    grace = max(pod.life.grace for pods in victims.values() for pod in pods if pod.life)
+    refs = {key: tuple((pod.key, pod.uid) for pod in pods) for key, pods in victims.items()}
     members = tuple(
         planned_pod(meta.name, meta.uid, each.node, each.gpus)
         for each in plan.placements
         for meta in (each.member.pod.metadata,)
     )
-    uids = tuple(tuple(uid for _, uid in victim) for victim in refs)
-    record = Record(unit.key, members, uids, now + grace + _MARGIN)
+    uids = tuple(tuple(uid for _, uid in victim) for victim in refs.values())
+    record = Record(unit.key, members, uids, now + min(grace + _MARGIN, longest))
     return Nomination(unit.key, unit.priority, refs, record)
 
 
@@ -104,18 +146,18 @@ def _places(placement: Placement) -> tuple[Place, ...]:
     return single_places(placement.node, placement.holding)
 
 
-def restored(record: Record, unit: Unit | None, keys: Mapping[str, Key]) -> Nomination:
+def restored(
+    record: Record, unit: Unit, victims: Mapping[GangKey, Sequence[PodInfo]]
+) -> Nomination:
     """Return the nomination of an earlier leader.
 
     Args:
         record: As that leader has written it.
-        unit: The unit; None: it does not wait any more.
-        keys: Namespace and name of all pods, by uid.
+        unit: The unit, which waits.
+        victims: The pods that it evicts and that are still there, by their unit.
     """
-    victims = tuple(tuple((keys.get(uid, _GONE), uid) for uid in uids) for uids in record.victims)
-    priority = unit.priority if unit else 0
-    is_served = unit is None
-    return Nomination(record.unit, priority, victims, record, is_recorded=True, is_served=is_served)
+    refs = {key: tuple((pod.key, pod.uid) for pod in pods) for key, pods in victims.items()}
+    return Nomination(record.unit, unit.priority, refs, record, is_asked=True)
 
 
 def restored_places(record: Record, unit: Unit, state: ClusterState) -> tuple[Place, ...]:
@@ -127,14 +169,10 @@ def restored_places(record: Record, unit: Unit, state: ClusterState) -> tuple[Pl
         node = state.node(place.node) if place else None
         if place is None or node is None or any(i >= len(node.cards) for i in place.indices):
             continue
+        if len(place.gpus) > MAX_GPUS:
+            continue
         places += _places(placement_of(place, member, node))
     return tuple(places)
-
-
-def _staying(state: ClusterState, key: Key, uid: str) -> PodInfo | None:
-    """Return a pod that has its GPUs, and is not being deleted."""
-    pod = state.pod(key)
-    return pod if pod and pod.uid == uid and pod.settled and pod.usage else None
 
 
 def _units(count: int) -> str:

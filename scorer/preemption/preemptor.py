@@ -2,22 +2,21 @@
 
 1. A unit is refused. A set of units is searched whose eviction gives it a plan.
 2. The GPUs of this plan are reserved, and the unit is nominated for them.
-3. The units of the set are evicted (`evictions`).
+3. The units of the set are evicted (`nominations`).
 4. The unit is planned like any other once its GPUs are free, or the reservation ends and the unit
-   backs off.
+   backs off. If the API server lets a unit not be evicted, another set is searched at once.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
 
 from cluster.gang import GangKey
-from cluster.objects.pod import Owner
-from runtime.process.backoff import Backoff
 from scorer.cache.reserved_gpus import Purpose
 from scorer.commit.handle import Handle
+from scorer.commit.removal import Call, Removals
 from scorer.gang.placed_units import PlacedUnit
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
@@ -34,26 +33,23 @@ from scorer.placement.preemption.search import Eviction
 from scorer.placement.preemption.victim import Disruptions
 from scorer.placement.state.node_cache import DeadlineExceeded
 from scorer.placement.state.snapshot import Snapshot
-from scorer.preemption.evictions import Call, Evictions
 from scorer.preemption.nomination import (
+    Failure,
     new_nomination,
     places_of,
     restored,
     restored_places,
 )
+from scorer.preemption.nominations import Nominations
 from scorer.preemption.record import Record, read_records
+from scorer.preemption.search_delays import SearchDelays
 from scorer.preemption.units import (
     ending_soon,
     placed_in,
 )
+from scorer.preemption.victim_owners import VictimOwners
 from scorer.queue.gang_size import GangSizeResolver
-from workloads.registry import kind_of
 
-_SEARCH_AGAIN, _SEARCH_AGAIN_MAX = 5.0, 60.0
-"""Delay of a unit for which no victims were found, or whose preemption failed [s]."""
-
-_READ = 2.0
-"""The longest wait for owners that are read [s]."""
 _READ_AGAIN = 1.0
 """Delay before the preemptions of the last leader are read again [s]."""
 
@@ -64,25 +60,26 @@ class Preemptor:
     """The preemptions of one term of the Lease."""
 
     def __init__(
-        self, handle: Handle, sizes: GangSizeResolver, is_moving: Callable[[GangKey], bool]
+        self,
+        handle: Handle,
+        sizes: GangSizeResolver,
+        removals: Removals,
+        is_moving: Callable[[GangKey], bool],
     ) -> None:
         """Start without preemptions.
 
         Args:
             handle: The dependencies.
             sizes: Reads how many pods an elastic gang can do without.
+            removals: Evicts units. One that is being evicted is no victim.
             is_moving: Returns whether a gang is being moved off a fault. It is not evicted twice.
         """
-        self._sizes, self._is_moving = sizes, is_moving
+        self._removals, self._is_moving = removals, is_moving
         self._kube, self._informers, self._clock = handle.kube, handle.informers, handle.clock
         self._state, self._metrics = handle.informers.state, handle.metrics
-        self._backoff = Backoff(_SEARCH_AGAIN, _SEARCH_AGAIN_MAX, handle.informers.changed.set)
-        """Units for which nothing is searched for now."""
-        self._reading = Backoff(_READ, _READ, handle.informers.changed.set)
-        """Units that wait until owners of their victims are read."""
-        self._read: dict[GangKey, set[str]] = {}
-        """By unit that preempts: the uids of these owners. None is waited for twice."""
-        self._evictions = Evictions(handle, self._failed)
+        self._delays = SearchDelays(handle.informers.changed.set)
+        self._owners = VictimOwners(handle.informers, sizes)
+        self._nominations = Nominations(handle, removals, self._failed)
         self._last: tuple[Record, ...] = ()
         """The nominations of the last leader, until they are restored."""
         self._due = math.inf
@@ -97,16 +94,11 @@ class Preemptor:
 
     def preempts_for(self, key: GangKey) -> bool:
         """Return whether others are evicted for a unit."""
-        return key in self._evictions
-
-    @property
-    def evicting(self) -> frozenset[GangKey]:
-        """The gangs, and single pods, that are being evicted."""
-        return self._evictions.gangs
+        return key in self._nominations
 
     def reason(self, key: GangKey) -> str | None:
         """Return what is done for a unit that waits, or why nothing is; None: nothing to say."""
-        return self._evictions.reason(key) or self._backoff.reason(key) or None
+        return self._nominations.reason(key) or self._delays.reason(key)
 
     def consider(
         self, unit: Unit, snapshot: Snapshot, options: PlanOptions, *, waited: float
@@ -121,11 +113,9 @@ class Preemptor:
         """
         policy = self._informers.policy.policy.gangs.preemption
         key = unit.key
-        if policy.mode == "never" or key in self._evictions or key in self._backoff:
+        if policy.mode == "never" or key in self._nominations or key in self._delays:
             return
-        if key in self._reading and self._read[key] - self._informers.owners.expected.keys():
-            return
-        if not self._may_preempt(unit):
+        if self._owners.is_reading(key) or not self._may_preempt(unit):
             return
         if (left := policy.after_seconds - waited) > 0:
             self._due = min(self._due, self._clock() + left)
@@ -139,7 +129,7 @@ class Preemptor:
         except DeadlineExceeded:
             why = "it takes too long to find units of lower priority to evict"
         if why is not None:
-            self._backoff.start(key, why)
+            self._delays.start(key, why)
 
     def _may_preempt(self, unit: Unit) -> bool:
         """Return whether anything has a lower priority, as far as a look at all pods tells."""
@@ -150,12 +140,11 @@ class Preemptor:
     def _search(self, unit: Unit, snapshot: Snapshot, options: PlanOptions) -> str | None:
         """Nominate a unit for the GPUs of others; return why not, or None."""
         now = self._clock()
-        evicting = self._evictions.victims
         others = [
             each
             for each in self._placed(now)
             if each.key != unit.key and not self._is_moving(each.key)
-            if not any(pod.uid in evicting for pod in each.pods)
+            if each.key not in self._removals
         ]
         running = replace(self.under_way(now), units=[each.victim for each in others])
         found = choose_victims(unit, snapshot, running, options)
@@ -164,7 +153,7 @@ class Preemptor:
             _log.info("Nothing to preempt", unit=name, reason=detail)
             return found.reason
         victims = _units_of(found, others)
-        if self._reads_owners(unit, victims):
+        if self._owners.read(unit.key, victims):
             return None
         return self._nominate(unit, victims, found)
 
@@ -174,13 +163,15 @@ class Preemptor:
         Args:
             now: [s since 1970]
         """
-        state, nominated = self._state, self._evictions.nominations
-        evicting = (pod for each in nominated for pod in each.remaining(state))
+        state, nominated = self._state, self._nominations.all
+        evicting = (
+            pod for each in nominated for unit in each.victims for pod in self._removals.left(unit)
+        )
         places_of = state.reserved.of
         return RunningUnits(
             (),
             Disruptions(now, self._informers.budgets.allowed),
-            [*ending_soon(state, now), *places_held(evicting, state.ledger)],
+            [*ending_soon(self._informers, now), *places_held(evicting, state.ledger)],
             [
                 Promise(each.key, each.priority, places_of(each.key, Purpose.NOMINATION))
                 for each in nominated
@@ -190,32 +181,17 @@ class Preemptor:
 
     def _placed(self, now: float) -> list[PlacedUnit]:
         if self._units is None:
-            self._units = placed_in(self._informers, now)
+            self._units = placed_in(self._informers, now, self._removals.protection)
         return self._units
-
-    def _reads_owners(self, unit: Unit, victims: Iterable[PlacedUnit]) -> bool:
-        """Read owners of victims that may be elastic; return whether one was not read before."""
-        read = self._read.setdefault(unit.key, set())
-        owners = self._informers.owners
-        unread = [
-            (owner, victim.key.namespace)
-            for victim in victims
-            if (owner := owners.top(victim.pods[0].controller)) and _may_shrink(owner)
-            if owner.uid not in owners.expected and owner.uid not in read
-        ]
-        for owner, namespace in unread:
-            read.add(owner.uid)
-            self._sizes.resolve_owner(owner, namespace)
-        if unread:
-            self._reading.start(unit.key)
-        return bool(unread)
 
     def _nominate(self, unit: Unit, victims: list[PlacedUnit], found: Eviction) -> str | None:
         """Nominate a unit for the GPUs of some others; return why not, or None."""
-        nominated = new_nomination(unit, _pods_of(found, victims), found.plan, self._clock())
-        if not self._evictions.has_room_for(nominated):
+        pods = _pods_of(found, victims)
+        longest = self._informers.policy.policy.gangs.preemption.max_wait_seconds
+        nominated = new_nomination(unit, pods, found.plan, self._clock(), longest)
+        if not self._nominations.has_room_for(nominated):
             return "more pods would have to be evicted at once than can be recorded"
-        self._evictions.begin(unit, nominated, places_of(found.plan))
+        self._nominations.begin(unit, nominated, places_of(found.plan), pods)
         self._metrics.preempted(PreemptionOutcome.STARTED)
         names = [victim.name for victim in found.victims]
         _log.warning("Preempting", unit="/".join(unit.key[:2]), victims=names[:10], of=len(names))
@@ -237,48 +213,60 @@ class Preemptor:
         if not last:
             return
         waiting = {unit.key: unit for unit in units}
-        keys = {pod.uid: pod.key for pod in self._state.pods}
+        pods = {pod.uid: pod for pod in self._state.pods}
         for record in last:
-            unit = waiting.get(record.unit)
-            places = restored_places(record, unit, self._state) if unit else ()
-            self._evictions.carry_on(restored(record, unit, keys), places)
+            victims, begun = self._left_of(record, pods)
+            if unit := waiting.get(record.unit):
+                places = restored_places(record, unit, self._state)
+                nomination = restored(record, unit, victims)
+                self._nominations.begin(unit, nomination, places, victims, begun)
+            else:
+                self._nominations.finish({key: victims[key] for key in begun})
+
+    def _left_of(
+        self, record: Record, pods: Mapping[str, PodInfo]
+    ) -> tuple[dict[GangKey, list[PodInfo]], frozenset[GangKey]]:
+        """Return the victims that are left of a record, and those of which a part was evicted."""
+        victims: dict[GangKey, list[PodInfo]] = {}
+        begun = set()
+        for uids in record.victims:
+            left = [pod for uid in uids if (pod := pods.get(uid)) and pod.settled and pod.usage]
+            if left:
+                key = self._informers.owners.key(left[0])
+                victims[key] = left
+                if len(left) < len(uids):
+                    begun.add(key)
+        return victims, frozenset(begun)
 
     def placed(self, key: GangKey) -> None:
         """End the preemption for a unit that is placed."""
-        if self._evictions.end(key):
+        if self._nominations.end(key):
             self._metrics.preempted(PreemptionOutcome.PLACED)
         self._forget(key)
 
     def forget(self, key: GangKey) -> None:
         """End the preemption for a unit that has no pods left."""
-        self._evictions.end(key)
+        self._nominations.end(key)
         self._forget(key)
 
     def _forget(self, key: GangKey) -> None:
-        self._backoff.reset(key)
-        self._reading.reset(key)
-        self._read.pop(key, None)
+        self._delays.reset(key)
+        self._owners.forget(key)
 
     def reconcile(self) -> list[Call]:
         """End preemptions that took too long; return the calls that are due."""
-        return self._evictions.reconcile()
+        return self._nominations.reconcile()
 
     def time_left(self) -> float | None:
         """Return the time until a reservation ends or a search is due [s]; None: neither is."""
-        due = min(self._evictions.due, self._due)
+        due = min(self._nominations.due, self._due)
         return None if due == math.inf else max(0.0, due - self._clock())
 
-    def _failed(self, key: GangKey, reason: str) -> None:
-        """Let a unit back off for which units were evicted in vain."""
-        self._backoff.start(key, reason, at_maximum=True)
+    def _failed(self, key: GangKey, reason: str, failure: Failure) -> None:
+        """Search other victims for a unit whose nomination has ended in vain, at once or later."""
+        self._delays.failed(key, reason, failure)
         self._metrics.preempted(PreemptionOutcome.FAILED)
         _log.warning("Preemption failed", unit="/".join(key[:2]), err=reason)
-
-
-def _may_shrink(owner: Owner) -> bool:
-    """Return whether an owner is of a kind that may be elastic."""
-    kind = kind_of(owner.api_version, owner.kind)
-    return kind is not None and kind.may_shrink
 
 
 def _units_of(found: Eviction, units: Iterable[PlacedUnit]) -> list[PlacedUnit]:
@@ -287,7 +275,7 @@ def _units_of(found: Eviction, units: Iterable[PlacedUnit]) -> list[PlacedUnit]:
     return [unit for unit in units if id(unit.victim) in chosen]
 
 
-def _pods_of(found: Eviction, units: Iterable[PlacedUnit]) -> list[list[PodInfo]]:
-    """Return the pods to evict of each of these units; of an elastic gang some may stay."""
+def _pods_of(found: Eviction, units: Iterable[PlacedUnit]) -> dict[GangKey, Sequence[PodInfo]]:
+    """Return the pods to evict, by their unit; of an elastic gang some may stay."""
     uids = {pod.holding.uid for victim in found.victims for pod in victim.pods}
-    return [[pod for pod in unit.pods if pod.uid in uids] for unit in units]
+    return {unit.key: [pod for pod in unit.pods if pod.uid in uids] for unit in units}

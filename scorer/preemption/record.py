@@ -6,7 +6,8 @@ that was recorded before.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 import msgspec
 import structlog
@@ -16,12 +17,19 @@ from cluster.gang import GangKey
 from cluster.keys import NOMINATIONS
 from cluster.scorer_lease import LEASE, ScorerLease
 from runtime.kube.client import Kube, KubeError
+from runtime.process.clock import loop_time
+from scorer.commit.handle import Handle
 from scorer.gang.crd import PlannedPod
+from scorer.metrics import Stage
+from scorer.queue.fault_isolation import FAULT
 from scorer.report.lease_annotations import annotate_lease
 
 LONGEST = 192 * 1024
 """The longest text [characters], about 4,000 evicted pods. The API server accepts 256 KiB of
 annotations, and the others of the Lease have up to 49 KiB."""
+_PAUSE, _PAUSE_MAX = 0.2, 10.0
+"""The least time between two writes [s], longer after one that was refused. Each may delay a
+renewal of the Lease."""
 
 _log = structlog.get_logger()
 
@@ -36,6 +44,38 @@ class Record(Struct, frozen=True):
     """By unit that is evicted: the uids of its pods."""
     until: float
     """Until then the GPUs are reserved [s since 1970]."""
+
+
+class RecordWriter:
+    """Writes the record of one term: one write at a time, all nominations in each."""
+
+    def __init__(self, handle: Handle, text: Callable[[], str]) -> None:
+        """Write nothing yet; `text` returns the record as it should be."""
+        self._kube, self._term, self._faults = handle.kube, handle.term, handle.faults
+        self._text, self._on_change = text, handle.informers.changed.set
+        self._written: str | None = None
+        """None: it is not known what is written."""
+        self._lock, self._pause, self._not_before = asyncio.Lock(), _PAUSE, 0.0
+
+    def due(self) -> list[Coroutine[Any, Any, object]]:
+        """Return the write that is due; it is repeated if it is refused."""
+        is_due = self._text() != self._written and not self._lock.locked()
+        return [self.write()] if is_due else []
+
+    async def write(self) -> str | None:
+        """Write the record as it is now; return why it is not written, or None."""
+        async with self._lock:
+            await asyncio.sleep(max(0.0, self._not_before - loop_time()))
+            if (text := self._text()) == self._written:
+                return None
+            why: str | None = FAULT
+            with self._faults.isolate(Stage.PREEMPT, "record"):
+                why = await write_records(self._kube, text, self._term)
+            self._written = None if why else text
+            self._pause = min(2 * self._pause, _PAUSE_MAX) if why else _PAUSE
+            self._not_before = loop_time() + self._pause
+        self._on_change()
+        return why
 
 
 def text_of(records: Iterable[Record]) -> str:

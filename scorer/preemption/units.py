@@ -1,8 +1,11 @@
 """The units that have GPUs, by the cache, and what preempting them depends on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from cluster.account.node_ledger import Holding
+from cluster.gang import GangKey
+from cluster.objects.time import seconds_of
 from runtime.process.clock import rfc3339
 from scorer.cache.cluster_state import ClusterState
 from scorer.cache.informers import Informers
@@ -11,17 +14,25 @@ from scorer.gang.placed_units import EvictionRules, PlacedUnit, ends_soon, place
 from scorer.gang.pod_info import PodInfo
 
 
-def placed_in(informers: Informers, now: float) -> list[PlacedUnit]:
+def placed_in(
+    informers: Informers, now: float, protection: Callable[[GangKey], str | None]
+) -> list[PlacedUnit]:
     """Return all units that have GPUs.
 
     Args:
         informers: The policy, pods, owners and disruption budgets.
         now: [s since 1970]
+        protection: Returns why the API server lets a unit not be evicted; None: it may.
 
     Cost: linear in the pods with GPUs, and those of gangs.
     """
     state, rules = informers.state, rules_of(informers, now)
-    return placed_units(_pods(state), informers.owners, state.snapshot().ledger.nodes, rules)
+    units = placed_units(_pods(state), informers.owners, state.snapshot().ledger.nodes, rules)
+    return [_protected(unit, protection(unit.key)) for unit in units]
+
+
+def _protected(unit: PlacedUnit, why: str | None) -> PlacedUnit:
+    return unit._replace(victim=replace(unit.victim, protected=why)) if why else unit
 
 
 def rules_of(informers: Informers, now: float) -> EvictionRules:
@@ -41,10 +52,27 @@ def rules_of(informers: Informers, now: float) -> EvictionRules:
     )
 
 
-def ending_soon(state: ClusterState, now: float) -> list[Place]:
-    """Return the GPUs of pods that are being deleted, unless their time to end has passed."""
+def ending_soon(informers: Informers, now: float) -> list[Place]:
+    """Return the GPUs of pods that are being deleted, and that others can soon have.
+
+    Not those of a pod whose time to end has passed, or is longer than a unit waits for it; nor
+    those of pods that go back to their places.
+    """
+    state, longest = informers.state, informers.policy.policy.gangs.preemption.max_wait_seconds
+    returns, key_of = informers.replacements.is_returning, informers.owners.key
     pods = ((place, _pod(state, place.holding)) for place in state.ending())
-    return [place for place, pod in pods if pod and ends_soon(pod, now)]
+    return [
+        place
+        for place, pod in pods
+        if pod and ends_soon(pod, now) and _end(pod, now) <= now + longest
+        if not returns(key_of(pod))
+    ]
+
+
+def _end(pod: PodInfo, now: float) -> float:
+    """Return when the time of a pod to end has passed [s since 1970]."""
+    ends = seconds_of(pod.life.ends) if pod.life else None
+    return now if ends is None else ends
 
 
 def _pods(state: ClusterState) -> Iterator[PodInfo]:

@@ -100,20 +100,22 @@ def placed(gang: str, plan: GangPlan, *, is_uniform: bool = True) -> EventMessag
     return EventMessage(EventReason.PLACED, text)
 
 
-def evicted(gang: str, members: int, others: int, why: str) -> EventMessage:
-    """Report that the members of a plan were evicted, so that they are placed again.
+def evicted(gang: str, members: int, others: int, why: str, refusal: str = "") -> EventMessage:
+    """Report that members of a plan were evicted, so that they are placed again.
 
     Args:
         gang: Its name.
         members: How many.
-        others: Number of members of the gang that have another plan, and stay.
+        others: Number of members that stay.
         why: Which of them could not be bound, and to which node.
+        refusal: Why the others could not be evicted, so that these go back to their places.
     """
     subject = _members(gang, members, "was", "were")
-    if others:
+    if others > 0:
         verb = "was" if members == 1 else "were"
         subject = f"{members} of {members + others} members of gang {_printable(gang)} {verb}"
-    text = f"{subject} evicted, to be placed again together: {why}"
+    aim = f"and are placed again beside the others ({refusal})" if refusal else ""
+    text = f"{subject} evicted, {aim or 'to be placed again together'}: {why}"
     return EventMessage(EventReason.EVICTED, text)
 
 
@@ -134,6 +136,24 @@ def preempted(unit: str, pods: int, total: int, priority: int) -> EventMessage:
     else:
         count = "Its only pod is" if pods == 1 else f"All {pods} pods of {_printable(unit)} are"
     text = f"{count} evicted, since a unit of priority {priority} needs their GPUs"
+    return EventMessage(EventReason.PREEMPTED, text)
+
+
+def partly_preempted(unit: str, pods: int, total: int, priority: int, why: str) -> EventMessage:
+    """Report that a unit loses a part of its pods for a while, since others may not be evicted.
+
+    Args:
+        unit: Name of the unit.
+        pods: How many of its pods were evicted.
+        total: How many it had.
+        priority: Of the unit that needed their GPUs.
+        why: Why the others were not evicted. It names nothing of another namespace.
+    """
+    verb, back = ("was", "goes back to its place") if pods == 1 else ("were", "go back to theirs")
+    text = (
+        f"{pods} of the {total} pods of {_printable(unit)} {verb} evicted for a unit of priority "
+        f"{priority}, and {back}: another one could not be evicted: {why}"
+    )
     return EventMessage(EventReason.PREEMPTED, text)
 
 

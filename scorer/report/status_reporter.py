@@ -136,6 +136,9 @@ class StatusReporter:
         if report.latest == update:
             return
         report.latest = report.unwritten = update
+        if update.evicted.members:
+            # The next update may replace this one before it is written.
+            self._record_event(update)
         report.is_urgent |= update.phase not in PENDING
         self._schedule(update.unit.key, 0.0 if report.is_urgent else self._timings.report_delay)
 

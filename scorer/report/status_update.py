@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from runtime.kube.event_recorder import Event, ObjectReference
 from runtime.process.clock import rfc3339
@@ -34,6 +35,18 @@ PENDING = frozenset({Phase.ASSEMBLING, Phase.WAITING})
 _WITHOUT_REASON = frozenset({Phase.PLACED, Phase.FINISHED})
 
 
+class Evicted(NamedTuple):
+    """Members of a gang that were evicted."""
+
+    members: int = 0
+    why: str = ""
+    refusal: str = ""
+    """Why the others could not be evicted, so that these go back; empty: all were."""
+
+
+_NONE_EVICTED = Evicted()
+
+
 @dataclass(frozen=True, slots=True)
 class StatusUpdate:
     """The latest result for a gang, or for a pod without a gang."""
@@ -44,8 +57,7 @@ class StatusUpdate:
     """Present while some wait, else bound; and how many there must be, None: unknown."""
     plan: GangPlan | None = None
     reason: str = ""
-    eviction_reason: str = ""
-    """Why all its members were evicted; empty: they were not."""
+    evicted: Evicted = _NONE_EVICTED
     refused: bool = False
     """The API server refused its plan."""
 
@@ -56,7 +68,7 @@ class StatusUpdate:
 
     def explains(self, phase: Phase) -> bool:
         """Return whether `reason` is why the gang is in a phase."""
-        return self.phase is phase or (bool(self.eviction_reason) and phase is not Phase.SUSPENDED)
+        return self.phase is phase or (bool(self.evicted.members) and phase is not Phase.SUSPENDED)
 
     @property
     def message(self) -> EventMessage | None:
@@ -68,10 +80,9 @@ class StatusUpdate:
             return placed(gang, self.plan, is_uniform=self.unit.is_uniform)
         if self.is_partial:
             return partial(gang, len(self.unit.settled), self.unit.needed, self.reason)
-        if self.eviction_reason and self.plan is not None:
-            others = len(self.unit.settled) if self.unit.waiting else 0
-            members = len(self.plan.members) - others
-            return evicted(gang, members, others, self.eviction_reason)
+        if self.evicted.members and self.plan is not None:
+            members, why, refusal = self.evicted
+            return evicted(gang, members, len(self.plan.members) - members, why, refusal)
         return waiting(gang, self.reason) if waits else None
 
     def event(self, gang: Gang | None) -> Event | None:
@@ -105,7 +116,8 @@ class StatusUpdate:
         if self.is_partial:
             return f"{len(self.unit.settled)} of {self.unit.needed}"
         if self.plan is not None:
-            return self.plan.id
+            count = self.evicted.members
+            return f"{self.plan.id}, {count} evicted" if count else self.plan.id
         before = gang.spec.plan.id if gang and gang.spec.plan else "new"
         state = f"{self.phase}, refused," if self.refused else self.phase
         return f"{state} after {before}"

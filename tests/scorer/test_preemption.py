@@ -1,9 +1,7 @@
 """A leader evicts whole units of lower priority for one that fits nowhere."""
 
 import asyncio
-import json
 import time
-from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
@@ -11,127 +9,25 @@ import pytest_asyncio
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 from support.builders import a_container, a_pod
-from support.servers import leader_harness
-from support.servers.fake_cluster import status
-from support.servers.leader_harness import NOW, PODS, Clock, Cluster
+from support.servers.leader_harness import NOW, PODS, Clock
+from support.servers.running_cluster import NONE_YET, OWNER, Running, full, leading
 from support.waiting import until
 
 from cluster import keys
-from cluster.gang import GangKey
 from cluster.scorer_lease import LEASE
 from runtime.process.clock import rfc3339
 from scorer.gang import victim_choice
-from scorer.gang.crd import name_of
 from scorer.placement.preemption.search import find_victims
-from scorer.preemption import evictions
+from scorer.preemption import nominations
 from scorer.preemption.nomination import Nomination
 
-OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
 BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
-NONE_YET = "gangs: {preemption: {minRunMinutes: 0}}"
-
-
-class Running(Cluster):
-    """Evicted pods take until `delete` to end."""
-
-    def __init__(self):
-        super().__init__()
-        self.accepted = []
-        """The term and the pod of each eviction that was accepted."""
-        self.stops_after = None
-        """After so many nominations and evictions the leader of term 7 is stopped, until `goes_on`:
-        its writes arrive then. None: it never is."""
-        self.goes_on = asyncio.Event()
-        self.late = []
-        """The paths of its nominations and evictions that have not arrived yet."""
-        self.node()
-        self.policy(NONE_YET)
-
-    async def _answer(self, request):
-        is_first = request.headers.get("Authorization") == "Bearer leader-7"
-        if self.stops_after is None or not is_first or request.method == "GET":
-            return await super()._answer(request)
-        steps = [request.path] if request.path.endswith(("/eviction", LEASE)) else []
-        if self.stops_after:
-            self.stops_after -= len(steps)
-            return await super()._answer(request)
-        self.late += steps
-        await self.goes_on.wait()
-        answer = await super()._answer(request)
-        self.late = self.late[len(steps) :]
-        return answer
-
-    def _post(self, request, place, body):
-        if place["sub"] != "eviction":
-            return super()._post(request, place, body)
-        pod = self[place["name"]]
-        if pod is None:
-            return status(404, "it is not there")
-        if body["deleteOptions"]["preconditions"]["uid"] != pod["metadata"]["uid"]:
-            return status(409, "it is another pod")
-        self.accepted.append((body["metadata"]["annotations"][keys.TERM], place["name"]))
-        metadata = {**pod["metadata"], "deletionTimestamp": rfc3339(NOW + 30)}
-        self.put(f"/api/v1/namespaces/team/pods/{place['name']}", {**pod, "metadata": metadata})
-        return status(201, "")
-
-    def take_lease(self, term):
-        """Let another term begin."""
-        metadata = (self.get(LEASE) or {}).get("metadata", {})
-        self.put(LEASE, {"metadata": metadata, "spec": {"leaseTransitions": term}})
-
-    def nominations(self):
-        """Return the recorded nominations."""
-        annotations = self.get(LEASE)["metadata"].get("annotations", {})
-        return json.loads(annotations.get(keys.NOMINATIONS) or "[]")
-
-    def owned(self, name, gpus=1, **pod):
-        """Create a pod that its owner creates again."""
-        return self.pod(name, gpus, owner=OWNER, **pod)
-
-    def named_gang(self, name, workers, gpus, **pod):
-        job = {**OWNER, "name": name, "uid": f"job-{name}"}
-        self.gang(name, workers, gpus, owner=job, **pod)
-
-    async def run(self, *names):
-        await until(lambda: self.allocated(*names))
-        self.bind(*names)
-
-    def evicted(self):
-        """Return the pods whose eviction was requested, in order."""
-        return [path.split("/")[-2] for _, path, _ in self.writes if path.endswith("/eviction")]
-
-    def ending(self, *names):
-        return all(self[name]["metadata"].get("deletionTimestamp") for name in names)
-
-    def gang_object(self, gang):
-        path = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs/"
-        return self.get(path + name_of(GangKey("team", gang, f"job-{gang}")))
-
-    def status(self, gang="high"):
-        return (self.gang_object(gang) or {}).get("status", {})
-
-    def waits(self, gang="high"):
-        return self.status(gang).get("reason", "")
 
 
 @pytest_asyncio.fixture
 async def cluster():
     async with Running() as running:
         yield running
-
-
-@asynccontextmanager
-async def leading(cluster, term=7, **arguments):
-    """Lead while the block runs, as the holder of the Lease."""
-    cluster.take_lease(term)
-    async with leader_harness.leading(cluster, term=term, **arguments) as leader:
-        yield leader
-
-
-async def full(cluster, **pod):
-    """Fill the node with a gang of two."""
-    cluster.named_gang("low", 2, 4, **pod)
-    await cluster.run("low-0", "low-1")
 
 
 async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
@@ -151,7 +47,9 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
         cluster.delete("low-0")
         cluster.delete("low-1")
         # The pods that come back wait behind it.
-        cluster.named_gang("low", 2, 4, uid=None)
+        for i in (0, 1):
+            owner = {**OWNER, "name": "low", "uid": "job-low"}
+            cluster.pod(f"low-{i}", 4, gang="low", owner=owner, uid=f"low-{i}-again")
         await until(lambda: cluster.allocated("high-0"))
         cluster.bind("high-0")
         await until(lambda: cluster.gang_object("high")["status"]["phase"] == "Placed")
@@ -615,10 +513,8 @@ async def test_a_past_leader_nominates_and_evicts_nobody(cluster):
     async with leading(cluster) as leader:
         await full(cluster)
         cluster.take_lease(8)
-        with capture_logs() as logs:
-            cluster.named_gang("high", 1, 8, priority=10)
-            await until(lambda: any(each["event"] == "Preemption failed" for each in logs))
-        assert leader.context
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(leader.task.done)
     assert cluster.evicted() == []
     assert cluster.nominations() == []
 
@@ -756,7 +652,7 @@ async def test_a_gang_that_is_preempted_is_not_moved_off_a_fault(cluster):
         await until(lambda: health(cluster, "low"))
         clock.now += 2
         cluster.owned("wakes", 100)
-        why = "it is being evicted for a unit of a higher priority"
+        why = "it is being evicted already"
         await until(lambda: why in health(cluster, "low"))
         assert keys.MOVED not in cluster.gang_object("low")["metadata"].get("annotations", {})
         cluster.outcomes.clear()
@@ -877,7 +773,7 @@ def searches(logs):
 
 
 async def test_a_set_that_is_too_large_to_be_recorded_is_not_evicted(cluster, monkeypatch):
-    monkeypatch.setattr(evictions, "LONGEST", 100)
+    monkeypatch.setattr(nominations, "LONGEST", 100)
     async with leading(cluster):
         await full(cluster)
         cluster.named_gang("high", 1, 8, priority=10)
