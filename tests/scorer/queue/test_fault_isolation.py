@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import pytest_asyncio
@@ -30,8 +31,24 @@ class Broken(Kube):
 
     def __init__(self, server):
         super().__init__(server)
-        self.breaks = lambda _method, _path: False
-        self.error = RuntimeError("unforeseen")
+        # Copies of the client, as one with a limit of its calls, break as it does.
+        self._fault = SimpleNamespace(breaks=breaks("/none"), error=RuntimeError("unforeseen"))
+
+    @property
+    def breaks(self):
+        return self._fault.breaks
+
+    @breaks.setter
+    def breaks(self, breaks):
+        self._fault.breaks = breaks
+
+    @property
+    def error(self):
+        return self._fault.error
+
+    @error.setter
+    def error(self, error):
+        self._fault.error = error
 
     async def _call(self, method, path, **options):
         if self.breaks(method, path):
