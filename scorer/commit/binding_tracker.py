@@ -272,9 +272,10 @@ class BindingTracker:
         """Evict all members, or report why they must stay."""
         key = binding.unit.key
         pods = self._pods_to_evict(binding, progress)
+        blocker = self.eviction_blocker(pods) or self._removals.protection(key)
         # Check again later: the API server may let them be evicted, or a node may become ready.
         self._keep(replace(binding, deadline=self._new_deadline))
-        if blocker := self.eviction_blocker(pods) or self._removals.protection(key):
+        if blocker:
             members = len(progress.bound), binding.unit.needed
             reason = f"{failure}; {blocker}"
             self._status_reporter.enqueue(
