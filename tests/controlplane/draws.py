@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
-from controlplane.api import ApiError
+from controlplane.api import Api, ApiError
 from controlplane.background import Background
 from controlplane.gangs import make_stateful_gang
 from controlplane.history import gpus
@@ -78,6 +78,12 @@ class Draw:
         }
         make_stateful_gang(self.pods, name, size, spec)
 
+    @contextmanager
+    def _one_pod(self, random: Random) -> Iterator[None]:
+        spec = {"nodeSelector": {_LABEL: str(self.number)}, "priorityClassName": HIGH}
+        self.pods.create({keys.GPU_WHOLE: random.choice((1, 4, 8))}, name="single", spec=spec)
+        yield
+
     def refuse(self, random: Random) -> None:
         """Let writes about some pods fail for a while, and some evictions for ever."""
         ends = monotonic() + _LONGEST
@@ -94,8 +100,9 @@ class Draw:
         api = self.pods.api
         harms: dict[str, Callable[[], AbstractContextManager[None]]] = {
             "preemption": nullcontext,
+            "preemption by one pod": lambda: self._one_pod(random),
             "fault": lambda: unhealthy(api, node, random.randrange(8)),
-            "deleted node": lambda: nullcontext(api.delete(f"{NODES}/{node}") and None),
+            "deleted node": lambda: _deleted(api, node),
         }
         reason = random.choice(tuple(harms))
         with harms[reason](), ExitStack() as budgets:
@@ -135,6 +142,12 @@ class Draw:
         if parts := {g: on_gpus[g] for g, size in sizes if len(on_gpus[g]) not in {0, size}}:
             raise PartError(f"draw {self.number}: only {parts} have GPUs")
         return {gang: bool(on_gpus[gang]) for gang in self.gangs}
+
+
+@contextmanager
+def _deleted(api: Api, node: str) -> Iterator[None]:
+    api.delete(f"{NODES}/{node}")
+    yield
 
 
 class PartError(Exception):
