@@ -6,7 +6,6 @@ A unit that takes too long, or whose planning raises, backs off and is planned a
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 
 import structlog
 
@@ -14,25 +13,15 @@ from cluster.gang import GangKey
 from runtime.kube.objects import Key
 from runtime.process.clock import loop_time
 from runtime.process.portions import Portions
+from scorer.accepted_plans import AcceptedPlans
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue
 from scorer.commit.removal import Removals
-from scorer.gang.crd import Gang, GangPlan, Phase
-from scorer.gang.plan_record import (
-    plan_id_of,
-    plan_of,
-    recorded_bandwidths,
-    remaining_placements,
-    reserved_plan,
-    with_baselines,
-)
+from scorer.gang.crd import Gang, Phase
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
-from scorer.gang.whole_plan import all_members, whole_plan, without_siblings
 from scorer.metrics import Stage
-from scorer.placement.bandwidth import UNDEFINED
-from scorer.placement.baselines import best_possible, index_order
 from scorer.placement.options import PlanOptions
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.state.node_cache import DeadlineExceeded
@@ -68,7 +57,7 @@ class UnitScheduler:
         """Start without cycles."""
         self._informers, self._state = handle.informers, handle.informers.state
         self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
-        self._term, self._clock, self._timings = handle.term, handle.clock, handle.timings
+        self._clock, self._timings = handle.clock, handle.timings
         self._faults = handle.faults
         self._pending, self._commit_queue = pending, commit_queue
         self._binding_tracker = binding_tracker
@@ -81,7 +70,7 @@ class UnitScheduler:
         self._reviews = Portions[Unit](lambda: in_order(self._queue.parked()))
         self._claimants = Claimants(lambda: self._informers.claims.claims.items, self._waits)
         self._reserved_for: GangKey | None = None
-        self._plans = 0
+        self._accepted = AcceptedPlans(handle, commit_queue)
         self.reservation: Reservation | None = None
         """The nodes that the last cycle reserved for a starving unit; None: it reserved none."""
 
@@ -209,7 +198,7 @@ class UnitScheduler:
         expired = _expires(self._time_budget.limit(unit))
         try:
             with self._state.snapshot().cache.deadline(expired):
-                outcome: Plan | Refusal | None = self._reserved_plan(unit, closed.excluded)
+                outcome: Plan | Refusal | None = self._accepted.reserved(unit, closed.excluded)
                 outcome = outcome or cycle.decide(self._snapshot(unit), unit, cached)
                 if isinstance(outcome, Plan):
                     self._accept(unit, outcome)
@@ -285,36 +274,11 @@ class UnitScheduler:
         return self._informers.policy.policy.gangs.ageing_minutes * 60
 
     def _accept(self, unit: Unit, plan: Plan) -> None:
-        """Queue the commit of a new plan."""
         self._pending.accept(unit)
         self._queue.remove(unit.key)
         self._starvation.placed(unit.key)
         self._preemptor.placed(unit.key)
-        self._plans += 1
-        recorded = plan_of(plan, f"{self._term}-{self._plans}")
-        if unit.is_gang:
-            before = self._informers.recorded_plan(unit.key)
-            recorded = whole_plan(recorded, unit, self._snapshot(unit), before)
-        recorded = self._compared(recorded, unit)
-        placements = plan.placements[len(unit.late) :]
-        self._commit_queue.add(unit, placements, recorded, ready_since=self._ready_since(unit))
-        if unit.late:
-            self._informers.replacements.planned(unit.key, recorded)
-
-    def _compared(self, plan: GangPlan, unit: Unit) -> GangPlan:
-        """Return a plan with the best bandwidth on the empty cluster, and that of index order.
-
-        What exceeds the deadline is left out: a plan does not wait for it.
-        """
-        snapshot, members = self._snapshot(unit), all_members(unit)
-        order, best = None, UNDEFINED
-        if members is None:
-            return plan
-        with suppress(DeadlineExceeded):
-            order = index_order(without_siblings(snapshot, unit), members)
-            planned = recorded_bandwidths(plan).planned
-            best = best_possible(snapshot, members, planned, order)
-        return with_baselines(plan, best, order.bandwidth if order else UNDEFINED)
+        self._accepted.accept(unit, plan, self._ready_since(unit))
 
     def _refuse(self, unit: Unit, refusal: Refusal, closed: ClosedNodes = _OPEN) -> None:
         """Cache and report a refusal."""
@@ -360,32 +324,11 @@ class UnitScheduler:
         """Queue the rest of plans that a leader left interrupted."""
         for unit in units:
             try:
-                self._resume_plan(unit)
+                if self._accepted.resume(unit, self._ready_since(unit)):
+                    self._queue.remove(unit.key)
             except Exception:  # noqa: BLE001 - as above.
                 self._queue.remove(unit.key)
                 self._fail(unit)
-
-    def _resume_plan(self, unit: Unit) -> None:
-        """Queue the rest of a unit's plan, if there is one in its Gang."""
-        plan_ids = {plan_id_of(pod) for pod in unit.settled} - {None}
-        if not plan_ids or not unit.is_gang:
-            return
-        plan = self._informers.recorded_plan(unit.key)
-        if plan is None or plan.id not in plan_ids:
-            return
-        placements = remaining_placements(plan, unit, self._snapshot(unit))
-        if placements is None:
-            return
-        _log.info("Resuming plan", gang=_name(unit), plan=plan.id)
-        self._queue.remove(unit.key)
-        self._commit_queue.add(unit, placements, plan, ready_since=self._ready_since(unit))
-
-    def _reserved_plan(self, unit: Unit, excluded: frozenset[str]) -> Plan | None:
-        """Return the plan of a late launcher whose GPUs are reserved; None: it is planned again."""
-        if not unit.is_gang or not unit.settled or unit.blocked:
-            return None
-        recorded = self._informers.recorded_plan(unit.key)
-        return reserved_plan(recorded, unit, self._snapshot(unit).without(excluded))
 
     def _snapshot(self, unit: Unit) -> Snapshot:
         """Return the cluster, with the GPUs that are reserved for a unit free."""
