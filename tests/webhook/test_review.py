@@ -7,11 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.admission import review_response
 from support.builders import a_pod
+from support.integers import VALUES, integers, with_number
 from support.strategies import pods
 
 from bench.admission.review import review_bytes, run, worker
 from cluster import keys
 from cluster.nodes.capacity import Capacity
+from cluster.objects.pod import NewPod
 from policy.document import parse_policy
 from policy.profile import parse_profiles
 from policy.snapshot import PolicySnapshot
@@ -293,3 +295,12 @@ def test_benchmark_review_has_its_size_and_is_patched_as_a_gang_worker():
     assert pod["spec"]["schedulingGates"] == [{"name": keys.GANG}]
     assert pod["metadata"] == worker()["metadata"]
     assert "warnings" not in answer
+
+
+@pytest.mark.parametrize("number", VALUES)
+def test_any_number_in_a_pod_has_an_answer(number):
+    pod = a_pod({keys.GPU_WHOLE: 1, "cpu": 2}, labels={keys.GPU_COUNT: "1"})
+    places = list(integers(NewPod))
+    assert places
+    for place in places:
+        assert response(a_review(with_number(pod, place, number)))["uid"] == "42"
