@@ -108,8 +108,11 @@ class Connection(asyncio.Protocol):
 
     @property
     def evictable(self) -> bool:
-        """It may be dropped for another: it is open, and no answer is being made."""
-        is_open = self.connected or self._handshake is not None
+        """It may be dropped for another: no answer is being made.
+
+        While it is being closed, too: a client can delay that.
+        """
+        is_open = self._transport is not None or self._handshake is not None
         return self._phase is not _Phase.ANSWER and is_open
 
     @property

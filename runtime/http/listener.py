@@ -131,10 +131,15 @@ class Listener:
         return has_room
 
     async def _open(self, connection: Connection, accepted: socket.socket) -> None:
-        seconds = self._limits.handshake_seconds if self._context else None
+        opening = self._limits.handshake_seconds if self._context else None
+        closing = self._limits.unread_seconds if self._context else None
         try:
             await self._loop.connect_accepted_socket(
-                lambda: connection, accepted, ssl=self._context, ssl_handshake_timeout=seconds
+                lambda: connection,
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=opening,
+                ssl_shutdown_timeout=closing,
             )
         except OSError:
             pass  # The client left, took too long, or does not speak TLS.

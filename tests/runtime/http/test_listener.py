@@ -74,6 +74,37 @@ async def test_a_handshake_has_a_time(tls):
         await until(lambda: not site.server.limiter.open)
 
 
+@asynccontextmanager
+async def closing(site, trusting, count):
+    """Connections that the server has closed, whose clients do not answer that."""
+    async with AsyncExitStack() as stack:
+        made = []
+        for _ in range(count):
+            one = await stack.enter_async_context(client(site, trusting, source=ATTACKER))
+            one.writer.transport.pause_reading()
+            one.send(one.head("/call", method="GET", Connection="close"))
+            made.append(one)
+        await until(lambda: len(site.seen) == count)
+        yield made
+
+
+async def test_connections_whose_clients_delay_their_end_make_room_for_others(tls):
+    serving, trusting = tls
+    limits = replace(LIMITS, connections=10, unread_seconds=PATIENCE)
+    async with served(limits, serving) as site, closing(site, trusting, limits.connections):
+        assert len(site.server.limiter.open) == limits.connections
+
+        async with client(site, trusting) as one:
+            assert (await one.asks())[0] == 200
+        assert site.server.dropped(FULL) == 1
+
+
+async def test_the_end_of_a_connection_has_a_time(tls):
+    limits = replace(LIMITS, unread_seconds=0.05)
+    async with served(limits, tls[0]) as site, closing(site, tls[1], 1), asyncio.timeout(20):
+        await until(lambda: not site.server.limiter.open)  # By itself, uvloop waits for 30 s.
+
+
 async def test_what_is_no_handshake_ends_its_connection_alone(tls):
     async with served(LIMITS, tls[0]) as site, client(site) as one, client(site, tls[1]) as other:
         one.send(b"GET / HTTP/1.1\r\n\r\n")
