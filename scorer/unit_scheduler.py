@@ -169,9 +169,10 @@ class UnitScheduler:
         self._starvation.reserve(cycle.starving, self._clock(), self._ageing)
 
     def _review(self, cycle: SchedulingCycle) -> list[Unit]:
-        """Look at a portion of the units that were refused; return those whose refusal holds.
+        """Look at a portion of the units that were refused; return those that still do not fit.
 
-        Nodes are reserved for one that starves. One to which a node was opened is planned.
+        Nodes are reserved for one that starves. One to which a node was opened is planned. One may
+        fit for which capacity may have become free: it has its turn before others are preempted.
         """
         kept: list[Unit] = []
         for unit in self._reviews.next(loop_time()):
@@ -181,7 +182,9 @@ class UnitScheduler:
             if cached is None:
                 self._queue.activate(unit)
             else:
-                kept += self._schedule_one(cycle, unit, cached)
+                is_refused = self._queue.is_refused(unit, self._state.capacity_version)
+                refused = self._schedule_one(cycle, unit, cached)
+                kept += refused if is_refused else []
         return kept
 
     def _closed(self, cycle: SchedulingCycle, unit: Unit) -> ClosedNodes:

@@ -94,8 +94,10 @@ def choose_victims(
     Cost: a plan, and a search (`find_victims`).
     """
     soon = running.once_left(snapshot, unit)
-    if soon is not snapshot and isinstance(plan(soon, unit.members, options), Plan):
-        return NoEviction("it fits once pods that are ending have ended")
+    # The search takes a refusal for granted, and capacity may have become free since then.
+    if isinstance(plan(soon, unit.members, options), Plan):
+        when = "by now" if soon is snapshot else "once pods that are ending have ended"
+        return NoEviction(f"it fits {when}")
     units = [each for each in running.units if each.priority < unit.priority]
     found = find_victims(soon, unit.members, units, running.disruptions, options)
     if isinstance(found, Eviction):

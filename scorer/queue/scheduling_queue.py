@@ -251,5 +251,14 @@ class SchedulingQueue:
 
     def is_parked(self, unit: Unit) -> bool:
         """Return whether a unit was refused, and has not changed since."""
+        return self._parked(unit) is not None
+
+    def is_refused(self, unit: Unit, version: int) -> bool:
+        """Return whether a unit is parked, and no capacity was freed before this version."""
+        return self._parked(unit) == version
+
+    def _parked(self, unit: Unit) -> int | None:
+        """Return the version of the capacity with which a unit was parked; None: it is not."""
         lane = self._lane_of.get(unit.key)
-        return lane is not None and lane.parked.get(unit.key, (0, None))[1] is unit
+        version, parked = lane.parked.get(unit.key, (0, None)) if lane else (0, None)
+        return version if parked is unit else None

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
-from support.builders import a_container, a_pod
+from support.builders import a_container, a_held_pod, a_pod
 from support.servers.leader_harness import NOW, PODS, Clock
 from support.servers.running_cluster import NONE_YET, OWNER, Running, full, leading
 from support.waiting import until
@@ -114,6 +114,45 @@ async def test_gpus_of_one_member_are_reserved_as_they_become_free(cluster):
         await stays(cluster, "other")
         cluster.delete("low-1")
         await until(lambda: cluster.allocated("high-0"))
+
+
+async def test_nothing_is_evicted_for_a_unit_that_fits_since_it_was_refused(cluster):
+    cluster.policy("gangs: {preemption: {minRunMinutes: 0, afterSeconds: 9}}")
+
+    class OnceThereIsRoom(Clock):
+        """The unit has waited long enough at the moment at which a node joins."""
+
+        def __call__(self):
+            has_joined = self.state and "gpu-1" in self.state.snapshot().ledger.nodes
+            return NOW + 9 if has_joined else NOW
+
+        state = None
+
+    async def free_capacity():
+        for i in count():
+            cluster.pod(f"short-{i}", 0, gates=(), nodeName="gpu-0", phase="Running")
+            await asyncio.sleep(0.001)
+            cluster.delete(f"short-{i}")
+
+    clock = OnceThereIsRoom()
+    async with leading(cluster, clock=clock, round=0) as leader:
+        clock.state = leader.context.informers.state
+        await full(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        for i in range(40):
+            path = f"/api/v1/namespaces/team-{i}/pods/large"
+            cluster.put(path, a_held_pod(9, "large", namespace=f"team-{i}", priority=10))
+        waiting = leader.context.planner.waiting
+        await until(lambda: len(list(waiting())) == 41)
+        await until(lambda: all("needs" in why for _, why in waiting()))
+        # Each cycle plans one of them, so most of the time its turn is yet to come.
+        churn = asyncio.create_task(free_capacity())
+        await until(lambda: cluster["short-9"])
+        cluster.node("gpu-1")
+        await until(lambda: cluster.evicted() or cluster.allocated("high-0"))
+        churn.cancel()
+    assert cluster.evicted() == []
+    assert cluster.record("high-0")["node"] == "gpu-1"
 
 
 async def test_a_single_pod_preempts(cluster):

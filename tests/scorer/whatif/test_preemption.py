@@ -54,6 +54,13 @@ def test_a_unit_that_would_be_evicted_is_named_with_its_time():
     )
 
 
+def test_nothing_is_evicted_for_a_unit_that_fits():
+    snapshot, units = running("o/a")
+    (unit,) = waiting("high")
+
+    assert Preemptions(units).find(snapshot, unit) == ()
+
+
 def test_a_unit_is_evicted_once():
     snapshot, units = running("o/a", "o/b")
     found = Preemptions(units)
