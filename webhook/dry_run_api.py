@@ -1,7 +1,6 @@
 """HTTP handler of the dry-run API, for users with a token."""
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 
 import structlog
@@ -15,6 +14,7 @@ from runtime.http.authorization import is_allowed
 from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
 from runtime.kube.client import Kube, KubeError
 from runtime.process.clock import monotonic
+from runtime.process.turns import Turns
 from runtime.process.worker import BusyError, LimitError, Worker
 from webhook.dryrun import (
     PATH,
@@ -30,10 +30,13 @@ from webhook.scorer_client import NoPlacementError, ScorerClient
 DRY_RUNS = 4
 """Dry runs at once, so that admission keeps most of the processor."""
 DRY_RUNS_OF_A_USER = 3
+"""Of those that are in progress or wait for their turn."""
 _TAKES = frozenset({JSON, "application/yaml"})
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _CREATE_PODS = {"verb": "create", "version": "v1", "resource": "pods"}
 """What a caller must be allowed in a namespace."""
+_SERVICE_ACCOUNT = "system:serviceaccount:"
+
 _log = structlog.get_logger()
 
 
@@ -56,8 +59,7 @@ class DryRun:
         self._scorer = scorer
         self._worker = worker
         self._callers = Callers(kube, DRY_RUN_AUDIENCE, monotonic)
-        self._visits: Counter[str] = Counter()
-        """The dry runs in progress, by user."""
+        self._turns = Turns(DRY_RUNS, DRY_RUNS_OF_A_USER)
 
     def routes(self) -> list[Route]:
         """Return the routes for users."""
@@ -71,9 +73,10 @@ class DryRun:
         caller = await self._callers.user(request)
         if isinstance(caller, HttpResponse):
             return caller
-        if self._visits.total() >= DRY_RUNS or self._visits[caller.username] >= DRY_RUNS_OF_A_USER:
-            return retry_later("too many dry runs are in progress: send it again")
-        self._visits[caller.username] += 1
+        owner = _owner(caller.username)
+        if refusal := self._turns.refusal(owner):
+            return retry_later(refusal)
+        await self._turns.begin(owner)
         try:
             return await self._dry_run(request.body, namespace, caller)
         except (InputError, BusyError, LimitError) as error:
@@ -82,8 +85,7 @@ class DryRun:
             _log.warning("Could not review access", err=str(error))
             return retry_later("the API server did not answer the review of your access")
         finally:
-            self._visits[caller.username] -= 1
-            self._visits += Counter()  # It forgets users without any.
+            self._turns.end(owner)
 
     async def _dry_run(self, body: bytes, namespace: str, caller: UserInfo) -> HttpResponse:
         namespaces = decode_namespaces(await self._worker.run(list_namespaces, body, namespace))
@@ -113,6 +115,11 @@ class DryRun:
                 fits = str(error)
         fields = {"user": caller.username, "templates": len(result.pods)}
         return HttpResponse(encode_dry_run(result, fits), fields=fields)
+
+
+def _owner(username: str) -> str:
+    """Return in whose name a user asks: all ServiceAccounts of a namespace are one."""
+    return username.rpartition(":")[0] if username.startswith(_SERVICE_ACCOUNT) else username
 
 
 def _failed(error: InputError | BusyError | LimitError) -> HttpResponse:

@@ -18,13 +18,13 @@ from cli.dashboard.feed import CLIENTS, WAIT, Feed
 from cli.dashboard.guard import HEADERS, Address
 from cli.dashboard.queries import Query, Views
 from cli.dashboard.trial import Trial
-from cli.dashboard.turns import Turns
 from cli.render.page.drawing import DEFINITIONS
 from cli.render.page.style import STYLE
 from runtime.http.limits import Limits
 from runtime.http.server import Server, serve
 from runtime.http.types import HttpRequest, HttpResponse, Route, error_response
 from runtime.process.clock import monotonic
+from runtime.process.turns import Turns
 
 LIMITS = Limits(
     body_bytes=1 << 20,
@@ -65,7 +65,7 @@ class Dashboard:
             trial_seconds: The longest time for one manifest that is tried, with its pauses [s].
         """
         self._entrance, self._trial_seconds = entrance, trial_seconds
-        self._turns = Turns()
+        self._turns = Turns(places=1, each=1)
 
     def routes(self) -> list[Route]:
         """Return all routes."""

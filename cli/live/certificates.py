@@ -12,7 +12,7 @@ from cli.analysis.certificates import certificate_report as report
 from cli.live.api_reader import ApiReader, Forbidden, NotFound
 from cli.live.kubeconfig import Access
 from cli.live.user_kube import UserKube
-from cluster.keys import CERTS, POLICY_NAMESPACE
+from cluster.keys import CERTS, POLICY_NAME, POLICY_NAMESPACE
 from manifest.value import InputError
 from runtime.kube.paths import api_path, path_below
 
@@ -36,7 +36,7 @@ async def _fetch(access: Access) -> CertificateReport:
         state = await _state(reader)
         configurations = dict[str, WebhookConfiguration | None]()
         for kind in KINDS:
-            path = path_below(_CONFIGURATIONS, f"{kind.lower()}s", "linkwise")
+            path = path_below(_CONFIGURATIONS, f"{kind.lower()}s", POLICY_NAME)
             try:
                 plain = await reader.get(path)
                 configurations[kind] = msgspec.convert(plain, WebhookConfiguration)

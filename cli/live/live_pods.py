@@ -10,13 +10,15 @@ from cluster.keys import RECORD
 from cluster.objects.kube_object import Labels
 from cluster.objects.pod import Pod
 from runtime.kube.objects import Key
-from scorer.cache.memory_budget import NAMESPACE_MAX
+from scorer.cache.memory_budget import NAMESPACE_MAX, TOTAL_MAX
 from scorer.gang.compact_pod import MAX_BYTES, OVERHEAD, compact, weight
 
 SMALL = 16 << 10
 """A pod of this size is kept as it is [bytes]; usual ones are smaller."""
 _TEXTS_MAX = 4096
 """Labels, and annotations besides those of its GPUs, that are kept of a larger one [characters]."""
+_MEMORY = 4
+"""Memory of a pod for each byte of it once it is encoded, about."""
 _CONTAINERS_MAX = 16
 """Containers that are kept of the largest pods."""
 
@@ -24,13 +26,16 @@ _CONTAINERS_MAX = 16
 class LivePods:
     """The reader of a watch of pods."""
 
-    def __init__(self, namespace_max: int = NAMESPACE_MAX) -> None:
+    def __init__(self, namespace_max: int = NAMESPACE_MAX, total_max: int = TOTAL_MAX) -> None:
         """Start without pods.
 
         Args:
             namespace_max: Limit of one namespace [bytes].
+            total_max: Limit of all namespaces [bytes].
         """
-        self._namespace_max = namespace_max
+        self._namespace_max, self._total_max = namespace_max, total_max
+        self._total = 0
+        """Of all namespaces [bytes]."""
         self._weights: dict[Key, int] = {}
         self._used: Counter[str] = Counter()
         """By namespace [bytes]."""
@@ -38,19 +43,22 @@ class LivePods:
     def read(self, raw: Raw) -> Pod:
         """Return what is kept of a pod, from its JSON.
 
-        Of a pod that is larger than planned ones may be, and of those beyond the limit of their
-        namespace, little more is kept than what they request and what they have.
+        Of a pod that is larger than planned ones may be, and of those beyond a limit, little more
+        is kept than what they request and what they have.
         """
-        pod, size = read_pod(raw), memoryview(raw).nbytes
+        pod = read_pod(raw)
         key = pod.metadata.namespace, pod.metadata.name
         self._release(key)
-        if size > SMALL:
+        if memoryview(raw).nbytes > SMALL:
             pod = _compact(pod)
-            size = weight(pod)
-        if size > MAX_BYTES or self._used[key[0]] + size > self._namespace_max:
-            pod, size = _minimal(pod), OVERHEAD
-        self._weights[key] = size
-        self._used[key[0]] += size
+        size = weight(pod)
+        taken = size * _MEMORY
+        is_full = self._used[key[0]] + taken > self._namespace_max
+        if size > MAX_BYTES or is_full or self._total + taken > self._total_max:
+            pod, taken = _minimal(pod), OVERHEAD
+        self._weights[key] = taken
+        self._used[key[0]] += taken
+        self._total += taken
         return pod
 
     def changed(self, items: Mapping[Key, Pod], changed: Set[Key]) -> None:
@@ -61,7 +69,9 @@ class LivePods:
 
     def _release(self, key: Key) -> None:
         namespace, _ = key
-        self._used[namespace] -= self._weights.pop(key, 0)
+        taken = self._weights.pop(key, 0)
+        self._total -= taken
+        self._used[namespace] -= taken
         if not self._used[namespace]:
             del self._used[namespace]
 
@@ -92,13 +102,20 @@ def _some(texts: Labels | None) -> Labels:
 
 
 def _minimal(pod: Pod) -> Pod:
-    """Return a compact pod without what it requires of nodes."""
+    """Return a pod with what it requests and what it has, without what it requires of nodes."""
+    kept = compact(pod)
+    record = {key: text for key, text in pod.annotations.items() if key in RECORD}
+    metadata = structs.replace(
+        kept.metadata,
+        annotations={**record, **(kept.metadata.annotations or {})},
+        deletion_timestamp=pod.metadata.deletion_timestamp,
+    )
     spec = structs.replace(
-        pod.spec,
+        kept.spec,
         affinity=None,
         tolerations=None,
         node_selector=None,
-        containers=pod.spec.containers[:_CONTAINERS_MAX],
-        init_containers=(pod.spec.init_containers or ())[:_CONTAINERS_MAX] or None,
+        containers=kept.spec.containers[:_CONTAINERS_MAX],
+        init_containers=(kept.spec.init_containers or ())[:_CONTAINERS_MAX] or None,
     )
-    return structs.replace(pod, spec=spec)
+    return structs.replace(pod, metadata=metadata, spec=spec)

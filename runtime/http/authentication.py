@@ -74,7 +74,7 @@ class Callers:
         self._loop = asyncio.get_running_loop()
         self._refusal = error_response(
             401,
-            f"send a token that is valid for the audience {audience}",
+            f"no token is sent, or it is not accepted: send one for the audience {audience}",
             {**headers, "WWW-Authenticate": "Bearer"},
         )
         self._users: Reviews[bytes, UserInfo] = Reviews(clock, headers)

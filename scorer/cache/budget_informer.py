@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import replace
 
 import msgspec
 from msgspec import Raw
@@ -12,7 +13,7 @@ from runtime.kube.client import Kube
 from runtime.kube.decode import decode
 from runtime.kube.objects import Key
 from runtime.kube.reflector import Reflector
-from scorer.gang.budgets import Budget, conflict_of, selecting
+from scorer.gang.budgets import OF_NAMESPACE_MAX, Budget, conflict_of, selecting
 from scorer.gang.pod_info import PodInfo
 
 _decoder = msgspec.json.Decoder(DisruptionBudget)
@@ -33,8 +34,18 @@ class BudgetInformer:
     def __init__(self, kube: Kube) -> None:
         """Prepare the watch."""
         self._by_namespace: dict[str, dict[str, Budget]] = {}
+        self._names: dict[str, set[str]] = {}
+        """By namespace: those that were read, some of which a list that failed had."""
         path = "/apis/policy/v1/poddisruptionbudgets"
-        self.reflector = Reflector(kube, path, read_budget, on_change=self._changed)
+        self.reflector = Reflector(kube, path, self._read, on_change=self._changed)
+
+    def _read(self, raw: Raw) -> Budget:
+        """Return a budget; of more than are compared in a namespace only that they exist."""
+        budget = read_budget(raw)
+        namespace, _, name = budget.name.partition("/")
+        names = self._names.setdefault(namespace, set())
+        names.add(name)
+        return budget if len(names) <= OF_NAMESPACE_MAX else replace(budget, conditions=())
 
     def selecting(self, namespace: str, labels: Labels | None) -> frozenset[str] | None:
         """Return the budgets that select a pod; None: its namespace has too many to compare."""
@@ -80,5 +91,8 @@ class BudgetInformer:
             of_namespace.pop(name, None)
             if budget is not None:
                 of_namespace[name] = budget
+            else:
+                self._names.get(namespace, set()).discard(name)
             if not of_namespace:
                 del self._by_namespace[namespace]
+                self._names.pop(namespace, None)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from cluster.objects.disruption_budget import DisruptionBudget
 from cluster.objects.kube_object import Labels
@@ -11,8 +12,10 @@ OF_NAMESPACE_MAX = 16
 """Budgets of a namespace that pods are compared with."""
 _CONDITIONS_MAX = 16
 """Conditions of a selector. One with more counts as selecting all pods."""
-_LONGEST = 4096
-"""Keys and values of a selector [characters]. A longer one counts as selecting all pods."""
+_LARGEST = 8 << 10
+"""Memory of a selector [bytes, about]. A larger one counts as selecting all pods."""
+ENTRY = 100
+"""Memory of one text besides its characters [bytes, about]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Budget:
         """Return the part of an object that is kept."""
         selector = budget.spec.selector
         conditions = None if selector is None else conditions_of(selector)
-        if conditions and (len(conditions) > _CONDITIONS_MAX or _length(conditions) > _LONGEST):
+        if conditions and (len(conditions) > _CONDITIONS_MAX or _size(conditions) > _LARGEST):
             conditions = ()
         if conditions:
             # Nobody reads the text of a condition of a budget.
@@ -59,8 +62,9 @@ def conflict_of(names: Iterable[str]) -> str | None:
     )
 
 
-def _length(conditions: Collection[Condition]) -> int:
-    return sum(len(each.key) + sum(map(len, each.values)) for each in conditions)
+def _size(conditions: Collection[Condition]) -> int:
+    texts = chain.from_iterable((each.key, *each.values) for each in conditions)
+    return sum(len(text) + ENTRY for text in texts)
 
 
 def selecting(budgets: Collection[Budget], labels: Labels | None) -> frozenset[str] | None:

@@ -13,6 +13,7 @@ from cluster.objects.pod import Metadata, Owner, Pod, PodSpec
 from cluster.requests.demand import Demand
 from cluster.requests.other_systems import gpus_of_others
 from cluster.requests.request import Family, Request, read_request
+from scorer.gang.budgets import ENTRY
 from scorer.gang.compact_pod import compact, oversize_reason, weight
 from scorer.placement.pods.member import Member, first_error, new_member
 from workloads.owned_gang import owned_gang
@@ -24,8 +25,8 @@ _GRACE, _GRACE_MAX = 30, 366 * 86_400
 """The default of Kubernetes, and what counts as longest: the API server takes any [s]."""
 _MAX_LENGTH = 320
 """Longest text of an ownerReference; no name or type of an object is longer [characters]."""
-_LABELS_MAX = 4096
-"""Labels of a pod that has GPUs [characters]; more are not kept."""
+_LABELS_MAX = 8 << 10
+"""Memory of the labels of a pod that has GPUs [bytes, about]; larger ones are not kept."""
 _PREPARATION = 60.0
 """A node usually prepares devices, volumes and network within this time [s]."""
 
@@ -258,8 +259,8 @@ def _life(pod: Pod, usage: PodUsage) -> Life:
 
 def _labels(pod: Pod) -> Labels | None:
     labels = pod.metadata.labels or {}
-    length = sum(len(key) + len(value) for key, value in labels.items())
-    return labels if length <= _LABELS_MAX else None
+    size = sum(len(key) + len(value) + 2 * ENTRY for key, value in labels.items())
+    return labels if size <= _LABELS_MAX else None
 
 
 def _tie(pod: Pod) -> str:

@@ -92,7 +92,7 @@ class Page:
     @property
     def turns(self):
         """The users whose manifest is tried, or waits for that."""
-        return self._dashboard._turns._users
+        return self._dashboard._turns.users
 
     async def get(self, session, path, token=None, **headers):
         if token:

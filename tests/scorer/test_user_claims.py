@@ -433,7 +433,7 @@ async def test_a_second_pod_that_names_the_claim_is_left_to_the_scheduler(cluste
         use(cluster, path, "first", "second")
         await until(lambda: len(users_of(leader, "mine")) == 2)
         assert closed(leader) == []
-        (unit,) = placed_in(leader.context.informers, 0.0)
+        (unit,) = placed_in(leader.context.informers, 0.0, lambda _: None)
         assert unit.victim.protected == "another pod uses the claim of pod first, and so its GPUs"
         cluster.delete("first")
         use(cluster, path, "second")

@@ -74,10 +74,24 @@ def test_little_is_kept_of_large_pods_and_what_they_have_is_known(large):
     assert all(pod.spec.is_gated for pod in kept)
 
 
+def test_all_namespaces_together_keep_little_of_small_pods_with_many_labels():
+    labels = {f"k{number}": "v" for number in range(SMALL // 14)}
+    pods = LivePods(namespace_max=1 << 20, total_max=2 << 20)
+    small = raw(labels=labels)
+    assert memoryview(small).nbytes < SMALL
+    kept = []
+    for number in range(100):
+        pod = json.loads(bytes(small))
+        pod["metadata"].update(name=f"pod-{number}", namespace=f"team-{number % 4}")
+        kept.append(pods.read(msgspec.Raw(json.dumps(pod).encode())))
+    whole = [pod for pod in kept if len(pod.metadata.labels or ()) > 100]
+    assert 0 < len(whole) < 50
+
+
 def test_a_namespace_keeps_what_its_pods_require_of_nodes_up_to_a_limit():
     size = MAX_BYTES // 2
     room = 5
-    pods = LivePods(2 * room * size)
+    pods = LivePods(8 * room * size)
     items = {}
     for number in range(3 * room):
         pod = pods.read(raw(f"pod-{number}", affinity=required(size)))

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from support.builders import placed_pod
 from support.servers.informers_harness import watching
+from support.waiting import until
 
 from cluster import keys
 from cluster.allocations.gpus import GPUShare
@@ -49,6 +50,17 @@ async def test_pods_of_a_namespace_with_too_many_budgets_are_not_compared(cluste
         put(cluster, f"budget-{i}", {})
     async with watching(cluster) as informers:
         assert informers.budgets.selecting("team", {}) is None
+        cluster.remove(f"{BUDGETS}/budget-0")
+        await until(lambda: len(informers.budgets.reflector.items) == OF_NAMESPACE_MAX)
+        assert len(informers.budgets.selecting("team", {})) == OF_NAMESPACE_MAX
+
+
+async def test_of_more_budgets_than_are_compared_only_names_are_kept(cluster):
+    for i in range(3 * OF_NAMESPACE_MAX):
+        put(cluster, f"budget-{i}", {"matchLabels": {"app": "a"}})
+    async with watching(cluster) as informers:
+        kept = [each for each in informers.budgets.reflector.items.values() if each.conditions]
+        assert len(kept) == OF_NAMESPACE_MAX
 
 
 def a_bound_pod(name, labels):

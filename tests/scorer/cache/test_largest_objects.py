@@ -41,6 +41,20 @@ def budget(name):
     return {"metadata": {"name": name, "namespace": "team"}, "spec": spec}
 
 
+def short_budget(name):
+    """Return a budget with very many short values."""
+    apps = [f"{number:x}" for number in range(LARGE // 8)]
+    wanted = {"matchExpressions": [{"key": "app", "operator": "In", "values": apps}]}
+    return {"metadata": large_metadata(name), "spec": {"selector": wanted}}
+
+
+def short_labels(name):
+    """Return a pod with GPUs that has very many short labels."""
+    made = bound(name)
+    made["metadata"]["labels"] = {f"{number:x}": "y" for number in range(LARGE // 12)}
+    return made
+
+
 def long_budget(name):
     apps = [f"{name}-{number:x>40}" for number in range(75)]
     wanted = {"matchExpressions": [{"key": "app", "operator": "In", "values": apps}]}
@@ -117,7 +131,9 @@ def slices(name):
         pytest.param(read_pod, of_others, KEPT, id="pod without GPUs"),
         pytest.param(read_job, workload, KEPT, id="job"),
         pytest.param(read_stateful_set, workload, KEPT, id="statefulset"),
+        pytest.param(read_pod, short_labels, KEPT, id="bound pod with short labels"),
         pytest.param(read_budget, budget, KEPT, id="budget"),
+        pytest.param(read_budget, short_budget, KEPT, id="budget of short values"),
         pytest.param(read_budget, long_budget, KEPT, id="budget within the limit"),
         pytest.param(read_claim, claim, KEPT, id="claim"),
         # A kubelet writes one Node, and slices of this size in all.
