@@ -119,13 +119,16 @@ class UnitScheduler:
         self._resume_plans(list(filter(self._may_be_planned, self._pending.partial.values())))
         refused = self._review(cycle)
         decided = 0
-        while not (self._commit_queue.is_full or (decided and self._is_late(started))):
+        # Units that settle are first in each cycle, and must not be all that it plans.
+        while not (
+            self._commit_queue.is_full or (decided > cycle.settling and self._is_late(started))
+        ):
             unit = self._queue.pop()
             if unit is None:
                 break
             if self._may_be_planned(unit):
                 refused += self._schedule_one(cycle, unit)
-                decided += not self._settling.waits(unit.key)
+                decided += 1
             else:
                 self._queue.put_back(unit)
         for unit in in_order(refused):

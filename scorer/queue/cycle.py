@@ -24,6 +24,10 @@ from scorer.placement.state.snapshot import Snapshot
 from scorer.queue.claimants import Claimants
 from scorer.queue.settling import is_better
 
+SETTLING_MAX = 16
+"""Units of a cycle that wait for pods that are ending: each is planned twice, beside the plans of
+the others, and the time of the cycle does not end with them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
@@ -78,6 +82,11 @@ class SchedulingCycle:
             return None
         return Reservation(self.starving.priority, self.reserved_nodes)
 
+    @property
+    def settling(self) -> int:
+        """The number of units of this cycle that wait for pods that are ending."""
+        return len(self._settling)
+
     def excluded(self, unit: Unit) -> frozenset[str]:
         """Return the nodes on which members of a unit could not be bound."""
         return self._excluded_nodes.get(unit.key, frozenset())
@@ -109,7 +118,8 @@ class SchedulingCycle:
         if outcome is None:
             self.planned += 1
             outcome = _explain_excluded(self._plan(visible, unit), snapshot, excluded)
-            if isinstance(outcome, Plan) and self._ending and self._may_settle(unit):
+            has_room = self.settling < SETTLING_MAX
+            if isinstance(outcome, Plan) and self._ending and has_room and self._may_settle(unit):
                 outcome = self._settle(visible, unit, outcome)
         is_holder = self.starving is not None and self.starving.key == unit.key
         if is_holder:

@@ -31,10 +31,6 @@ class Settling:
         """Let a unit wait; one that waits already goes on until the same time."""
         self._until.setdefault(key, now + seconds)
 
-    def waits(self, key: GangKey) -> bool:
-        """Return whether a unit waits, or has waited."""
-        return key in self._until
-
     def end(self, key: GangKey) -> bool:
         """Forget a unit that was placed or has no pods left; return whether it has waited."""
         return self._until.pop(key, None) is not None

@@ -15,7 +15,7 @@ from cluster.gang import GangKey
 from scorer.gang.unit import Owners, Unit, units_of
 from scorer.placement.result import Plan, Refusal
 from scorer.placement.state.snapshot import Snapshot
-from scorer.queue.cycle import SchedulingCycle, in_order, in_turns
+from scorer.queue.cycle import SETTLING_MAX, SchedulingCycle, in_order, in_turns
 
 
 class Decision(NamedTuple):
@@ -381,3 +381,24 @@ def test_namespaces_of_one_priority_take_turns():
     ]
 
     assert [u.key.name for u in in_turns(units)] == ["b-1", "a-0", "b-0", "a-1", "a-2"]
+
+
+def test_of_very_many_gangs_few_wait_for_pods_that_are_ending():
+    # No NVLink joins the two GPUs that are free on each node.
+    ending = [
+        (f"n{i:02}", Holding(f"old-{i}", f"old-{i}", exact(1, 2, 3, 4, 6, 7)))
+        for i in range(SETTLING_MAX + 2)
+    ]
+    snapshot = a_snapshot(*(a_node(name, machine=dgx1_v100()) for name, _ in ending))
+    snapshot = snapshot.hold_all(ending)
+    state = SchedulingCycle(
+        is_starving=lambda _: False,
+        excluded_nodes={},
+        ending=ending,
+        may_settle=lambda _: True,
+    )
+
+    decided = [state.decide(snapshot, a_unit(f"gang-{i}", 2)) for i in range(len(ending))]
+
+    assert [isinstance(each, Plan) for each in decided] == [False] * SETTLING_MAX + [True] * 2
+    assert state.settling == SETTLING_MAX
