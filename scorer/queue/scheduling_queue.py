@@ -3,8 +3,9 @@
 A unit that was refused is parked, and costs nothing until capacity may have become free. Then all
 parked units of its namespace and priority are to be planned again, once those are planned that are
 left from the last time: else one that has just come would get capacity before older ones. Before
-that, each other namespace with units of this priority has had a turn, and the priorities below one
-that is done, too: units that are planned again and again hold up nobody.
+that, each other namespace with units of this priority has had a turn. Lower priorities have one
+cycle after each in which units that are planned again left no time for them. So such units hold up
+nobody.
 """
 
 from collections.abc import Callable, Iterator
@@ -91,6 +92,8 @@ class _Level:
     """Of the lane that was last. A lane that comes begins with it: it has no turns to catch up."""
     began: int | None = None
     """The turn at which the current round over all lanes began; None: not yet."""
+    is_repeated: bool = False
+    """Parked units were to be planned again, and nothing of a lower priority could be since."""
 
     @property
     def is_used(self) -> bool:
@@ -116,6 +119,13 @@ class _Level:
                 lane.shown = None
                 self.show(lane)
         return None
+
+    def end_round(self) -> bool:
+        """Return whether each lane had a turn since the last round."""
+        if (lane := self.next()) and (self.began is None or lane.turn <= self.began):
+            return False
+        self.began = None
+        return True
 
     def take(self, lane: _Lane) -> Unit:
         """Return the oldest unit of a lane, which then has had a turn."""
@@ -175,7 +185,7 @@ class SchedulingQueue:
     def _move(self, unit: Unit) -> _Lane:
         """Return the lane of a unit, which is nowhere else now."""
         self.remove(unit.key)
-        key, namespace = (self._is_last(unit), -unit.priority), unit.key.namespace
+        key, namespace = self._level(unit), unit.key.namespace
         lanes = self._levels.setdefault(key, _Level()).lanes
         lane = lanes.get(namespace)
         if lane is None:
@@ -183,23 +193,31 @@ class SchedulingQueue:
         self._lane_of[unit.key] = lane
         return lane
 
+    def _level(self, unit: Unit) -> Level:
+        return self._is_last(unit), -unit.priority
+
     def _lanes(self) -> Iterator[_Lane]:
         for level in self._levels.values():
             yield from level.lanes.values()
 
     def start(self, version: int) -> None:
         """Start a cycle with this version of the capacity. Cost: linear in the namespaces."""
-        is_over = self._end_round()
-        for lane in list(self._lanes()):
-            if not lane.active:
-                if lane.parked and lane.version != version and not is_over:
-                    continue
-                lane.restart(version)
-            lane.join()
-            level = self._levels[lane.level]
-            level.show(lane)
-            if lane.is_empty:
-                del level.lanes[lane.namespace]
+        # The last level of which units are to be planned, as far as these are known.
+        last = max((self._level(unit) for unit, _ in self._again.values()), default=None)
+        for key, level in sorted(self._levels.items(), reverse=True):
+            is_over = level.end_round() and not (level.is_repeated and last and last > key)
+            for lane in list(level.lanes.values()):
+                if not lane.active:
+                    if lane.parked and lane.version != version and not is_over:
+                        continue
+                    lane.restart(version)
+                    level.is_repeated |= bool(lane.active)
+                lane.join()
+                level.show(lane)
+                if lane.is_empty:
+                    del level.lanes[lane.namespace]
+            if level.first or level.next():
+                last = last or key
         self._levels = {key: each for key, each in self._levels.items() if each.is_used}
         again, self._again = self._again, {}
         for unit, is_first in again.values():
@@ -208,18 +226,6 @@ class SchedulingQueue:
                 self._levels[lane.level].first.append(unit)
             else:
                 self.activate(unit)
-
-    def _end_round(self) -> bool:
-        """Return whether each lane had a turn since the last round, at the highest level in use."""
-        for key in sorted(self._levels):
-            level = self._levels[key]
-            if lane := level.next():
-                if level.began is None or lane.turn <= level.began:
-                    return False
-                break
-        for level in self._levels.values():
-            level.began = None
-        return True
 
     def pop(self) -> Unit | None:
         """Return the next unit to be planned in this cycle; None: there is none."""
@@ -231,6 +237,7 @@ class SchedulingQueue:
                 elif lane := level.next():
                     unit = level.take(lane)
                 else:
+                    level.is_repeated = False
                     break
                 self._lane_of.pop(unit.key, None)
                 if key[0] or not self._is_last(unit):

@@ -95,7 +95,34 @@ def test_units_that_are_planned_again_and_again_hold_up_no_lower_priority():
         seen.append(unit.key.name)
         queue.park(unit, version)
 
-    assert seen[:6] == ["high", "low-0", "high", "low-1", "high", "low-2"]
+    assert seen == ["high", "high", "low-0", "high", "low-1", "high", "low-2", "high"]
+
+
+def test_freed_capacity_is_for_a_higher_priority_first_beside_many_namespaces():
+    high, lows = a_unit("high", priority=1), [a_unit(f"low-{i}", f"b-{i}") for i in range(6)]
+    queue = a_queue(high, *lows)
+    queue.start(0)
+    for unit in (high, lows[0]):
+        assert queue.pop().key == unit.key
+        queue.park(unit, 0)
+    # It waits for no namespace of a lower priority; nor does one that comes meanwhile.
+    queue.add(a_unit("new", priority=1))
+
+    assert names(queue, 1)[:3] == ["high", "new", "low-1"]
+
+
+@given(st.integers(1, 3), st.integers(2, 30))
+def test_a_higher_priority_waits_for_one_cycle_of_lower_ones_at_most(turns, namespaces):
+    high = a_unit("high", priority=1)
+    queue = a_queue(high, *(a_unit(f"low-{i}", f"b-{i}") for i in range(namespaces)))
+    missed = 0
+    for version in range(3 * namespaces):
+        queue.start(version)
+        popped = [unit for _ in range(turns) if (unit := queue.pop())]
+        for unit in popped:
+            queue.park(unit, version)
+        missed = 0 if high.key in {unit.key for unit in popped} else missed + 1
+        assert missed <= (turns == 1)
 
 
 def test_a_unit_that_is_put_back_first_is_planned_before_others_of_its_priority():
