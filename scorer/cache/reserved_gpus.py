@@ -72,20 +72,22 @@ class ReservedGPUs:
         self._reservations.pop((gang, purpose), None)
         if places:
             self._reservations[gang, purpose] = _Reservation(priority, places)
+        kept = known.keys() & set(places)
         for place in before:
-            if place not in places:
+            if place not in kept:
                 self._by_node[place.node].pop(place.holding.uid, None)
                 if not self._by_node[place.node]:
                     del self._by_node[place.node]
                 self._on_change(place)
-        for place in places:
-            if place not in before or not has_priority:
-                others = self._by_node.setdefault(place.node, {})
-                # They are counted again, after those of higher priorities.
-                for _, holding, _ in others.values():
-                    self._on_change(Place(place.node, holding))
-                others[place.holding.uid] = priority, place.holding, purpose
-                self._on_change(place)
+        added = [place for place in places if place not in kept or not has_priority]
+        for node in dict.fromkeys(place.node for place in added):
+            # They are counted again, after those of higher priorities.
+            for _, holding, _ in self._by_node.get(node, {}).values():
+                self._on_change(Place(node, holding))
+        for place in added:
+            others = self._by_node.setdefault(place.node, {})
+            others[place.holding.uid] = priority, place.holding, purpose
+            self._on_change(place)
 
     @property
     def gangs(self) -> Iterable[GangKey]:
