@@ -10,6 +10,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import cast
 
+from runtime.http.body import ByteBudget
 from runtime.http.connection_limiter import BYTES, ConnectionLimiter
 from runtime.http.limits import Limits
 from runtime.http.transport import PausableTransport
@@ -55,6 +56,7 @@ class Connection(asyncio.Protocol):
         http: Callable[[], asyncio.Protocol],
         limiter: ConnectionLimiter["Connection"],
         answers: UnreadAnswers["Connection"],
+        ahead: ByteBudget,
         limits: Limits,
         peer: str,
     ) -> None:
@@ -64,6 +66,7 @@ class Connection(asyncio.Protocol):
             http: Makes aiohttp's protocol of this connection.
             limiter: All connections of the server; the caller adds this one.
             answers: The unread answers of the server.
+            ahead: Bytes that clients of the server sent ahead.
             limits: The times that apply.
             peer: The client's address.
         """
@@ -82,6 +85,8 @@ class Connection(asyncio.Protocol):
         self._unread = 0
         self._ahead = False
         self._buffer = b""
+        self._bytes_ahead = ahead
+        """Has the size of the buffer."""
         self._flushing: asyncio.Task[None] | None = None
         self._writing_paused = False
         self._counted = False
@@ -157,6 +162,7 @@ class Connection(asyncio.Protocol):
         """Remove the connection; a route that is waiting continues."""
         self._transport = None
         self._due = math.inf
+        self._take_buffer()
         self._uncount()
         self._limiter.remove(self)
         self._answers.remove(self)
@@ -167,6 +173,9 @@ class Connection(asyncio.Protocol):
         # aiohttp would parse and keep up to 32 requests of a connection, bodies included.
         ahead = self._unread > _MAX_UNREAD and self._phase is not _Phase.BODY
         if self._buffer or self._phase is _Phase.ANSWER or self._writing_paused or ahead:
+            if not self._bytes_ahead.take(len(data)):
+                self._limiter.drop(self, BYTES)
+                return
             self._ahead = True
             self._buffer += data
             if self._transport is not None:
@@ -305,7 +314,12 @@ class Connection(asyncio.Protocol):
         return self.connected and requests == self._requests and not answering
 
     def _flush(self) -> None:
-        data, self._buffer = self._buffer, b""
+        data = self._take_buffer()
         if self._transport is not None and data:
             self._transport.pause("connection", paused=False)
             self.data_received(data)
+
+    def _take_buffer(self) -> bytes:
+        data, self._buffer = self._buffer, b""
+        self._bytes_ahead.give_back(len(data))
+        return data

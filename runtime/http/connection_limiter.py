@@ -14,7 +14,7 @@ from runtime.http.limits import Limits
 FULL, PEER, HALF_SENT, UNREAD, BYTES = "full", "peer", "half-sent", "unread", "bytes"
 """Reasons to drop a connection: too many in total; too many of one address; too many half-sent
 requests of one address; an answer that its client did not read; a body of the address that holds
-the most bytes, where there is no room for another's."""
+the most bytes, where there is no room for another's, or bytes sent ahead, without room for them."""
 REASONS = (FULL, PEER, HALF_SENT, UNREAD, BYTES)
 _SLOW = 1.0
 """An API server sends a whole request within this time [s]."""

@@ -15,13 +15,16 @@ class Limits:
     bytes_in_flight: int = 64 * _MIB
     """Of all bodies and unread answers together. With decoding, this bounds the memory that hostile
     clients can use."""
-    requests: int = 600
+    bytes_ahead: int = 16 * _MIB
+    """Of all that clients send while their previous requests are answered; an API server does not.
+    Beyond it a connection that does is dropped."""
+    requests: int = 300
     """Requests whose route waits for something, bodies read; the rest of the connections can be
     dropped for others. Beyond it the address that has most of them loses one."""
-    connections: int = 900
-    """Below 1,024, the usual limit of open files. Beyond it the least useful one is dropped, see
-    `runtime.http.connection_limiter`."""
-    peer_connections: int = 700
+    connections: int = 450
+    """Each can take half a MiB under TLS, also in its handshake, beyond the bytes that are counted
+    here. Beyond it the least useful one is dropped, see `runtime.http.connection_limiter`."""
+    peer_connections: int = 350
     """Of one address; the rest is for others. An API server can share its address with others."""
     peer_half_sent: int = 200
     """Incomplete requests of one address; beyond it the oldest is dropped. Requests of an API

@@ -11,6 +11,7 @@ from operator import attrgetter
 
 import structlog
 
+from runtime.http.body import ByteBudget
 from runtime.http.connection import Connection, handlers_called
 from runtime.http.connection_limiter import ConnectionLimiter
 from runtime.http.handler import Handler
@@ -41,6 +42,7 @@ class Server:
         self._http = HttpServer(self.handler, limits)
         self.limiter: ConnectionLimiter[Connection] = ConnectionLimiter(limits)
         self._answers = UnreadAnswers(self.handler.budget, self.limiter, limits)
+        self._ahead = ByteBudget(limits.bytes_ahead)
         self._listener: Listener | None = None
 
     @property
@@ -67,7 +69,8 @@ class Server:
         """
 
         def connection(peer: str) -> Connection:
-            return Connection(self._http, self.limiter, self._answers, self._limits, peer)
+            shared = self.limiter, self._answers, self._ahead
+            return Connection(self._http, *shared, self._limits, peer)
 
         self._listener = Listener(self.limiter, self._limits, connection, context)
         await self._listener.listen(host, port)

@@ -25,7 +25,7 @@ from scorer.metrics import Metrics
 
 T = TypeVar("T")
 
-EXTENDER_LIMITS = Limits(requests=800)
+EXTENDER_LIMITS = Limits(requests=800, connections=900, peer_connections=700)
 """A scheduler binds many pods concurrently, and each request waits for the API server."""
 
 _TAKES = frozenset({JSON})

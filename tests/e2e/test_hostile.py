@@ -213,12 +213,16 @@ def test_reviews_of_namespaces_that_do_not_exist_hold_up_no_others(webhook, load
     all_were_served(load)
 
 
-HELLO = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
-"""The beginning of a ClientHello."""
+def hello(size=131_000, record=1 << 14):
+    """Return a ClientHello of about the largest size that is read, without its last byte."""
+    message = b"\x01" + size.to_bytes(3, "big") + b"\x03\x03" + bytes(size - 2)
+    parts = [message[start : start + record] for start in range(0, len(message), record)]
+    return b"".join(b"\x16\x03\x01" + len(one).to_bytes(2, "big") + one for one in parts)[:-1]
 
 
 def test_thousands_of_half_handshakes_take_little_memory_and_others_are_served(webhook, load):
     """Of many addresses, and of that of the API server."""
+    unfinished = hello()
     with ExitStack() as stack:
         for number in range(4000):
             source = f"127.0.0.{1 + number % 8}"
@@ -228,7 +232,7 @@ def test_thousands_of_half_handshakes_take_little_memory_and_others_are_served(w
                 )
             )
             with suppress(OSError):
-                one.sendall(HELLO)
+                one.sendall(unfinished)
             if number % 500 == 0:
                 load.goes_on(5)
         load.goes_on()

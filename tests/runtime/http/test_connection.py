@@ -1,9 +1,12 @@
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
 from support.servers.served import PATIENT, USUAL, client, served
 from support.waiting import until
+
+from runtime.http.connection_limiter import BYTES
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,23 @@ async def test_pipelined_requests_are_not_read_while_one_is_answered():
         for _ in range(100):
             assert [(await one.answer())[0] for _ in range(40)] == [200] * 40
             assert (await one.answer())[2] == body
+
+
+async def test_bytes_sent_ahead_are_bounded_over_all_connections():
+    limits = replace(PATIENT, bytes_ahead=1000)
+    async with served(limits) as site, AsyncExitStack() as stack:
+        many = [await stack.enter_async_context(client(site)) for _ in range(4)]
+        for number, one in enumerate(many, 1):
+            one.send(one.head("/wait", size=2) + b"{}")
+            await until(lambda n=number: site.waiting == n)
+        for one in many[:3]:
+            one.send(b"x" * 400)
+        assert await many[2].is_closed()
+        assert site.server.dropped(BYTES) == 1
+
+        site.going_on.set()
+        assert [(await many[at].answer())[0] for at in (0, 1, 3)] == [200] * 3
+        await until(lambda: site.server._ahead.held == 0)
 
 
 async def test_requests_with_bodies_one_after_another_cost_a_task_each():
