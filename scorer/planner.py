@@ -159,13 +159,16 @@ class Planner:
         with self._faults.isolate(Stage.EVICT, "call"):
             await call
 
-    def _round(self) -> list[Coroutine[Any, Any, object]]:
-        """Process all changes since the last round; return calls to run concurrently."""
+    def _round(self) -> Iterator[Coroutine[Any, Any, object]]:
+        """Process all changes since the last round; yield calls to run concurrently.
+
+        Each is known as under way already, so it must be started whatever fails after it.
+        """
         dirty_groups = self._informers.state.drain_dirty_groups()
         self._forget(
             self._pending.assemble(dirty_groups, self._informers.workloads.drain_dirty_owners())
         )
-        calls = self._binding_tracker.reconcile(dirty_groups)
+        yield from self._binding_tracker.reconcile(dirty_groups)
         self._sizes.resolve(self._lacking_members.next(loop_time()))
         changed = self._changed_gangs(dirty_groups)
         with self._faults.isolate(Stage.PLAN, "replacements"):
@@ -174,14 +177,14 @@ class Planner:
             with self._faults.isolate(Stage.PREEMPT, "restore"):
                 self._preemptor.restore(list(self._pending))
         with self._faults.isolate(Stage.EVICT, "faults"):
-            calls += self._healer.update(changed)
+            yield from self._healer.update(changed)
         self._report(changed)
         for key, owner in self._lacking.items():
             self._sizes.resolve_owner(owner, key.namespace)
         self._scheduler.schedule(None if self.has_synced else self._informers.gangs)
         with self._faults.isolate(Stage.PREEMPT, "preemptions"):
-            calls += self._preemptor.reconcile()
-        return calls + self._removals.drain()
+            yield from self._preemptor.reconcile()
+        yield from self._removals.drain()
 
     def _forget(self, keys: Iterable[GangKey]) -> None:
         """Drop what the components know of units that have no pods left."""

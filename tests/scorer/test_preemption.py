@@ -16,10 +16,12 @@ from support.waiting import until
 from cluster import keys
 from cluster.scorer_lease import LEASE
 from runtime.process.clock import rfc3339
+from scorer.commit.removal import Removals
 from scorer.gang import victim_choice
 from scorer.placement.preemption.search import find_victims
 from scorer.preemption import nominations
 from scorer.preemption.nomination import Nomination
+from scorer.preemption.preemptor import Preemptor
 
 BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
 
@@ -153,6 +155,31 @@ async def test_nothing_is_evicted_for_a_unit_that_fits_since_it_was_refused(clus
         churn.cancel()
     assert cluster.evicted() == []
     assert cluster.record("high-0")["node"] == "gpu-1"
+
+
+async def test_the_calls_of_a_round_that_fails_later_are_made(cluster, monkeypatch):
+    drain, reconcile, due, failed = Removals.drain, Preemptor.reconcile, [], []
+
+    def noted(preemptor):
+        calls = reconcile(preemptor)
+        due.extend(calls)
+        return calls
+
+    def fails_once(removals):
+        if due and not failed:
+            failed.append(True)
+            raise RuntimeError("a fault of ours")
+        return drain(removals)
+
+    monkeypatch.setattr(Preemptor, "reconcile", noted)
+    monkeypatch.setattr(Removals, "drain", fails_once)
+    # Rendering a traceback takes longer than the test.
+    with capture_logs():
+        async with leading(cluster):
+            await full(cluster)
+            cluster.named_gang("high", 1, 4, priority=10)
+            await until(lambda: cluster.ending("low-0", "low-1"))
+    assert failed
 
 
 async def test_a_single_pod_preempts(cluster):
