@@ -29,7 +29,7 @@ from scorer.commit.removal_state import Removal, Step
 from scorer.commit.unbound_plans import unbound_plans
 from scorer.gang.crd import GangPlan, Phase
 from scorer.gang.placed_units import eviction_blocker
-from scorer.gang.plan_record import plan_id_of
+from scorer.gang.plan_record import plan_id_of, plan_order
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit
 from scorer.metrics import EvictionReason, Stage
@@ -294,12 +294,19 @@ class BindingTracker:
             )
 
     def _pods_to_evict(self, binding: PendingBinding, progress: Progress) -> list[PodInfo]:
-        """Return the members of a plan that failed, and of an overdue one that they had before."""
+        """Return the members of a plan that failed, of an overdue one before it, and of later ones.
+
+        Members of later plans came to these members, and do not work without them.
+        """
         plans, now = [*self._bindings[binding.unit.key].values()], self._clock()
         before = plans[: [each.plan.id for each in plans].index(binding.plan.id)]
         overdue = [each for each in before if each.is_due(now) and each.has_any(progress.unbound)]
         found = [progress, *map(self._progress, overdue)]
         pods = {pod.uid: pod for each in found for pod in each.bound + each.unbound}
+        order = plan_order(binding.plan.id)
+        for pod in self._other_members(binding, pods.values()):
+            if plan_order(plan_id_of(pod) or "") > order:
+                pods[pod.uid] = pod
         return [pod for pod in pods.values() if not pod.is_ending]
 
     def _is_bound(self, pod: PodInfo) -> bool:

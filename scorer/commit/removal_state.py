@@ -1,7 +1,7 @@
 """The state of one unit that is being taken off its GPUs. Pure.
 
 asking     the API server is asked whether it would let each pod be evicted; nothing is touched
-evicting   its pods are evicted, those that are not bound first
+evicting   its pods are evicted, those that are bound first
 gone       each eviction was accepted
 untouched  none was: the unit runs on
 returned   some were, and another one was refused: the evicted pods go back to their own places
@@ -79,16 +79,16 @@ class Removal:
         return self.is_begun or bool(self.accepted)
 
     def due(self, left: Collection[PodInfo], now: float) -> list[list[PodInfo]]:
-        """Return the pods to evict now: those that are not bound, then the others.
+        """Return the pods to evict now: those that are bound, then the others.
 
-        A pod that cannot be evicted is more often one that is not bound, and the others still run.
+        A gang with an unbound member is found by the next leader, one with bound ones only runs.
 
         Args:
             left: Its pods that stay.
             now: [s, of the loop's clock]
         """
         pods = [pod for pod in left if now - self.accepted.get(pod.uid, -AGAIN) >= AGAIN]
-        waves = [pod for pod in pods if not pod.bound], [pod for pod in pods if pod.bound]
+        waves = [pod for pod in pods if pod.bound], [pod for pod in pods if not pod.bound]
         return [wave for wave in waves if wave]
 
     def asked(self, answers: Mapping[str, int | None], now: float) -> "Removal":

@@ -6,7 +6,7 @@ from cluster.gang import GangKey
 from runtime.kube.objects import Key
 from scorer.cache.informers import Informers
 from scorer.gang.crd import GangPlan
-from scorer.gang.plan_record import plan_from_records, plan_id_of
+from scorer.gang.plan_record import plan_from_records, plan_id_of, plan_order
 from scorer.gang.pod_info import PodInfo
 from scorer.gang.unit import Unit, settled_unit
 
@@ -22,8 +22,7 @@ def unbound_plans(group: Key, informers: Informers) -> Iterator[tuple[Unit, Gang
         plan_id = plan_id_of(pod)
         if plan_id and pod.settled:
             members.setdefault((owners.key(pod), plan_id), []).append(pod)
-    # Ids of one term end with ascending numbers.
-    for key, plan_id in sorted(members, key=lambda each: (each[0], len(each[1]), each[1])):
+    for key, plan_id in sorted(members, key=lambda each: (each[0], plan_order(each[1]))):
         planned = members[key, plan_id]
         if all(pod.bound for pod in planned):
             continue

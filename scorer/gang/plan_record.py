@@ -31,6 +31,11 @@ class RecordedBandwidths(NamedTuple):
     index_order: Bandwidth
 
 
+def plan_order(plan_id: str) -> list[tuple[int, str]]:
+    """Return what orders plans by their time: the term, and a number in this term."""
+    return [(len(part), part) for part in plan_id.split("-")]
+
+
 def plan_of(plan: Plan, plan_id: str) -> GangPlan:
     """Return a plan as it is written, without baselines.
 

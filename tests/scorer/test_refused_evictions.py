@@ -308,14 +308,32 @@ async def test_members_stay_if_one_may_not_be_evicted(cluster, refusal):
     assert cluster.evicted() == []
 
 
-async def test_the_member_that_is_not_bound_is_evicted_first(cluster):
-    refuse(cluster, "low-1", (403, "denied"), asked=False)
+async def test_the_member_that_is_bound_is_evicted_first(cluster):
+    refuse(cluster, "low-0", (403, "denied"), asked=False)
     clock = Clock()
     async with leading(cluster, clock=clock):
         await unbound(cluster, clock)
         await until(lambda: "no member is evicted" in cluster.waits("low"))
-    assert cluster.evicted() == ["low-1"]
-    assert not cluster["low-0"]["metadata"].get("deletionTimestamp")
+    assert cluster.evicted() == ["low-0"]
+    assert not cluster["low-1"]["metadata"].get("deletionTimestamp")
+
+
+async def test_the_next_leader_gives_up_what_is_left_of_a_failed_binding(cluster):
+    """Also the member that was created again meanwhile, and that runs."""
+    clock = Clock()
+    cluster.stops_after = 1
+    cluster.refuse = lambda _, __, body: cluster.fence(body) if keys.TERM in str(body) else None
+    async with leading(cluster, clock=clock):
+        await unbound(cluster, clock)
+        await until(lambda: len(cluster.accepted) == 1 and cluster.late)
+        async with leading(cluster, term=8, clock=clock):
+            cluster.goes_on.set()
+            (_, first) = cluster.accepted[0]
+            replaced(cluster, first, "low")
+            await cluster.run(first)
+            clock.now += 61
+            cluster.owned("wakes-again", 100)
+            await until(lambda: cluster.ending("low-0", "low-1"))
 
 
 async def test_a_member_that_is_bound_or_started_meanwhile_is_evicted_with_the_others(cluster):
