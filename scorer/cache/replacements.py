@@ -88,6 +88,9 @@ class Replacements:
     def keep_places(self, key: GangKey, evicted: Set[str]) -> None:
         """Let evicted members of a gang go back to their own places, by their uids."""
         self._returning[key] = evicted
+        if (lack := self._lacks.get(key)) and lack.is_over:
+            # The time of these starts now.
+            del self._lacks[key]
         self._reserve(key)
 
     def is_returning(self, key: GangKey) -> bool:

@@ -20,6 +20,9 @@ from scorer.metrics import Stage
 _NO_DRY_RUN = 400
 """Status of a dry run if the cluster has a webhook that does not support it."""
 _GONE = 404
+_TOO_MANY, _SERVER_ERROR = 429, 500
+_UNAVAILABLE = {502, 503, 504}
+_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 _log = structlog.get_logger()
 
@@ -29,7 +32,8 @@ async def evict(
 ) -> dict[str, int | None]:
     """Evict pods concurrently; return the HTTP status of each refusal, by uid.
 
-    None: it is evicted, or is not there. 0: the API server did not answer.
+    None: it is evicted, or is not there. 0: the API server did not answer, or was not able to.
+    429: disruption budgets do not allow it.
 
     Args:
         handle: The API server, the term, and a counter of unforeseen exceptions.
@@ -55,12 +59,21 @@ async def _evict(handle: Handle, pod: PodInfo, dry_run: bool) -> int | None:
     except KubeError as error:
         if is_leadership_lost(error):
             raise LeadershipLost(str(error)) from error
-        status = error.status if isinstance(error, ApiError) else 0
+        status = _status(error) if isinstance(error, ApiError) else 0
         if status == _GONE or (dry_run and status == _NO_DRY_RUN):
             return None
         _log.warning("Could not evict pod", pod="/".join(pod.key), dry_run=dry_run, err=str(error))
         return status
     return None
+
+
+def _status(error: ApiError) -> int:
+    """Return the status of a refusal, which tells budgets from an API server that is too busy."""
+    if error.status == _TOO_MANY:
+        return _TOO_MANY if "budget" in " ".join((error.message, *error.causes)).lower() else 0
+    if error.status == _SERVER_ERROR and _SEVERAL_BUDGETS in error.message:
+        return _TOO_MANY
+    return 0 if error.status in _UNAVAILABLE else error.status
 
 
 async def _call(handle: Handle, pod: PodInfo, dry_run: bool) -> None:

@@ -9,7 +9,7 @@ planned meanwhile.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import structlog
@@ -107,10 +107,15 @@ class Removals:
         return self._protected.time_left()
 
     def begin(self, request: Request) -> None:
-        """Begin to take units off their GPUs; none of them may be in a removal."""
-        for key, pods in request.units.items():
+        """Begin to take units off their GPUs; one that is in a removal ends as not touched."""
+        added = {key: pods for key, pods in request.units.items() if key not in self._removals}
+        for key, pods in added.items():
             self._removals[key] = Removal(key, tuple(pods), is_begun=key in request.begun)
-        self._calls.append(self._carry_out(request))
+        if added:
+            self._calls.append(self._carry_out(replace(request, units=added)))
+        for key, pods in request.units.items():
+            if key not in added:
+                request.on_end(Removal(key, tuple(pods)).given_up(""))
         self._informers.changed.set()
 
     def drain(self) -> list[Call]:
@@ -124,8 +129,9 @@ class Removals:
             await self._record(request)
             await self._evict(request)
         for key in request.units:
-            if not self._removals[key].is_over:
-                self._update(request, self._removals[key].given_up(FAULT))
+            with self._faults.isolate(Stage.EVICT, key):
+                if not self._removals[key].is_over:
+                    self._update(request, self._removals[key].given_up(FAULT))
             del self._removals[key]
         self._informers.changed.set()
 
@@ -216,7 +222,8 @@ class Removals:
         if was_over or not removal.is_over:
             return
         if removal.step is Step.RETURNED:
-            self._informers.replacements.keep_places(removal.key, removal.accepted.keys())
+            evicted = removal.accepted.keys() | self._ending(removal.key)
+            self._informers.replacements.keep_places(removal.key, evicted)
         if is_refused and removal.refusal:
             _log.warning(
                 "Could not evict unit",
@@ -228,6 +235,11 @@ class Removals:
             self.protect(removal.key, removal.refusal)
         request.on_end(removal)
         self._informers.changed.set()
+
+    def _ending(self, key: GangKey) -> set[str]:
+        """Return the uids of the members of a unit that end; the last leader evicted some."""
+        key_of, pods = self._informers.owners.key, self._state.group(key[:2])
+        return {pod.uid for pod in pods if pod.is_ending and key_of(pod) == key}
 
     def _staying(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
         """Return pods as they are now, without those that have ended or are being deleted."""

@@ -99,7 +99,12 @@ class Removal:
         after = self.refused_by(answers, now)
         if not after.refused:
             return replace(after, step=Step.EVICTING)
-        statuses = [status for status, _ in after.refused.values() if status not in _NO_REFUSAL]
+        # An error of the API server is no refusal, either.
+        statuses = [
+            status
+            for status, _ in after.refused.values()
+            if status not in _NO_REFUSAL and status < _SERVER
+        ]
         is_final = bool(statuses) and not self.is_begun
         return after.given_up(refusal_text(max(statuses))) if is_final else after
 

@@ -9,8 +9,12 @@ from support.servers.running_cluster import OWNER, Running, full, leading
 from support.waiting import until
 
 from cluster import keys
+from cluster.gang import GangKey
 from runtime.process.clock import rfc3339
 from scorer.commit import removal_state
+from scorer.commit.removal import Request
+from scorer.commit.removal_state import Step
+from scorer.metrics import EvictionReason
 from scorer.preemption import search_delays
 
 TEN_YEARS = 10 * 365 * 86400
@@ -18,7 +22,7 @@ REFUSALS = {
     "a policy": (403, "denied by a policy"),
     "a webhook": (422, "no"),
     "a budget": (429, "budget"),
-    "two budgets": (500, "does not support more than one PDB"),
+    "two budgets": (500, "This pod has more than one PodDisruptionBudget, which"),
 }
 
 
@@ -69,6 +73,34 @@ async def test_nothing_is_evicted_before_the_api_server_accepted_each_member(clu
     asked = [path.split("/")[-2] for path, _ in cluster.tried if path.endswith("/eviction")]
     assert sorted(asked) == ["low-0", "low-1", "same-0", "same-1"]
     assert len(cluster.events("Preempted")) == 1
+
+
+DISTURBANCES = {
+    "etcd elects": (500, "etcdserver: leader changed"),
+    "a proxy": (502, "bad gateway"),
+    "it starts": (503, "not ready"),
+    "no answer in time": (504, "timeout"),
+    "too many requests": (429, "too many requests, please try again later"),
+}
+
+
+@pytest.mark.parametrize("disturbance", DISTURBANCES.values(), ids=DISTURBANCES)
+async def test_a_short_disturbance_of_the_api_server_is_no_refusal(cluster, disturbance):
+    left = 2
+
+    def disturbed(_method, path, _body):
+        nonlocal left
+        if not path.endswith("/low-1/eviction") or not left:
+            return None
+        left -= 1
+        return (*disturbance, "disturbed")
+
+    cluster.refuse_dry_run = disturbed
+    async with leading(cluster):
+        await two_gangs(cluster)
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: len(cluster.evicted()) == 2)
+    assert {*cluster.evicted()} == {"low-0", "low-1"}
 
 
 async def test_pods_that_a_dry_run_cannot_ask_about_are_evicted(cluster):
@@ -346,3 +378,35 @@ async def test_a_member_that_is_bound_or_started_meanwhile_is_evicted_with_the_o
         await until(lambda: cluster.events("GangEvicted"))
     (event,) = cluster.events("GangEvicted")
     assert event["message"].startswith("All 2 members of gang low were evicted")
+
+
+# ---- Two removals at once.
+
+
+def request(state, ended, *gangs):
+    units = {GangKey("team", gang, f"job-{gang}"): state.group(("team", gang)) for gang in gangs}
+    units = {key: tuple(pods) for key, pods in units.items()}
+    return Request(units, EvictionReason.PREEMPTED, on_end=ended)
+
+
+async def test_a_unit_is_in_one_removal_at_a_time(cluster):
+    async with leading(cluster) as leader:
+        await full(cluster)
+        removals, state = leader.context.planner._removals, leader.context.informers.state
+        ended = []
+        removals.begin(request(state, ended.append, "low"))
+        removals.begin(request(state, ended.append, "low"))
+        await until(lambda: not removals.units)
+    assert [removal.step for removal in ended] == [Step.UNTOUCHED, Step.GONE]
+    assert sorted(cluster.evicted()) == ["low-0", "low-1"]
+
+
+async def test_an_exception_at_the_end_of_one_unit_leaves_no_other_in_its_removal(cluster):
+    def broken(removal):
+        raise AssertionError(removal)
+
+    async with leading(cluster) as leader:
+        await two_gangs(cluster)
+        removals, state = leader.context.planner._removals, leader.context.informers.state
+        removals.begin(request(state, broken, "low", "same"))
+        await until(lambda: not removals.units)

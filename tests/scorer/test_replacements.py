@@ -88,6 +88,22 @@ async def test_a_reservation_ends_with_its_time(cluster):
         await until(lambda: cluster.allocated("waiter"))
 
 
+async def test_places_of_evicted_members_are_kept_although_the_time_of_another_one_is_over(cluster):
+    clock = Clock()
+    cluster.policy("gangs: {replacementSeconds: 5}")
+    async with leading(cluster, clock=clock) as leader:
+        await place(cluster, waiter=False)
+        cluster.delete("bert-1")
+        await reserved(cluster)
+        clock.now += 5
+        cluster.node("gpu-1", 1)
+        await until(lambda: "reserved" not in cluster.the_gang()["status"])
+        informers = leader.context.informers
+        (gang,) = informers.gangs.values()
+        informers.replacements.keep_places(gang.key, {"bert-1"})
+        assert leader.reserved_gpus == 4
+
+
 async def test_no_time_reserves_nothing(cluster):
     cluster.policy("gangs: {replacementSeconds: 0}")
     async with leading(cluster):
