@@ -42,8 +42,10 @@ class _Phase(Enum):
     """Bytes have arrived, and the handler was not called for them."""
     BODY = auto()
     """The handler was called; the body is not complete."""
+    TURN = auto()
+    """The request is complete and waits for its turn."""
     ANSWER = auto()
-    """The request is complete and is being answered."""
+    """It is being answered."""
     CLOSING = auto()
     """The last answer was given; further bytes are ignored."""
 
@@ -121,6 +123,11 @@ class Connection(asyncio.Protocol):
         return self._phase is not _Phase.ANSWER and is_open
 
     @property
+    def awaits_turn(self) -> bool:
+        """Its request waits for the turn of its address."""
+        return self._phase is _Phase.TURN
+
+    @property
     def has_unsent(self) -> bool:
         """The kernel has not sent all bytes that were written, or the client does not take them."""
         if self._transport is None:
@@ -172,7 +179,7 @@ class Connection(asyncio.Protocol):
         """Pass bytes on; buffer them and pause reading while a request is being answered."""
         # aiohttp would parse and keep up to 32 requests of a connection, bodies included.
         ahead = self._unread > _MAX_UNREAD and self._phase is not _Phase.BODY
-        if self._buffer or self._phase is _Phase.ANSWER or self._writing_paused or ahead:
+        if self._buffer or self._is_complete or self._writing_paused or ahead:
             if not self._bytes_ahead.take(len(data)):
                 self._limiter.drop(self, BYTES)
                 return
@@ -224,10 +231,14 @@ class Connection(asyncio.Protocol):
         if self._buffer:
             self._flush()
 
-    def begin_answer(self) -> None:
+    def await_turn(self) -> None:
         """Record that a request is complete."""
-        self._phase = _Phase.ANSWER
+        self._phase = _Phase.TURN
         self._uncount()
+
+    def begin_answer(self) -> None:
+        """Record that its turn has come."""
+        self._phase = _Phase.ANSWER
 
     def end_request(self, read: int, answer: int, *, last: bool, abandoned: bool) -> None:
         """Record that a request has its answer, which is written next.
@@ -308,9 +319,14 @@ class Connection(asyncio.Protocol):
             self._ahead = bool(self._buffer)
             self._flush()
 
+    @property
+    def _is_complete(self) -> bool:
+        """A request has arrived, and has no answer."""
+        return self._phase in (_Phase.TURN, _Phase.ANSWER)
+
     def _is_idle(self, requests: int) -> bool:
         """Return whether no request has begun since, and none is being answered."""
-        answering = self._phase is _Phase.ANSWER or self._writing_paused
+        answering = self._is_complete or self._writing_paused
         return self.connected and requests == self._requests and not answering
 
     def _flush(self) -> None:

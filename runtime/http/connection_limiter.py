@@ -20,6 +20,8 @@ _SLOW = 1.0
 """An API server sends a whole request within this time [s]."""
 _CROWD = 16
 """An API server rarely has more half-sent requests than this at once."""
+_QUEUE = 64
+"""Nor more requests that wait for its turn, since each takes a millisecond at most."""
 
 
 class LimitedConnection(Protocol):
@@ -37,6 +39,11 @@ class LimitedConnection(Protocol):
     @property
     def half_sent(self) -> bool:
         """A part of a request or of a handshake is missing."""
+        ...
+
+    @property
+    def awaits_turn(self) -> bool:
+        """Its request waits for the turn of its address."""
         ...
 
     @property
@@ -144,18 +151,22 @@ class ConnectionLimiter(Generic[M]):
         if not others:
             self.drop(newest, reason)
             return
-        priorities = {each: self._priority(each, now) for each in others}
+        queues = Counter(each.peer for each in others if each.awaits_turn)
+        priorities = {each: self._priority(each, now, queues) for each in others}
         lowest = min(priorities.values())
         least_useful = [each for each in others if priorities[each] == lowest]
         by_peer = Counter(each.peer for each in least_useful)
         self.drop(min(least_useful, key=lambda each: (-by_peer[each.peer], each.since)), reason)
 
-    def _priority(self, connection: M, now: float) -> int:
+    def _priority(self, connection: M, now: float, queues: Counter[str]) -> int:
         if connection.half_sent:
             half_sent = len(self._half_sent.get(connection.peer, ()))
             crowded = half_sent + self._handshakes[connection.peer] > _CROWD
             if crowded or now - connection.since > _SLOW:
                 return 0
             return 1 if connection.in_handshake else 3
+        if connection.awaits_turn:
+            # Those of a long queue are compared with new connections, of which others have fewer.
+            return 1 if queues[connection.peer] > _QUEUE else 3
         # A used connection may be an API server's.
         return 2 if connection.used else 1

@@ -56,10 +56,12 @@ class Handler:
         started = time.perf_counter()  # Not the loop's clock: uvloop's counts whole milliseconds.
         request[HANDLED] = True
         path, route = self._route(request)
-        if request.transport is None:
+        # Of a TLS connection that was just closed, uvloop knows no protocol.
+        protocol = None if request.transport is None else request.transport.get_protocol()
+        if protocol is None:
             self.observe(CompletedRequest(path, _CLOSED.status, 0.0, 0, {}))
             return web.Response()
-        connection = cast("Connection", request.transport.get_protocol())
+        connection = cast("Connection", protocol)
         connection.begin_request()
         self.requests += 1
         body, response = Body(self.budget, self._limits, connection), _CLOSED
@@ -104,10 +106,11 @@ class Handler:
             return route
         if route.content_types and (refused := await self._read(request, route, body, connection)):
             return refused
-        connection.begin_answer()
+        connection.await_turn()
         query = request.rel_url.raw_query_string
 
         def answer() -> HttpResponse | Awaitable[HttpResponse]:
+            connection.begin_answer()
             content = body.content()
             return route.answer(
                 HttpRequest(route.path, query, request.headers, content, connection.peer)

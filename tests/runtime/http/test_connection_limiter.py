@@ -22,6 +22,7 @@ class Guest:
     used: bool = False
     half_sent: bool = False
     in_handshake: bool = False
+    awaits_turn: bool = False
     evictable: bool = True
     dropped: list = field(default_factory=list)
 
@@ -96,6 +97,27 @@ def test_new_half_sent_request_is_not_dropped():
     room.add(Guest("10.0.0.3"), NOW)
 
     assert (gone([arriving]), gone([idle])) == ([], [idle])
+
+
+def test_requests_in_long_queues_make_room_for_new_clients():
+    own = api_server()[:10]
+    many = [Guest(f"10.9.9.{i % 2}", used=True, awaits_turn=True) for i in range(150)]
+    room = filled(*own, *many, limits=replace(LIMITS, connections=160))
+    new = [Guest(f"10.0.1.{i}") for i in range(10)]
+    for guest in new:
+        room.add(guest, NOW)
+
+    assert (gone(own), gone(new), len(gone(many))) == ([], [], 10)
+
+
+def test_requests_in_short_queues_are_dropped_after_idle_connections():
+    waiting = [Guest("10.0.0.1", used=True, awaits_turn=True) for _ in range(10)]
+    idle = Guest("10.0.0.2", used=True)
+    room = filled(*waiting, idle, limits=replace(LIMITS, connections=11))
+
+    room.add(Guest("10.0.0.3"), NOW)
+
+    assert (gone(waiting), gone([idle])) == ([], [idle])
 
 
 def test_connections_of_one_address_are_limited():

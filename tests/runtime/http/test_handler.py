@@ -1,9 +1,14 @@
+import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 from support.servers.served import PATIENT, WORK, client, served
 from support.waiting import until
 
+from runtime.http.handler import Handler
 from runtime.http.types import JSON
 
 
@@ -43,6 +48,34 @@ async def test_unknown_paths_share_one_label():
             await one.asks(path)
 
     assert {(served.path, served.status) for served in site.seen} == {("other", 404)}
+
+
+async def test_requests_that_wait_for_their_turn_make_room_for_other_clients():
+    limits = replace(PATIENT, connections=4)
+    async with served(limits) as site, AsyncExitStack() as stack:
+        many = [await stack.enter_async_context(client(site)) for _ in range(4)]
+        seen = []
+
+        def look():
+            seen.append([each.evictable for each in site.server.limiter.open])
+
+        for one in many:
+            one.send(one.head("/work?50", method="GET"))
+        await until(lambda: site.seen)
+        asyncio.get_running_loop().call_soon(look)
+        assert {(await one.answer())[0] for one in many} == {200}
+
+    assert seen[0].count(True) >= 3
+
+
+async def test_request_of_a_client_that_is_gone_is_no_bug():
+    """Under TLS the transport is there for a moment, without a protocol."""
+    handler = Handler((), PATIENT, ())
+    transport = Mock(get_protocol=Mock(return_value=None))
+
+    await handler(make_mocked_request("GET", "/call", transport=transport))
+
+    assert handler.requests == 0
 
 
 async def test_a_bug_in_a_route_is_500_and_the_connection_goes_on():
