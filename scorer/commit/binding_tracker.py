@@ -175,7 +175,7 @@ class BindingTracker:
             self._try_to_complete(binding, progress, is_due=is_due)
             return
         failure = self._failure(progress, conflicts)
-        if failure is not None and (is_due or not self._removals.protection(binding.unit.key)):
+        if failure is not None and (is_due or not self._removals.refused_lately(binding.unit.key)):
             self._give_up(binding, progress, failure)
             return
         tried = [pod for pod in progress.unbound if pod.was_tried]
@@ -272,7 +272,7 @@ class BindingTracker:
         """Evict all members, or report why they must stay."""
         key = binding.unit.key
         pods = self._pods_to_evict(binding, progress)
-        blocker = self.eviction_blocker(pods) or self._removals.protection(key)
+        blocker = self.eviction_blocker(pods) or self._removals.refused_lately(key)
         # Check again later: the API server may let them be evicted, or a node may become ready.
         self._keep(replace(binding, deadline=self._new_deadline))
         if blocker:

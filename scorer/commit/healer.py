@@ -193,7 +193,7 @@ class Healer:
         """Return why a gang must not be evicted; None: it may be."""
         gang, pods = self._informers.gang(key), running(self._pods(key))
         plan = gang.spec.plan if gang else None
-        if why := self._removals.protection(key):
+        if why := self._removals.refused_lately(key):
             return why
         if key in self._removals:
             return "it is being evicted already"
@@ -253,7 +253,7 @@ class Healer:
             self._calls.append(self._end_move(key, self._records[key]))
         else:
             self._records.pop(key, None)
-            if not self._removals.protection(key):
+            if not self._removals.refused_lately(key):
                 self._removals.protect(key, removal.refusal)
         self._recorded.discard(key)
         if removal.accepted:

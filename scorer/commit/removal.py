@@ -94,8 +94,12 @@ class Removals:
         return removal.refusal if removal else ""
 
     def protection(self, key: GangKey) -> str | None:
-        """Return why a unit is not to be evicted for now: it was refused. None: it may be."""
+        """Return why a unit is not to be evicted for another one now; None: it may be."""
         return self._protected.reason(key)
+
+    def refused_lately(self, key: GangKey) -> str | None:
+        """Return why a unit is not to be evicted for its own sake now; None: it may be."""
+        return self._protected.refused_lately(key)
 
     def protect(self, key: GangKey, why: str) -> None:
         """Let a unit not be evicted for a while."""

@@ -32,6 +32,8 @@ class Failure(Enum):
     VOID = "void"
     """Its plan does not hold any more."""
     UNRECORDED = "unrecorded"
+    UNTOUCHED = "untouched"
+    """Its time ended before a pod was evicted."""
     OVERDUE = "overdue"
     """The GPUs did not become free in time."""
 

@@ -156,13 +156,19 @@ class Nominations:
                 if self._clock() >= nomination.until or not self._is_ending(nomination):
                     self._end(key)
             elif self._clock() >= nomination.until:
-                self._fail(key, self._overdue(nomination), Failure.OVERDUE)
+                failure = Failure.OVERDUE if self._has_begun(nomination) else Failure.UNTOUCHED
+                self._fail(key, self._overdue(nomination), failure)
             elif nomination.is_broken(reserved.of(key, Purpose.NOMINATION), self._state):
                 self._void(key, "GPUs that were planned for it failed")
         self._unfinished = {
             unit: uids for unit, uids in self._unfinished.items() if unit in self._removals
         }
         return self._writer.due() + self._pods.reconcile(self.all)
+
+    def _has_begun(self, nomination: Nomination) -> bool:
+        """Return whether a pod was evicted for a unit, or has ended since."""
+        gone = (self._state.pod(pod) is None for pod, _ in nomination.pods)
+        return self._is_ending(nomination) or any(gone)
 
     def _is_ending(self, nomination: Nomination) -> bool:
         """Return whether pods that were evicted for a unit have not ended yet."""

@@ -1,5 +1,7 @@
 """When victims are searched for a unit again."""
 
+import pytest
+
 from cluster.gang import GangKey
 from scorer.preemption.nomination import Failure
 from scorer.preemption.search_delays import SearchDelays
@@ -28,8 +30,9 @@ async def test_after_two_sets_in_vain_nothing_is_evicted_for_a_unit_any_more():
     assert delays.reason(KEY) is None
 
 
-async def test_a_nomination_that_is_not_recorded_evicts_nobody_in_vain():
+@pytest.mark.parametrize("failure", [Failure.UNRECORDED, Failure.UNTOUCHED])
+async def test_a_nomination_that_evicted_nobody_is_tried_again(failure):
     delays = SearchDelays(lambda: None)
     for _ in range(9):
-        delays.failed(KEY, "not recorded", Failure.UNRECORDED)
-    assert delays.reason(KEY) == "not recorded"
+        delays.failed(KEY, "no answer", failure)
+    assert delays.reason(KEY) == "no answer"
