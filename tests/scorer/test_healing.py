@@ -206,9 +206,11 @@ async def test_the_next_leader_completes_a_move_and_begins_no_second_one(cluster
     async with leading(cluster, clock=clock):
         await run_gang(cluster)
         await fail_gpu(cluster)
-        cluster.outcomes["POST", path] += [(429, "a disruption budget")] * 2
+        refused = 429, "a disruption budget"
+        # The second attempt lasts as long as this leader.
+        cluster.outcomes["POST", path] += [refused, asyncio.Event(), refused]
         await passed(cluster, clock, 60)
-        await until(lambda: len(evictions(cluster)) == 2)
+        await until(lambda: sorted(evictions(cluster)) == ["bert-0", "bert-1"])
         assert cluster.get("/api/v1/namespaces/team/pods/bert-1")
         recreate(cluster, "bert-0")
     # The leader ends while bert-1 is still there.
