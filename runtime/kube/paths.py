@@ -41,6 +41,11 @@ def path_below(path: str, *segments: str) -> str:
         InvalidPath: As of `api_path`.
     """
     for segment in segments:
-        if _SEGMENT.fullmatch(segment) is None:
+        if not is_segment(segment):
             raise InvalidPath(f"{segment[:64]!r} is no part of a path of the API")
     return "/".join((path, *segments))
+
+
+def is_segment(text: str) -> bool:
+    """Return whether a text may be a segment of a path: no object has another name."""
+    return _SEGMENT.fullmatch(text) is not None

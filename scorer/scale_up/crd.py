@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from cluster.keys import MANAGED_BY, PROVISIONING_API, SCORER
 from runtime.kube.objects import OwnerReference, Written
-from runtime.kube.paths import api_path, path_below
+from runtime.kube.paths import api_path, is_segment, path_below
 
 POD_SETS_MAX = 32
 """Most pods that differ in a ProvisioningRequest; each of them is read."""
@@ -83,9 +83,10 @@ class ProvisioningRequest(Written, frozen=True):
 
     @property
     def templates(self) -> tuple[str, ...]:
-        """The paths of its PodTemplates."""
+        """The paths of its PodTemplates; anybody may have written texts that are no names."""
         names = (pods.pod_template_ref.name for pods in self.spec.pod_sets)
-        return tuple(path_below(templates_of(self.metadata.namespace), name) for name in names)
+        collection = templates_of(self.metadata.namespace)
+        return tuple(path_below(collection, name) for name in names if is_segment(name))
 
     @property
     def has_failed(self) -> bool:

@@ -9,7 +9,7 @@ from cluster import keys
 from cluster.objects.pod import NO_CAPACITY
 from runtime.process.clock import rfc3339
 from scorer.gang.crd import GANGS
-from scorer.scale_up.crd import POD_SETS_MAX
+from scorer.scale_up.crd import OURS, POD_SETS_MAX
 
 REQUESTS = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"
 TEMPLATES = "/api/v1/podtemplates"
@@ -304,6 +304,19 @@ async def test_requests_of_others_are_left_alone(cluster):
         cluster.delete("solo")
         await until(lambda: len(requests(cluster)) == 1)
     assert cluster.get(path)
+
+
+@pytest.mark.parametrize("name", ["", "../../secrets/token", "a?b"])
+async def test_a_tenants_request_with_our_label_ends_no_deletion(cluster, name):
+    cluster.policy(PROVISIONING)
+    collection = "/apis/autoscaling.x-k8s.io/v1/namespaces/team/provisioningrequests"
+    pods = [{"count": 1, "podTemplateRef": {"name": name}}]
+    for number in range(2):
+        metadata = {"uid": f"u{number}", "labels": OURS}
+        body = {"metadata": metadata, "spec": {"podSets": pods, "provisioningClassName": "x"}}
+        cluster.put(f"{collection}/of-tenant-{number}", body)
+    async with asking(cluster):
+        await until(lambda: not requests(cluster))
 
 
 # ---- Conditions of pods.
