@@ -211,9 +211,10 @@ def _gang_of(pod: Pod, request: Request, mark: Mark | None) -> str | None:
     """Return the name of the gang of a pod; None: it has none.
 
     A pod with GPUs that was bound without admission is a member, too: it was created before
-    Linkwise was installed, or while no webhook ran. So it lacks the mark of a gang by owner.
+    Linkwise was installed, or while no webhook ran. So it lacks the mark of a gang by owner, and
+    whether its own claims are for GPUs is not known.
     """
-    is_bound = bool(request.gpus and pod.spec.node_name)
+    is_bound = bool((request.gpus or pod.spec.resource_claims) and pod.spec.node_name)
     if not (request.places or is_bound):
         return None
     if mark is None and not request.places:

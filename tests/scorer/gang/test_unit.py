@@ -555,16 +555,20 @@ def test_a_gang_of_which_one_member_is_not_planned_waits_and_says_whose_fault_it
 # ---- Members that Linkwise did not place.
 
 
-def placed_by_others(name="bert-worker-0", gpus=1, node="gpu-0", phase="Running", **pod):
+def placed_by_others(
+    name="bert-worker-0", gpus=1, node="gpu-0", phase="Running", claims=(), **pod
+):
     """Return a pod that was bound without admission, as kube-scheduler does."""
     raw = a_held_pod(0, name, **{"labels": arena(), "owner": JOB, "gates": (), **pod})
     raw["spec"]["containers"] = [a_container({keys.NVIDIA_GPU: gpus} if gpus else {})]
     raw["spec"] |= {"nodeName": node} if node else {}
+    raw["spec"]["resourceClaims"] = [{"name": each, "resourceClaimName": each} for each in claims]
     raw["status"]["phase"] = phase
     return pod_info(msgspec.convert(raw, Pod))
 
 
 @pytest.mark.parametrize("phase", ["Running", "Pending", "Succeeded"])
+@pytest.mark.parametrize("parts", [{"gpus": 1}, {"gpus": 0, "claims": ["gpu"]}], ids=repr)
 @pytest.mark.parametrize(
     ("labels", "owner"),
     [
@@ -573,8 +577,8 @@ def placed_by_others(name="bert-worker-0", gpus=1, node="gpu-0", phase="Running"
         pytest.param(arena(), None, id="mark alone"),
     ],
 )
-def test_a_member_counts_whoever_has_placed_it(labels, owner, phase):
-    first = placed_by_others(phase=phase, labels=labels, owner=owner)
+def test_a_member_counts_whoever_has_placed_it(labels, owner, parts, phase):
+    first = placed_by_others(phase=phase, labels=labels, owner=owner, **parts)
     unit = the_unit([first, *workers(1, 1, labels=arena(), owner=owner)])
 
     assert (unit.present, unit.needed, unit.blocked) == (2, 2, None)
@@ -586,6 +590,7 @@ def test_a_member_counts_whoever_has_placed_it(labels, owner, phase):
     [
         pytest.param({"gpus": 0}, id="no GPUs"),
         pytest.param({"node": ""}, id="not bound"),
+        pytest.param({"gpus": 0, "claims": ["gpu"], "node": ""}, id="with a claim, not bound"),
         pytest.param({"phase": "Failed"}, id="failed"),
         pytest.param({"owner": {**JOB, "kind": "DaemonSet"}}, id="of a DaemonSet"),
         pytest.param({"labels": {}, "owner": None}, id="neither mark nor owner"),
