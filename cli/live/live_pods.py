@@ -79,11 +79,10 @@ class LivePods:
 def _compact(pod: Pod) -> Pod:
     """Return a smaller pod that is planned as the whole one, with its GPUs and some texts."""
     kept, own = compact(pod), pod.metadata
-    record = {key: text for key, text in pod.annotations.items() if key in RECORD}
     metadata = structs.replace(
         own,
         labels={**_some(own.labels), **(kept.metadata.labels or {})},
-        annotations={**_some(own.annotations), **record, **(kept.metadata.annotations or {})},
+        annotations={**_some(own.annotations), **_record(pod), **(kept.metadata.annotations or {})},
         owner_references=[owner for owner in own.owner_references or () if owner.controller][:1],
     )
     return structs.replace(pod, metadata=metadata, spec=kept.spec)
@@ -104,10 +103,9 @@ def _some(texts: Labels | None) -> Labels:
 def _minimal(pod: Pod) -> Pod:
     """Return a pod with what it requests and what it has, without what it requires of nodes."""
     kept = compact(pod)
-    record = {key: text for key, text in pod.annotations.items() if key in RECORD}
     metadata = structs.replace(
         kept.metadata,
-        annotations={**record, **(kept.metadata.annotations or {})},
+        annotations={**_record(pod), **(kept.metadata.annotations or {})},
         deletion_timestamp=pod.metadata.deletion_timestamp,
     )
     spec = structs.replace(
@@ -119,3 +117,8 @@ def _minimal(pod: Pod) -> Pod:
         init_containers=(kept.spec.init_containers or ())[:_CONTAINERS_MAX] or None,
     )
     return structs.replace(pod, metadata=metadata, spec=spec)
+
+
+def _record(pod: Pod) -> Labels:
+    """Return the annotations that say which GPUs a pod has."""
+    return {key: text for key, text in pod.annotations.items() if key in RECORD}

@@ -555,9 +555,7 @@ def test_a_gang_of_which_one_member_is_not_planned_waits_and_says_whose_fault_it
 # ---- Members that Linkwise did not place.
 
 
-def placed_by_others(
-    name="bert-worker-0", gpus=1, node="gpu-0", phase="Running", claims=(), **pod
-):
+def placed_by_others(name="bert-worker-0", gpus=1, node="gpu-0", phase="Running", claims=(), **pod):
     """Return a pod that was bound without admission, as kube-scheduler does."""
     raw = a_held_pod(0, name, **{"labels": arena(), "owner": JOB, "gates": (), **pod})
     raw["spec"]["containers"] = [a_container({keys.NVIDIA_GPU: gpus} if gpus else {})]
