@@ -30,6 +30,7 @@ from controlplane.other_programs import autoscaler_binaries, other_binaries
 from controlplane.plane import ControlPlane, control_plane
 from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
+from controlplane.refusals import Refusals
 from controlplane.scorer import Scorer, run_scorer
 from controlplane.temporary import temporary_namespace
 from controlplane.training import run_training_operator
@@ -313,6 +314,14 @@ def webhook(plane: ControlPlane) -> Iterator[Webhook]:
     """What is shipped, and one replica of the webhook."""
     with run_webhook(plane) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def refusals(webhook: Webhook) -> Iterator[Refusals]:
+    """A proxy of the API server, which refuses what a test says."""
+    plane = webhook.plane
+    with Refusals(plane.server, str(plane.ca_file)) as proxy:
+        yield proxy
 
 
 @pytest.fixture

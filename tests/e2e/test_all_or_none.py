@@ -6,18 +6,10 @@ The refusals begin in the middle of preemptions, faults and lost nodes, while ku
 
 import pytest
 from controlplane.all_or_none import AT_ONCE, POLICY, drawing
-from controlplane.refusals import Refusals
 from controlplane.scorer import run_scorer
 from controlplane.soak import often
 
 HEAD = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\n"
-
-
-@pytest.fixture(scope="module")
-def refusals(webhook):
-    plane = webhook.plane
-    with Refusals(plane.server, str(plane.ca_file)) as proxy:
-        yield proxy
 
 
 @pytest.fixture(scope="module")

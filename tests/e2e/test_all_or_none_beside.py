@@ -3,7 +3,6 @@
 import pytest
 from controlplane.all_or_none import AT_ONCE, POLICY, drawing
 from controlplane.manifests import WITH_SCHEDULER
-from controlplane.refusals import Refusals
 from controlplane.sidecar import run_sidecar
 from controlplane.soak import often
 from controlplane.webhook import run_webhook
@@ -15,13 +14,6 @@ from cluster import keys
 def webhook(plane):
     with run_webhook(plane, WITH_SCHEDULER) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def refusals(webhook):
-    plane = webhook.plane
-    with Refusals(plane.server, str(plane.ca_file)) as proxy:
-        yield proxy
 
 
 @pytest.fixture(scope="module")
