@@ -144,7 +144,7 @@ def _services(
         events=NodeEvents(recorder, settings.node_name, wall),
         metrics=metrics,
         mps=mps,
-        audit=ProcessAudit(settings.node_name, settings.pod_uid, paths.proc, driver, binder, mps),
+        audit=ProcessAudit(settings.node_name, settings.pod_uid, paths, driver, binder, mps),
     )
 
 

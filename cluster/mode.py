@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from cluster.keys import (
+    DRA_GPU_DRIVER,
     GPU_COUNT,
     GPU_WHOLE,
     NODE_CGPU,
@@ -76,6 +77,15 @@ def counting_resource(mode: NodeMode, labels: Mapping[str, str]) -> str:
         label = labels.get(RESOURCE_NAME, "").replace("/", "-")
         return RESOURCE_LABELS.get(label, GPU_WHOLE)
     return _COUNTED_BY.get(mode, "")
+
+
+def is_watched(labels: Mapping[str, str]) -> bool:
+    """Return whether NVIDIA's DRA driver offers the GPUs of a node, and the agent only watches.
+
+    A label says so: slices and sockets of the driver are missing while it starts, and its folder
+    is left when it is removed.
+    """
+    return labels.get(RESOURCE_NAME) == DRA_GPU_DRIVER
 
 
 class PackingStrategy(StrEnum):

@@ -1,7 +1,8 @@
 """Keep the GPUs of claims nodes for claims of Linkwise: one DeviceTaintRule a node.
 
 Without these rules claims of others may take GPUs that are planned for a gang, which is then
-planned again. A rule is written by whichever version of the API is served.
+planned again. Another one keeps each busy GPU from all claims. A rule is written by whichever
+version of the API is served.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ import structlog
 from cluster.nodes.device_fence import (
     OURS,
     FenceRule,
+    rule_of,
     settling_reason,
     unfenced_reason,
     wanted_rules,
@@ -177,15 +179,14 @@ class DeviceFence:
         self._wanted = wanted_rules(nodes, stored.values())
         unfenced: set[str | None] = set()
         for name, rule in self._wanted.items():
-            found = stored.get(name)
-            if found is None or found.fenced != rule.selector:
+            if rule_of(stored.get(name)) != rule:
                 unfenced.add(rule.selector.pool)
                 self._queue.add(name)
         # The new rules of a pool exist before an old one is deleted.
         self._surplus = {
             name
             for name in stored.keys() - self._wanted.keys()
-            if (selector := stored[name].fenced) is None or selector.pool not in unfenced
+            if (ours := rule_of(stored[name])) is None or ours.selector.pool not in unfenced
         }
         for name in self._surplus:
             self._queue.add(name)
@@ -205,7 +206,7 @@ class DeviceFence:
                 await self._delete(path_below(collection, name), stored.metadata.uid)
         elif stored is None:
             await self._writing.create(collection, wanted.body(version), Ignored)
-        elif stored.fenced != wanted.selector:
+        elif rule_of(stored) != wanted:
             body = wanted.body(version, stored.metadata.resource_version)
             await self._writing.update(path_below(collection, name), body, Ignored)
         self._errors.pop(name, None)

@@ -1,4 +1,4 @@
-"""Compare the processes on the GPUs with the GPUs that containers were given.
+"""Compare the processes on the GPUs with the GPUs that containers were given, or pods by claims.
 
 A mismatch is reported when two readings in a row have it: a container that is just ending is none.
 """
@@ -6,9 +6,11 @@ A mismatch is reported when two readings in a row have it: a container that is j
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import TypeAlias
 
 from agent.audit.processes import Process
 from agent.binding.container_spec import Binding
+from agent.kubelet.prepared_claims import PodWithClaim
 from runtime.kube.event_recorder import Event, ObjectReference
 
 MISMATCH = "GPUProcessMismatch"
@@ -17,6 +19,8 @@ RESOLVED = "GPUProcessMismatchResolved"
 MPS_SERVER = "nvidia-cuda-mps"
 """Name of the processes of MPS, as the kernel truncates it."""
 _SHOWN = 5
+
+Holder: TypeAlias = Binding | PodWithClaim
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,17 @@ class AuditReport:
     """The mismatches that two readings in a row have, in the order of GPUs and pids."""
 
     mismatches: tuple[Mismatch, ...] = ()
+    by_claims: bool = False
+    """Claims give out the GPUs: those with a mismatch are closed, and not the node."""
+
+    @property
+    def busy(self) -> dict[int, str]:
+        """The first process on each GPU that is closed for it, by GPU index.
+
+        Viewers of the dashboard see these texts, so they have no names of pods and processes.
+        """
+        closing = (mismatch.process for mismatch in reversed(self.mismatches) if self.by_claims)
+        return {process.gpu: f"process {process.pid} of {_owner(process)}" for process in closing}
 
     @property
     def text(self) -> str | None:
@@ -78,17 +93,19 @@ class AuditReport:
             before: The report of the audit before.
             node: Name of the node.
         """
-        if self == before:
+        if self.mismatches == before.mismatches:
             return None
         about = ObjectReference.of_node(node)
         if self.text is None:
             message = "The processes on the GPUs agree with the records of pods again"
             return Event(about, RESOLVED, message, before.identity, is_warning=False)
         gpus = ", ".join(str(gpu) for gpu in sorted({m.process.gpu for m in self.mismatches}))
+        records, closed = "records", "New pods are not placed on this node"
+        if self.by_claims:
+            records, closed = "claims", "No pods are placed on these GPUs meanwhile"
         message = (
-            f"{len(self.mismatches)} of the processes on GPU {gpus} contradict the records of "
-            "pods. New pods are not placed on this node: end these processes, which `linkwise "
-            f"inspect {node}` names"
+            f"{len(self.mismatches)} of the processes on GPU {gpus} contradict the {records} of "
+            f"pods. {closed}: end these processes, which `linkwise inspect {node}` names"
         )
         return Event(about, MISMATCH, message, self.identity)
 
@@ -113,20 +130,23 @@ class Auditor:
     def audit(
         self,
         processes: Iterable[Process],
-        bindings: Iterable[Binding],
+        holders: Iterable[Holder],
         uuids: Sequence[str],
         expected: Expected,
+        *,
+        by_claims: bool = False,
     ) -> AuditReport:
         """Return the mismatches that this reading and the one before have.
 
         Args:
             processes: The processes on the GPUs.
-            bindings: The GPUs of all live containers, read after the processes.
+            holders: The GPUs of all live containers, read after the processes.
             uuids: Of the GPUs, by index.
             expected: Processes that may use any GPU.
+            by_claims: Claims give out the GPUs.
         """
-        held = _held(bindings := tuple(bindings), uuids)
-        live = {binding.uid: f"{binding.namespace}/{binding.pod}" for binding in bindings}
+        held = _held(holders := tuple(holders), uuids)
+        live = {holder.uid: f"{holder.namespace}/{holder.pod}" for holder in holders}
         self._names |= live
         found = [
             Mismatch(process, _text(process, held, self._names))
@@ -137,18 +157,18 @@ class Auditor:
         twice = tuple(mismatch for mismatch in found if _key(mismatch.process) in self._once)
         used = {m.process.container.pod_uid for m in found if m.process.container}
         self._names = {uid: name for uid, name in self._names.items() if uid in live or uid in used}
-        self._once, self.report = keys, AuditReport(twice)
+        self._once, self.report = keys, AuditReport(twice, by_claims)
         return self.report
 
 
-def _held(bindings: Iterable[Binding], uuids: Sequence[str]) -> dict[str, set[int]]:
+def _held(holders: Iterable[Holder], uuids: Sequence[str]) -> dict[str, set[int]]:
     """Return the GPU indices of each pod, by its uid."""
     index = {uuid: i for i, uuid in enumerate(uuids)}
     held: dict[str, set[int]] = {}
-    for binding in bindings:
+    for holder in holders:
         # Indices may change when the node is rebooted, UUIDs never.
-        gpus = {index.get(share.uuid or "", share.i) for share in binding.gpus}
-        held.setdefault(binding.uid, set()).update(gpus)
+        gpus = {index.get(share.uuid or "", share.i) for share in holder.gpus}
+        held.setdefault(holder.uid, set()).update(gpus)
     return held
 
 
@@ -160,6 +180,11 @@ def _is_held(process: Process, held: Mapping[str, set[int]]) -> bool:
     return process.container is not None and process.gpu in held.get(
         process.container.pod_uid, set()
     )
+
+
+def _owner(process: Process) -> str:
+    uid = process.container and process.container.pod_uid
+    return f"the pod with the uid {uid}" if uid else "the host"
 
 
 def _text(process: Process, held: Mapping[str, set[int]], names: Mapping[str, str]) -> str:

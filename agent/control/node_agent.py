@@ -35,7 +35,7 @@ from agent.publish.kubelet_policy import read_kubelet_policy
 from agent.publish.node_labels import gpu_labels
 from agent.publish.publisher import Publication, Publisher
 from agent.settings import Paths
-from cluster.mode import NodeMode, read_mode
+from cluster.mode import NodeMode, is_watched, read_mode
 from cluster.nodes.topology_configmap import PublishedTopology
 from runtime.kube.client import Kube
 from runtime.kube.event_recorder import EventRecorder
@@ -206,11 +206,12 @@ class NodeAgent:
                 self._observation.wake()
 
     async def _audit_processes(self) -> None:
-        """Compare the processes on the GPUs with the bindings."""
+        """Compare the processes on the GPUs with the bindings, or the claims."""
         reading, services = self._health.reading, self._services
         if reading is None or self._mode is None:
             return
-        if event := await services.audit.audit(reading, self._mode):
+        by_claims = self._mode is NodeMode.TOPOLOGY and is_watched(self._metadata.labels or {})
+        if event := await services.audit.audit(reading, self._mode, by_claims=by_claims):
             services.events.add(event)
             self._observation.wake()
 
@@ -262,13 +263,15 @@ class NodeAgent:
         return node.metadata if node else LabelledMeta()
 
     def _publish(self, reading: DriverReading, machine: Machine) -> None:
+        audited = self._services.audit.report
         topology = PublishedTopology(
             machine,
             tuple(gpu.usable for gpu in reading.gpus),
             reading.driver,
-            mismatch=self._services.audit.report.text,
+            mismatch=None if audited.by_claims else audited.text,
             isolation=self._services.mps.isolation,
             kubelet=read_kubelet_policy(self._paths.kubelet),
+            busy={gpu.uuid: audited.busy[gpu.i] for gpu in reading.gpus if gpu.i in audited.busy},
         )
         labels = gpu_labels(reading, open_modules=has_open_modules(self._paths.proc))
         bandwidth = pair_bandwidth(machine)

@@ -10,6 +10,7 @@ from itertools import chain, zip_longest
 from agent.driver.reading import GPU
 from agent.kubelet.container_devices import ContainerDevices
 from cluster.keys import (
+    DRA_GPU_DRIVER,
     GFD_REPLICAS,
     GPU_CORE,
     GPU_COUNT,
@@ -18,7 +19,7 @@ from cluster.keys import (
     RESOURCE_LABELS,
     RESOURCE_NAME,
 )
-from cluster.mode import NodeMode, counting_resource, read_mode
+from cluster.mode import NodeMode, counting_resource, is_watched, read_mode
 from topology.machine import Machine
 
 SLOT_PREFIX = "slot-"
@@ -51,7 +52,7 @@ class NodeOffer:
 
     offers: tuple[Offer, ...]
     reason: str | None = None
-    """Why nothing is offered; None: something is, or Linkwise does not manage the node."""
+    """Why nothing is offered; None: something is, or the agent is not to offer anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,11 @@ def offers(labels: Mapping[str, str], machine: Machine, gpus: Sequence[GPU]) -> 
 
 
 def _whole(labels: Mapping[str, str], machine: Machine) -> NodeOffer:
+    if is_watched(labels):
+        return NodeOffer(())
     value = labels.get(RESOURCE_NAME)
     if value not in {None, *RESOURCE_LABELS}:
-        known = " or ".join(RESOURCE_LABELS)
+        known = " or ".join((*RESOURCE_LABELS, DRA_GPU_DRIVER))
         return NodeOffer((), f"label {RESOURCE_NAME}={value}: write {known}")
     resource = counting_resource(NodeMode.TOPOLOGY, labels)
     return NodeOffer((Offer(resource, (1,) * machine.n),))

@@ -17,7 +17,7 @@ from cluster.keys import (
     RESOURCE_NAME,
     RESOURCES,
 )
-from cluster.mode import NodeMode
+from cluster.mode import NodeMode, is_watched
 from cluster.nodes.gpu_kinds import kinds_of, may_select
 from cluster.objects.pod import NewPodSpec
 from cluster.objects.selector import node_matches
@@ -327,11 +327,11 @@ def _offers(node: "Node", resource: str) -> bool:
 def may_offer_claims(node: "Node") -> bool:
     """Return whether a node may be a claims node, by its Node object.
 
-    No device plugin offers its GPUs, and no label says that one will.
+    No device plugin offers its GPUs, and no label says that the agent will.
     """
     return (
         node.mode is NodeMode.TOPOLOGY
-        and RESOURCE_NAME not in node.labels
+        and (RESOURCE_NAME not in node.labels or is_watched(node.labels))
         and not any(map(node.resources.get, RESOURCES))
     )
 

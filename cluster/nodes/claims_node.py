@@ -1,6 +1,6 @@
 """Read a claims node: NVIDIA's DRA driver offers its GPUs, and Linkwise chooses those of pods."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from cluster.keys import CORDON
@@ -18,12 +18,12 @@ from cluster.nodes.node import (
 from cluster.nodes.node_resources import read_node_resources
 from cluster.nodes.pool_machine import catalogue_machine, fitted, pcie_machine, with_gpus
 from cluster.nodes.resource_slice import SliceDevice
-from cluster.nodes.topology_configmap import read_indices
+from cluster.nodes.topology_configmap import PublishedTopology, read_indices
 from topology.machine import Machine
 
 
 def read_claims_node(
-    raw: NodeObject, pool: GPUPool, *, published: Machine | None, machine: Machine | None
+    raw: NodeObject, pool: GPUPool, *, published: PublishedTopology | None, machine: Machine | None
 ) -> Node | None:
     """Return a node with the GPUs of its pool; None if it is no claims node.
 
@@ -32,7 +32,8 @@ def read_claims_node(
     Args:
         raw: The Node.
         pool: The GPUs that the driver offers.
-        published: Machine in a topology ConfigMap: a captured one, or that of an earlier agent.
+        published: Topology in a ConfigMap: a captured one, or that of an agent, which also says on
+            which GPUs processes run whose pods do not have them.
         machine: Machine by the rules of the policy.
 
     Raises:
@@ -41,14 +42,15 @@ def read_claims_node(
     offer = read_node_resources(raw, 0)
     if offer.mode is not NodeMode.TOPOLOGY or offer.plugin_offers_gpus:
         return None
-    linked, source, doubt = _read_machine(pool, published, machine)
+    linked, source, doubt = _read_machine(pool, published.machine if published else None, machine)
+    busy = published.busy if published else {}
     cordoned, undrained = read_indices(offer.annotations.get(CORDON, ""), len(pool.gpus))
     cards = tuple(
         Card(
             memory=gpu.memory >> 30 if gpu.memory is not None else None,
             uuid=gpu.uuid,
             healthy=not _is_faulty(gpu, pool),
-            cordoned=_is_left(gpu) or i in cordoned,
+            cordoned=_is_left(gpu) or i in cordoned or gpu.uuid in busy,
             faulty=_is_faulty(gpu, pool),
         )
         for i, gpu in enumerate(pool.gpus)
@@ -67,8 +69,9 @@ def read_claims_node(
             frozenset(gpu.name for gpu in pool.gpus if _is_left(gpu)),
             tuple(gpu.facts for gpu in pool.gpus if gpu.facts is not None),
             pool.lost,
+            frozenset(gpu.name for gpu in pool.gpus if gpu.uuid in busy) - pool.lost,
         ),
-        warnings=(*offer.warnings, *filter(None, problems), *_notes(pool)),
+        warnings=(*offer.warnings, *filter(None, problems), *_notes(pool, busy)),
     )
 
 
@@ -107,9 +110,11 @@ def _read_machine(
     return with_gpus(machine, pool), source, doubt
 
 
-def _notes(pool: GPUPool) -> Iterator[str]:
+def _notes(pool: GPUPool, busy: Mapping[str, str]) -> Iterator[str]:
     """Yield why GPUs and other devices of a pool are not used."""
     for i, gpu in enumerate(pool.gpus):
+        if gpu.uuid and gpu.uuid in busy:
+            yield f"GPU{i}: closed until the process has ended, by the agent: {busy[gpu.uuid]}"
         if gpu.name in pool.lost:
             yield f"GPU{i}: the driver's slices do not have {gpu.name} now"
         elif gpu.taint:

@@ -1,7 +1,7 @@
 """The DeviceTaintRules that keep the GPUs of claims nodes for claims of Linkwise.
 
 kube-scheduler allocates a tainted device only to claims that tolerate its taint. Running pods are
-not affected.
+not affected. A GPU on which a process runs whose pod does not have it is kept from all claims.
 
 Source: kubernetes v1.37, `staging/src/k8s.io/api/resource/v1/types.go`; v1.36 serves the same
 object as v1beta2, behind the feature gate DRADeviceTaintRules.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TypeAlias
 
-from cluster.keys import DRA_GPU_DRIVER, MANAGED_BY, PLACED, SCORER
+from cluster.keys import BUSY, DRA_GPU_DRIVER, MANAGED_BY, PLACED, SCORER
 from cluster.mode import NodeMode
 from cluster.nodes.node import Node
 from cluster.nodes.taint_rules import NO_SCHEDULE, RuleObject, Selector
@@ -38,12 +38,15 @@ class FenceRule:
     """A rule that should exist."""
 
     selector: Selector
+    key: str = PLACED
+    """Of its taint: `PLACED` or `BUSY`."""
 
     @property
     def name(self) -> str:
         """A valid object name, which begins with the pool; NVIDIA's driver names it by the node."""
         pool, device = self.selector.pool or "", self.selector.device or ""
-        digest = sha256(f"{pool}/{device}".encode()).hexdigest()[:16]
+        path = f"{pool}/{device}" if self.key == PLACED else f"{pool}/{device}/{self.key}"
+        digest = sha256(path.encode()).hexdigest()[:16]
         stem = f"linkwise-{pool[:_STEM_MAX]}".rstrip(".-")
         return f"{stem}-{digest}"
 
@@ -63,9 +66,18 @@ class FenceRule:
             "metadata": metadata,
             "spec": {
                 "deviceSelector": self.selector,
-                "taint": {"key": PLACED, "effect": NO_SCHEDULE},
+                "taint": {"key": self.key, "effect": NO_SCHEDULE},
             },
         }
+
+
+def rule_of(stored: RuleObject | None) -> FenceRule | None:
+    """Return the rule that an object is; None: it is none of Linkwise, and keeps no claims away."""
+    if stored is None or stored.spec.device_selector is None:
+        return None
+    taint = stored.spec.taint
+    is_ours = taint.key in {PLACED, BUSY} and taint.effect == NO_SCHEDULE
+    return FenceRule(stored.spec.device_selector, taint.key) if is_ours else None
 
 
 def fence_of(node: Node) -> Iterator[FenceRule]:
@@ -82,6 +94,13 @@ def fence_of(node: Node) -> Iterator[FenceRule]:
         devices = (name for name in pool.devices if name not in pool.left | pool.lost)
     for device in devices:
         yield FenceRule(Selector(DRA_GPU_DRIVER, pool.name, device))
+
+
+def closures_of(node: Node) -> Iterator[FenceRule]:
+    """Yield the rules that keep the busy GPUs of a claims node from all claims: one for each."""
+    if node.pool is not None:
+        for device in sorted(node.pool.busy):
+            yield FenceRule(Selector(DRA_GPU_DRIVER, node.pool.name, device), BUSY)
 
 
 def keeps_fence(node: Node) -> bool:
@@ -104,15 +123,13 @@ def wanted_rules(nodes: Iterable[Node], stored: Iterable[RuleObject]) -> dict[st
     wanted: dict[str, FenceRule] = {}
     kept: set[str] = set()
     for node in nodes:
-        wanted |= {rule.name: rule for rule in fence_of(node)}
+        wanted |= {rule.name: rule for rule in (*fence_of(node), *closures_of(node))}
         if keeps_fence(node):
             kept.add(node.name)
-    for rule in stored:
-        selector = rule.fenced
-        if selector and selector.pool in kept:
-            same = FenceRule(selector)
-            if same.name == rule.metadata.name:
-                wanted[same.name] = same
+    for found in stored:
+        rule = rule_of(found)
+        if rule and rule.selector.pool in kept and rule.name == found.metadata.name:
+            wanted[rule.name] = rule
     return wanted
 
 
@@ -133,7 +150,7 @@ def unfenced_reason(
     """
     for rule in fence_of(node):
         found = stored.get(rule.name)
-        if found is None or found.fenced != rule.selector:
+        if found is None or rule_of(found) != rule:
             error = errors.get(rule.name)
             return f"its DeviceTaintRule is not written{f': {error}' if error else ' yet'}"
         device = rule.selector.device

@@ -96,6 +96,8 @@ class DevicePool:
     """What selectors of claims read of each GPU, by GPU index; empty: it is not known."""
     lost: frozenset[str] = frozenset()
     """Names of GPUs that the complete pool lacks."""
+    busy: frozenset[str] = frozenset()
+    """Names of GPUs on which a process of no pod that has them runs, as the agent publishes it."""
 
 
 class MachineSource(StrEnum):

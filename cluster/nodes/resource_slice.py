@@ -18,7 +18,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 
 from cluster.cel.values import DeviceFacts, Scalar, read_version
-from cluster.keys import DRA_GPU_DRIVER, PLACED
+from cluster.keys import BUSY, DRA_GPU_DRIVER, PLACED
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Amount, Metadata
 from cluster.objects.quantity import QuantityError, parse_quantity
@@ -204,8 +204,8 @@ def taint_text(key: str, value: str, effect: str) -> str:
 
 
 def hinders(key: str, effect: str) -> bool:
-    """Return whether a taint says that a device is not to be used; our own does not."""
-    return effect in HINDERING and key != PLACED
+    """Return whether a taint says that a device is not to be used; our own do not."""
+    return effect in HINDERING and key not in {PLACED, BUSY}
 
 
 def _is_read(name: str) -> bool:

@@ -5,7 +5,7 @@ Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1beta2/types.go`.
 
 from msgspec import Struct
 
-from cluster.keys import DRA_GPU_DRIVER, PLACED
+from cluster.keys import DRA_GPU_DRIVER
 from cluster.nodes.resource_slice import hinders, taint_text
 from cluster.objects.kube_object import KubeObject
 from cluster.objects.pod import Metadata
@@ -26,7 +26,7 @@ class TaintRule(Struct, frozen=True, gc=False):
     taint: str
     """The taint as kubectl writes it."""
     hinders: bool
-    """The devices are not to be used. Our own taint does not say so."""
+    """The devices are not to be used. Our own taints do not say so."""
 
     def selects(self, pool: str, device: str) -> bool:
         """Return whether it is about a device."""
@@ -68,13 +68,6 @@ class RuleObject(KubeObject, frozen=True):
         text = taint_text(taint.key, taint.value, taint.effect)
         is_fault = hinders(taint.key, taint.effect)
         return TaintRule(selector.pool, selector.device, text, is_fault)
-
-    @property
-    def fenced(self) -> Selector | None:
-        """The devices that only claims of Linkwise get by it; None: it keeps no claims away."""
-        taint = self.spec.taint
-        is_fence = taint.key == PLACED and taint.effect == NO_SCHEDULE
-        return self.spec.device_selector if is_fence else None
 
     @property
     def created(self) -> float:

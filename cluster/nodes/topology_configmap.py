@@ -5,16 +5,18 @@
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 from cluster.allocations.record import Isolation
 from cluster.keys import (
     TOPOLOGY_BANDWIDTH,
     TOPOLOGY_BANDWIDTH_ARENA,
+    TOPOLOGY_BUSY,
     TOPOLOGY_DEVICES,
     TOPOLOGY_ISOLATION,
     TOPOLOGY_LINKS,
@@ -42,6 +44,11 @@ UNHEALTHY = "Unhealthy"
 
 MISMATCH_MAX = 1024
 """Longest text of a mismatch [characters]; the rest is cut off."""
+BUSY_MAX = 200
+"""Longest text about one GPU [characters]; the rest is cut off."""
+_Busy: TypeAlias = Annotated[
+    dict[Annotated[str, Meta(max_length=64)], str], Meta(max_length=MAX_GPUS)
+]
 
 _T = TypeVar("_T")
 _NVLINK = re.compile(r"NV([1-9][0-9]{0,2})")
@@ -68,6 +75,8 @@ class PublishedTopology:
     isolation: Isolation | None = None
     """What keeps shares within their limits; None: the agent does not know, or there is none."""
     kubelet: KubeletPolicy = UNKNOWN_POLICY
+    busy: Mapping[str, str] = field(default_factory=dict)
+    """Of a claims node: what runs on a GPU that its pod does not have, by the UUID of the GPU."""
 
     def __post_init__(self) -> None:
         if self.machine and len(self.healthy) != self.machine.n:
@@ -88,15 +97,17 @@ def read_published(data: dict[str, str]) -> PublishedTopology:
     """
     machine, record, unread = _read_machine(data)
     healthy, warnings = _read_health(data, machine.n if machine else None)
+    busy, unknown = _read_busy(data)
     mismatch = data.get(TOPOLOGY_MISMATCH, "").strip()[:MISMATCH_MAX] or None
     return PublishedTopology(
         machine,
         healthy,
         record.driver if record else None,
-        (*unread, *warnings),
+        (*unread, *warnings, *unknown),
         mismatch,
         _isolation(data),
         kubelet_policy_of(record) if record else UNKNOWN_POLICY,
+        busy,
     )
 
 
@@ -119,7 +130,9 @@ def write_published(
     health = {str(i): HEALTHY if ok else UNHEALTHY for i, ok in enumerate(published.healthy)}
     speeds = _encode([[round(speed, 2) for speed in row] for row in bandwidth])
     mismatch = (published.mismatch or "").strip()[:MISMATCH_MAX]
+    busy = {uuid: text[:BUSY_MAX] for uuid, text in published.busy.items()}
     return {
+        **({TOPOLOGY_BUSY: _encode(busy)} if busy else {}),
         **({TOPOLOGY_MISMATCH: mismatch} if mismatch else {}),
         **({TOPOLOGY_ISOLATION: published.isolation.value} if published.isolation else {}),
         TOPOLOGY_DEVICES: _encode(health),
@@ -202,6 +215,17 @@ def _read_health(data: dict[str, str], n: int | None) -> tuple[tuple[bool, ...],
         warnings.append(f"nothing of GPU {', '.join(silent)}: taken for healthy")
     healthy = tuple(name in odd or words.get(name, HEALTHY) == HEALTHY for name in names)
     return healthy, [f"{TOPOLOGY_DEVICES}: {warning}" for warning in warnings]
+
+
+def _read_busy(data: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return what runs on GPUs by their UUIDs, and warnings."""
+    if TOPOLOGY_BUSY not in data:
+        return {}, []
+    try:
+        busy = _decode(data, TOPOLOGY_BUSY, _Busy)
+    except PublishedError as error:
+        return {}, [str(error)]
+    return {uuid: text[:BUSY_MAX] for uuid, text in busy.items()}, []
 
 
 def _decode(data: dict[str, str], key: str, kind: type[_T]) -> _T:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain
 
 from cluster.keys import (
     GFD_COUNT,
@@ -66,9 +67,8 @@ def build_node(
     published = _published(config_maps)
     mapped = entry(name).machine if name else None
     pool = devices.with_recorded(recorded).pool if devices else None
-    captured = published.machine if published else None
     node = (
-        read_claims_node(raw, pool, published=captured, machine=mapped) if pool else None
+        read_claims_node(raw, pool, published=published, machine=mapped) if pool else None
     ) or read_node(
         raw,
         published=published,
@@ -93,8 +93,8 @@ def measured(node: Node, policy: PolicySnapshot) -> Node:
 def _published(config_maps: Mapping[str, NodeConfigMap]) -> PublishedTopology | None:
     """Return the first published topology with a machine, with the warnings of all.
 
-    A GPU is unhealthy if any of them says so; the first mismatch counts. Where none has a machine:
-    the one with most GPUs.
+    A GPU is unhealthy or busy if any of them says so; the first mismatch counts. Where none has a
+    machine: the one with most GPUs.
     """
     topologies = [
         read_published(config_map.data or {})
@@ -111,6 +111,7 @@ def _published(config_maps: Mapping[str, NodeConfigMap]) -> PublishedTopology | 
         healthy=tuple(i not in unhealthy for i in range(len(first.healthy))),
         warnings=tuple(warning for topology in topologies for warning in topology.warnings),
         mismatch=next((topology.mismatch for topology in topologies if topology.mismatch), None),
+        busy=dict(chain.from_iterable(topology.busy.items() for topology in topologies)),
     )
 
 

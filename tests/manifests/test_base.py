@@ -315,7 +315,7 @@ def test_claims_that_tolerate_our_taint_are_those_of_the_scorer():
     (rule,) = spec["matchConditions"]
     user, _, _ = " ".join(rule["expression"].split()).partition(" && ")
     assert user == IS_SCORER.replace("==", "!=")
-    tolerated = {"", keys.PLACED, "NoSchedule", "resourceclaims"}
+    tolerated = {"", keys.PLACED, keys.BUSY, "NoSchedule", "resourceclaims"}
     assert quoted(rule["expression"]) - quoted(IS_SCORER) == tolerated
     assert [item["expression"] for item in spec["validations"]] == ["false"]
     binding = document("ValidatingAdmissionPolicyBinding", "linkwise-claims")["spec"]

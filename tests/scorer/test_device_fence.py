@@ -49,8 +49,9 @@ async def keeping(cluster, state, bypasses=dict):
             assert task.cancelled()
 
 
-def claims_node(state, name="gpu-0", others=0):
-    pool = DevicePool(name, tuple(f"gpu-{i}" for i in range(8)), others=others)
+def claims_node(state, name="gpu-0", others=0, busy=()):
+    devices = tuple(f"gpu-{i}" for i in range(8))
+    pool = DevicePool(name, devices, others=others, busy=frozenset(busy))
     node = a_node(name, uuids=True, resources={}, pool=pool)
     state.update_node(name, node)
     return node
@@ -116,6 +117,17 @@ async def test_a_changed_rule_is_corrected_in_place(cluster, state):
         await until(lambda: cluster.get(path)["spec"]["taint"]["effect"] == "NoSchedule")
 
     assert [method for method, *_ in cluster.writes] == ["POST", "PUT"]
+
+
+async def test_a_busy_gpu_has_a_rule_until_it_is_busy_no_more(cluster, state):
+    claims_node(state, busy={"gpu-3"})
+    async with keeping(cluster, state) as fence:
+        await until(lambda: rules(cluster) == [("gpu-0", ""), ("gpu-0", "gpu-3")])
+        await until(lambda: fence.unfenced() == {})
+        claims_node(state)
+        await until(lambda: rules(cluster) == [("gpu-0", "")])
+
+    assert [method for method, *_ in cluster.writes] == ["POST", "POST", "DELETE"]
 
 
 async def test_a_deleted_rule_is_created_again(cluster, state):

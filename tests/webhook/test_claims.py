@@ -263,6 +263,7 @@ def test_auto_demands_a_claims_node_with_as_many_gpus(gpus: int, expected: bool)
         pytest.param({}, {keys.NVIDIA_GPU: 8}, False, id="a device plugin"),
         pytest.param({}, {keys.GPU_WHOLE: 8}, False, id="the agent"),
         pytest.param({keys.RESOURCE_NAME: "nvidia.com-gpu"}, {}, False, id="an agent that starts"),
+        pytest.param({keys.RESOURCE_NAME: "gpu.nvidia.com"}, {}, True, id="an agent that watches"),
     ],
 )
 def test_without_slices_a_claims_node_is_one_that_offers_nothing(

@@ -156,6 +156,19 @@ def test_a_mismatch_that_returns_has_an_event_of_its_own():
     assert len({event.name for event in events if event and event.is_warning}) == 2
 
 
+def test_only_on_a_claims_node_gpus_are_closed_one_by_one():
+    processes = [of_host(1), of_host(1, 101), of_pod("z", 3)]
+    auditor = Auditor()
+    for _ in range(2):
+        report = auditor.audit(processes, (), UUIDS, NOTHING, by_claims=True)
+
+    assert report.busy == {
+        1: "process 100 of the host",
+        3: "process 100 of the pod with the uid uid-z",
+    }
+    assert replace(report, by_claims=False).busy == {}
+
+
 OWNERS = {1: "a", 2: "a", 3: "b", 4: "b", 5: None}
 PROCESSES = st.lists(
     st.tuples(st.integers(0, 3), st.sampled_from(list(OWNERS))).map(

@@ -20,6 +20,7 @@ from aiohttp import ClientError, ClientSession, web
 from nvml.standin import MACHINE, VERSION_MISMATCH, StandInNVML, compiler, library
 from support.gpu_readings import gpu
 from support.nvidia_cdi import as_yaml, nvidia_spec
+from support.prepared_claims import claim_of, state_of
 from support.proc_files import UID, a_process
 from support.servers.fake_api import FakeAPI, status
 from support.servers.kubelet_stub import Kubelet
@@ -30,6 +31,7 @@ from agent.binding.last_holders import LastHolders
 from agent.binding.node_spec import Toolkit
 from agent.driver.reading import DriverReplacedError
 from agent.kubelet.api import podresources_pb2
+from agent.kubelet.prepared_claims import STATE_FILE
 from agent.plugin.watchdog import LIMIT
 from agent.settings import read_settings
 from cluster import keys
@@ -352,6 +354,30 @@ async def test_a_gpu_with_a_process_of_a_deleted_pod_is_withdrawn(node, monkeypa
 
         shutil.rmtree(process)
         await until(lambda: node.unhealthy() == set())
+
+
+async def test_on_a_claims_node_the_agent_offers_nothing_and_publishes_busy_gpus(
+    node, unused_tcp_port
+):
+    node.api.put_node(**{keys.NODE_MODE: "topology", keys.RESOURCE_NAME: keys.DRA_GPU_DRIVER})
+    kubelet = read_settings(environment_of(node)).paths.kubelet
+    kubelet.mkdir(parents=True)
+    (kubelet / STATE_FILE).write_bytes(state_of(claim_of("gpu-1", pods=(UID,))))
+    a_process(node.root / "proc", 7)
+    node.driver.set_processes(1, [7])
+    node.driver.set_processes(2, [7])
+    async with agent(node, unused_tcp_port), ClientSession() as client:
+
+        async def is_ready():
+            async with client.get(f"http://127.0.0.1:{unused_tcp_port}/readyz") as answer:
+                return answer.status == 200
+
+        await until(lambda: node.api.published("busy"))
+        await until_true(is_ready)
+    assert node.api.published("busy").keys() == {node.driver.cards[2].uuid}
+    assert "mismatch" not in node.api.config_maps[MAP]["data"]
+    assert node.kubelet.plugins == {}
+    assert [reason for reason, _ in node.api.events] == ["GPUProcessMismatch"]
 
 
 async def test_a_node_without_a_specification_offers_nothing(node):

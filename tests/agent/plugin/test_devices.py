@@ -92,7 +92,7 @@ def test_gpus_of_unequal_memory_offer_what_each_has():
         (
             {NODE_MODE: "topology", RESOURCE_NAME: "gpu"},
             FOUR,
-            f"{RESOURCE_NAME}=gpu: write aliyun.com-gpu or nvidia.com-gpu",
+            f"{RESOURCE_NAME}=gpu: write aliyun.com-gpu or nvidia.com-gpu or gpu.nvidia.com",
         ),
         ({NODE_MODE: "share"}, a_machine(4), "the memory of the GPUs is unknown"),
         ({NODE_MODE: "timeslice"}, FOUR, f"no label {GFD_REPLICAS}: write"),
@@ -108,6 +108,11 @@ def test_node_that_cannot_offer_gives_the_reason(labels, machine, reason):
     offered = offers(labels, machine, gpus_of(4))
     assert offered.offers == ()
     assert reason in offered.reason
+
+
+def test_a_node_whose_gpus_the_dra_driver_offers_is_only_watched():
+    offered = offers({NODE_MODE: "topology", RESOURCE_NAME: "gpu.nvidia.com"}, FOUR, gpus_of(4))
+    assert (offered.offers, offered.reason) == ((), None)
 
 
 def test_node_with_mig_on_all_gpus_offers_nothing():

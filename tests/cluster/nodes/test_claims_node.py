@@ -11,6 +11,7 @@ from cluster.nodes.claims_node import read_claims_node
 from cluster.nodes.device_pool import gpu_pool, pools_of
 from cluster.nodes.node import MachineSource, NodeObject
 from cluster.nodes.node_resources import _NodeStatus
+from cluster.nodes.topology_configmap import PublishedTopology
 from cluster.objects.pod import Metadata
 from topology.catalogue import entry
 from topology.machine import Level
@@ -26,10 +27,12 @@ def pool_of(*devices):
 EIGHT = pool_of(*map(a_device, range(8)))
 
 
-def read(pool=EIGHT, labels=TOPOLOGY, annotations=None, published=None, machine=None, **amounts):
+def read(pool=EIGHT, labels=TOPOLOGY, annotations=None, machine=None, **amounts):
+    published, busy = amounts.pop("published", None), amounts.pop("busy", {})
     metadata = Metadata(name=NODE, labels=labels, annotations=annotations)
     raw = NodeObject(metadata=metadata, status=_NodeStatus(capacity=amounts or None))
-    return read_claims_node(raw, pool, published=published, machine=machine)
+    captured = PublishedTopology(published, (True,) * published.n, busy=busy) if published else None
+    return read_claims_node(raw, pool, published=captured, machine=machine)
 
 
 def test_the_catalogue_gives_the_links_and_slices_give_the_gpus():
@@ -120,6 +123,18 @@ def test_sources_of_links(fields, source, warned):
     assert node.machine_source.value == source
     assert bool(node.warnings) == warned
     assert [gpu.uuid for gpu in node.machine.gpus] == [card.uuid for card in node.cards]
+
+
+def test_a_gpu_on_which_a_process_of_no_pod_that_has_it_runs_is_closed_with_the_reason():
+    busy = {"GPU-3": "process 7 of the host", "GPU-of-another-node": "process 8 of the host"}
+    node = read(published=entry("dgx-h100").machine, busy=busy)
+
+    assert [i for i, card in enumerate(node.cards) if card.is_closed] == [3]
+    assert all(card.healthy and not card.faulty for card in node.cards)
+    assert node.pool.busy == {"gpu-3"}
+    assert node.warnings == (
+        "GPU3: closed until the process has ended, by the agent: process 7 of the host",
+    )
 
 
 def test_pcie_roots_and_numa_nodes_give_levels():

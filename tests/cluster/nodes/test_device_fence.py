@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from support.builders import a_counted_node, a_node, an_exact_node
 
 from cluster import keys
+from cluster.allocations.device_claim import TOLERATION
 from cluster.nodes.device_fence import (
     FenceRule,
+    closures_of,
     fence_of,
     keeps_fence,
     unfenced_reason,
@@ -23,9 +25,9 @@ CREATED = "2026-01-02T03:04:05Z"
 CREATED_AT = 1_767_323_045.0
 
 
-def a_claims_node(name="gpu-0", *, others=0, left=(), **fields):
+def a_claims_node(name="gpu-0", *, others=0, left=(), busy=(), **fields):
     devices = tuple(f"gpu-{i}" for i in range(8))
-    pool = DevicePool(name, devices, others=others, left=frozenset(left))
+    pool = DevicePool(name, devices, others=others, left=frozenset(left), busy=frozenset(busy))
     return a_node(name, uuids=True, resources={}, pool=pool, **fields)
 
 
@@ -60,6 +62,35 @@ def test_each_gpu_has_a_rule_beside_devices_that_are_not_placed():
 
     assert [rule.selector.device for rule in rules] == [f"gpu-{i}" for i in range(8)]
     assert len({rule.name for rule in rules}) == 8
+
+
+def test_a_busy_gpu_has_a_rule_of_its_own_whose_taint_no_claim_of_linkwise_tolerates():
+    node = a_claims_node(busy={"gpu-6", "gpu-2"}, left={"gpu-2"})
+    rules = list(closures_of(node))
+
+    assert [rule.selector.device for rule in rules] == ["gpu-2", "gpu-6"]
+    taint = rules[0].body("resource.k8s.io/v1")["spec"]["taint"]
+    assert taint == {"key": keys.BUSY, "effect": "NoSchedule"}
+    assert TOLERATION["key"] != keys.BUSY
+    names = {rule.name for rule in (*rules, *fence_of(node))}
+    assert len(names) == 2 + 7
+    assert wanted_rules([node], ()).keys() == names
+    # The scorer does not take its own rule for a fault.
+    assert not stored(rules[0]).content.hinders
+
+
+def test_whether_gpus_are_busy_does_not_decide_whether_a_node_is_fenced():
+    node = a_claims_node(busy={"gpu-2"})
+    (rule,) = fence_of(node)
+    assert unfenced_reason(node, {rule.name: stored(rule)}, {}, {}) is None
+
+
+def test_the_rule_of_a_busy_gpu_stays_while_the_driver_is_away_and_ends_with_the_node():
+    (closure,) = closures_of(a_claims_node("away", busy={"gpu-2"}))
+    rules = [stored(closure)]
+
+    assert wanted_rules([a_node("away", None, resources={})], rules) == {closure.name: closure}
+    assert wanted_rules([], rules) == {}
 
 
 def test_gpus_that_linkwise_leaves_alone_have_no_rule():

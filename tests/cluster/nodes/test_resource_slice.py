@@ -75,8 +75,9 @@ def test_attributes(attributes, field, value):
         (("nvidia.com/gone", "", "NoSchedule"), "nvidia.com/gone:NoSchedule"),
         (("nvidia.com/warm", "", "None"), None),
         (("linkwise.dev/placed", "", "NoSchedule"), None),
+        (("linkwise.dev/busy", "", "NoSchedule"), None),
     ],
-    ids=["fault", "without a value", "only a note", "our own"],
+    ids=["fault", "without a value", "only a note", "our own", "our own of a busy GPU"],
 )
 def test_a_taint_hinders_by_its_effect(taint, text):
     assert read_device(a_device(0, taints=[("a", "", "None"), taint])).taint == text

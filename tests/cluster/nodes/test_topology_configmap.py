@@ -11,6 +11,7 @@ from cluster.allocations.record import Isolation
 from cluster.keys import (
     TOPOLOGY_BANDWIDTH,
     TOPOLOGY_BANDWIDTH_ARENA,
+    TOPOLOGY_BUSY,
     TOPOLOGY_DEVICES,
     TOPOLOGY_ISOLATION,
     TOPOLOGY_LINKS,
@@ -25,7 +26,7 @@ from cluster.nodes.topology_configmap import (
     read_published,
     write_published,
 )
-from topology.machine import Level, Machine, gpu_records
+from topology.machine import MAX_GPUS, Level, Machine, gpu_records
 
 FOUR = {str(i): "Healthy" for i in range(4)}
 EIGHT = {str(i): "Unhealthy" if i == 7 else "Healthy" for i in range(8)}
@@ -65,8 +66,9 @@ def records(draw: st.DrawFn) -> PublishedTopology:
             st.none() | st.sampled_from(TopologyManager),
         )
     )
+    busy = draw(st.dictionaries(st.text(max_size=64), st.text(max_size=9), max_size=MAX_GPUS))
     return PublishedTopology(
-        machine, healthy, driver, mismatch=mismatch, isolation=isolation, kubelet=kubelet
+        machine, healthy, driver, mismatch=mismatch, isolation=isolation, kubelet=kubelet, busy=busy
     )
 
 
@@ -113,6 +115,31 @@ def test_a_long_mismatch_is_cut_off_and_a_blank_one_is_none():
     assert read_published(write_published(published, zeros(published))).mismatch == "x" * 1024
     assert read_published({TOPOLOGY_MISMATCH: "y" * 5000}).mismatch == "y" * 1024
     assert read_published({TOPOLOGY_MISMATCH: " "}).mismatch is None
+
+
+def test_a_long_text_about_a_gpu_is_cut_off():
+    published = replace(PublishedTopology(dgx1_v100(), (True,) * 8), busy={"GPU-1": "x" * 999})
+
+    assert read_published(write_published(published, zeros(published))).busy == {"GPU-1": "x" * 200}
+    assert read_published({TOPOLOGY_BUSY: json.dumps({"a": "y" * 999})}).busy == {"a": "y" * 200}
+
+
+@pytest.mark.parametrize(
+    "busy",
+    [
+        "{",
+        "[]",
+        '{"GPU-1": 1}',
+        json.dumps({"u" * 65: ""}),
+        json.dumps(dict.fromkeys(range(17), "")),
+    ],
+    ids=["no JSON", "a list", "no text", "a long UUID", "more GPUs than a machine has"],
+)
+def test_unreadable_busy_gpus_are_none_with_a_warning(busy):
+    published = read_published({TOPOLOGY_BUSY: busy})
+
+    assert published.busy == {}
+    assert any(warning.startswith("busy: ") for warning in published.warnings)
 
 
 def test_arena_finds_its_keys():

@@ -9,6 +9,7 @@ from pathlib import Path
 from controlplane.api import ApiError, Object, refusal
 from controlplane.history import gpus
 from controlplane.node.agent import Agent
+from controlplane.node.cleaner import hierarchies
 from controlplane.node.gpus import StandInGPUs
 from controlplane.node.image import IMAGE
 from controlplane.node.machine import RealNode
@@ -81,6 +82,14 @@ class Chain:
             return [name for name in self.running() if name.startswith(f"{job}-")]
 
         return wait_for(found, f"a pod of {job} runs", PATIENCE)[0]
+
+    def cgroup_of(self, pod: str) -> str:
+        """Return the path of the cgroup of a pod below the root of each hierarchy."""
+        uid = self.pods.all()[pod]["metadata"]["uid"]
+        for root in hierarchies():
+            for path in (root / self.node.place.name).rglob(f"pod{uid}"):
+                return str(path.relative_to(root))
+        raise AssertionError(f"{pod} has no cgroup")
 
     def delete(self, *names: str) -> None:
         """Delete pods, and wait until the kubelet has ended them."""

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _CGROUPS = Path("/sys/fs/cgroup")
@@ -35,6 +36,28 @@ def processes(cgroup: str) -> set[int]:
             with suppress(OSError):
                 found |= {int(line) for line in file.read_text().split()}
     return found
+
+
+@contextmanager
+def frozen(cgroup: str) -> Iterator[None]:
+    """Keep the processes of a cgroup from running, and from being killed.
+
+    Frozen is the cgroup of the pod: the runtime thaws that of a container before it kills it.
+    """
+    path, freeze, thaw = next(
+        (root / cgroup / name, freeze, thaw)
+        for root in hierarchies()
+        for name, freeze, thaw in (
+            ("freezer.state", "FROZEN", "THAWED"),
+            ("cgroup.freeze", "1", "0"),
+        )
+        if (root / cgroup / name).exists()
+    )
+    path.write_text(freeze)
+    try:
+        yield
+    finally:
+        path.write_text(thaw)
 
 
 def kill(cgroup: str) -> None:

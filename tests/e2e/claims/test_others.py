@@ -144,7 +144,8 @@ def test_a_tenant_makes_no_claim_that_passes_the_fence(plane, pods):
     tenant, path = edit(plane, pods), claims_of(pods.namespace)
     templates = path.replace("resourceclaims", "resourceclaimtemplates")
     ours = [{"key": keys.PLACED, "operator": "Exists", "effect": "NoSchedule"}]
-    for tolerations in (TOLERANT, ours, [*ours, {"key": "other", "operator": "Exists"}]):
+    busy = [{**ours[0], "key": keys.BUSY}]
+    for tolerations in (TOLERANT, ours, busy, [*ours, {"key": "other", "operator": "Exists"}]):
         body = claim("passing", tolerations=tolerations)
         text = refusal(lambda body=body: tenant.create(path, body))
         assert "linkwise" in text

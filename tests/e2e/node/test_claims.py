@@ -1,4 +1,4 @@
-"""A claims node with a real kubelet and containers, and a driver in place of NVIDIA's; no agent."""
+"""A claims node with a real kubelet and containers, and a driver in place of NVIDIA's."""
 
 import json
 import time
@@ -6,16 +6,23 @@ from dataclasses import dataclass
 from signal import SIGKILL
 
 import pytest
-from controlplane.claims_nodes import CLASSES, device_class, gets_claim
+from controlplane.claims_nodes import CLASSES, RULES, device_class, gets_claim
+from controlplane.dra import claims_of
+from controlplane.manifests import NAMESPACE
+from controlplane.node.agent import agent_of
 from controlplane.node.chain import PATIENCE, Chain, container
+from controlplane.node.cleaner import frozen, processes
 from controlplane.node.dra_driver import driver_of, is_published
 from controlplane.node.gpus import StandInGPUs
 from controlplane.node.machine import real_node
 from controlplane.pods import Pods
 from controlplane.process import Process, wait_until
+from controlplane.scorer import ACCOUNT
 from nvml.standin import compiler
 
 from cluster import keys
+from cluster.allocations.device_claim import TOLERATION
+from cluster.keys import TOPOLOGY_NAME_PREFIX, TOPOLOGY_NAMESPACE
 from scorer.cache.unreleased_gpus import CLOSED_FOR
 from scorer.gang.crd import GANGS
 
@@ -156,6 +163,88 @@ def test_gpus_of_a_pod_that_was_deleted_at_once_are_closed_for_90_s_and_others_a
     wait_until(lambda: not closed(chain), "they are open again", 2 * CLOSED_FOR)
     assert time.monotonic() > gone + CLOSED_FOR - 1
     assert chain.has("third") == held == chain.recorded("third")
+
+
+@pytest.fixture
+def agent(chain):
+    """The agent, which a label of the node lets watch only."""
+    node, api = chain.node, chain.node.plane.api
+    seen = node.root / node.kubelet_folder.relative_to("/")
+    seen.parent.mkdir(parents=True, exist_ok=True)
+    seen.symlink_to(node.kubelet_folder)
+
+    def label(value):
+        api.patch(node.path, {"metadata": {"labels": {keys.RESOURCE_NAME: value}}})
+
+    label(keys.DRA_GPU_DRIVER)
+    agent = agent_of(node, chain.gpus)
+    agent.start()
+    try:
+        yield agent
+    finally:
+        agent.stop()
+        label(None)
+        maps = f"/api/v1/namespaces/{TOPOLOGY_NAMESPACE}/configmaps"
+        api.delete(f"{maps}/{TOPOLOGY_NAME_PREFIX}{node.name}")
+        seen.unlink()
+
+
+def busy(chain):
+    """Return the GPUs that a DeviceTaintRule keeps from every claim."""
+    rules = [rule["spec"] for rule in chain.pods.api.get(RULES)["items"]]
+    devices = {
+        rule["deviceSelector"]["device"] for rule in rules if rule["taint"]["key"] == keys.BUSY
+    }
+    return {i for i, card in enumerate(chain.gpus.cards) if f"gpu-{card.minor}" in devices}
+
+
+def create_with_claim(chain, plane, pod, gpu):
+    """Create a pod with a claim for one GPU that tolerates the fence, as those of Linkwise do."""
+    uuid = f"device.attributes['{keys.DRA_GPU_DRIVER}'].uuid == '{chain.gpus.uuids[gpu]}'"
+    exactly = {
+        "deviceClassName": keys.DRA_GPU_DRIVER,
+        "tolerations": [TOLERATION],
+        "selectors": [{"cel": {"expression": uuid}}],
+    }
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    scorer = plane.api_as(plane.token(NAMESPACE, ACCOUNT))
+    scorer.create(claims_of(chain.pods.namespace), {"metadata": {"name": pod}, "spec": spec})
+    named = container(resources={"claims": [{"name": "gpu"}]})
+    claims = [{"name": "gpu", "resourceClaimName": pod}]
+    chain.create(pod, named, spec={"resourceClaims": claims}, labels={keys.CLAIMS: "false"})
+
+
+def test_no_claim_gets_a_gpu_on_which_a_process_of_a_pod_runs_that_vanished(chain, plane, agent):
+    chain.create("hung", container(gpus(2)))
+    held = chain.has("hung")
+    cgroup = chain.cgroup_of("hung")
+    for gpu in held:
+        chain.gpus.nvml.set_processes(gpu, processes(cgroup))
+    with frozen(cgroup):
+        chain.pods.api.delete(f"{chain.pods.path}/hung", gracePeriodSeconds="0")
+        gone = time.monotonic()
+        wait_until(lambda: busy(chain) == held, "rules keep the GPUs from all claims", PATIENCE)
+        assert time.monotonic() < gone + CLOSED_FOR
+        chain.create("others", container(gpus(6)))
+        assert chain.has("others") == set(range(8)) - held
+        wait_until(lambda: time.monotonic() > gone + CLOSED_FOR + 5, "others would have it now", 99)
+        assert closed(chain) == held
+        create_with_claim(chain, plane, "late", min(held))
+        chain.create("next", container(gpus(1)))
+        wait_until(lambda: chain.events("WaitingForGPUs", "next"), "it waits, with a reason")
+        wait_until(lambda: chain.events("FailedScheduling", "late"), "kube-scheduler has tried")
+        assert "cannot allocate all claims" in chain.events("FailedScheduling", "late")[0]
+        assert (busy(chain), processes(cgroup) != set()) == (held, True)
+
+    assert chain.has("late") == {min(held)}
+    assert chain.has("next") == held - {min(held)}
+    assert (busy(chain), processes(cgroup)) == (set(), set())
+    # The claim is none of a pod that Linkwise placed.
+    assert closed(chain) == {min(held)}
+    chain.delete("late")
+    wait_until(lambda: closed(chain) == set(), "no GPU is closed")
+    assert not chain.allocatable(keys.GPU_WHOLE)
+    assert agent.ready
 
 
 def test_gpus_of_a_pod_that_was_deleted_as_usual_are_free_at_once(chain):
