@@ -224,7 +224,6 @@ def test_no_claim_gets_a_gpu_on_which_a_process_of_a_pod_runs_that_vanished(chai
         chain.pods.api.delete(f"{chain.pods.path}/hung", gracePeriodSeconds="0")
         gone = time.monotonic()
         wait_until(lambda: busy(chain) == held, "rules keep the GPUs from all claims", PATIENCE)
-        assert time.monotonic() < gone + CLOSED_FOR
         chain.create("others", container(gpus(6)))
         assert chain.has("others") == set(range(8)) - held
         wait_until(lambda: time.monotonic() > gone + CLOSED_FOR + 5, "others would have it now", 99)
