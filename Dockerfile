@@ -10,19 +10,12 @@ FROM ${BUILD} AS build
 COPY requirements/image.txt /build/
 RUN python -m pip install --no-cache-dir --no-compile --no-deps --only-binary=:all: \
     --require-hashes --target=/opt/linkwise --requirement=/build/image.txt
-COPY topology /opt/linkwise/topology
-COPY cluster /opt/linkwise/cluster
-COPY workloads /opt/linkwise/workloads
-COPY manifest /opt/linkwise/manifest
-COPY policy /opt/linkwise/policy
-COPY runtime /opt/linkwise/runtime
+# The processes, and of the package what they import: the page of the dashboard, too.
+COPY linkwise /opt/linkwise/linkwise
 COPY webhook /opt/linkwise/webhook
-COPY certs /opt/linkwise/certs
 COPY scorer /opt/linkwise/scorer
+COPY certs /opt/linkwise/certs
 COPY agent /opt/linkwise/agent
-COPY uninstall /opt/linkwise/uninstall
-# Of the command, what computes and serves the page of the dashboard.
-COPY cli /opt/linkwise/cli
 COPY dashboard /opt/linkwise/dashboard
 COPY LICENSE /opt/linkwise/
 # It cannot be compiled later, on a read-only root; unchecked, since no file changes.
@@ -36,7 +29,7 @@ ENV SSL_CERT_FILE=/dev/null
 COPY --from=build /opt/linkwise /opt/linkwise
 # What does not start is no image. It compiles the part of the standard library that is used, too,
 # which base images leave out and which each start would compile again.
-RUN python -c "import agent.__main__, certs.__main__, dashboard.__main__, scorer.__main__, uninstall.__main__, webhook.__main__"
+RUN python -c "import agent.__main__, certs.__main__, dashboard.__main__, scorer.__main__, scorer.withdraw.__main__, webhook.__main__"
 ENV PYTHONDONTWRITEBYTECODE=1
 WORKDIR /
 USER 65532:65532

@@ -46,18 +46,18 @@ wheel: .venv ; $(PY) -m hatchling build -t wheel -d dist
 SYSTEMS := linux-amd64 linux-arm64 darwin-arm64
 PYTHONS := 3.11 3.12 3.13 3.14
 ## Build the command as one file for each system
-zipapp: wheel ; set -e; for system in $(SYSTEMS); do $(PY) -m release.zipapp dist/linkwise-$(VERSION)-py3-none-any.whl $$system $(PYTHONS); done
+zipapp: wheel ; set -e; for system in $(SYSTEMS); do $(PY) -m tools.release.zipapp dist/linkwise-$(VERSION)-py3-none-any.whl $$system $(PYTHONS); done
 # The manifest for krew, where the archives are published: make krew ADDRESS=https://downloads.example
 ## Write the manifest for krew
-krew: .venv ; $(PY) -m release.krew "$(ADDRESS)" dist/linkwise-$(VERSION)-*.tar.gz > dist/linkwise.yaml
+krew: .venv ; $(PY) -m tools.release.krew "$(ADDRESS)" dist/linkwise-$(VERSION)-*.tar.gz > dist/linkwise.yaml
 ## Build the image and its bill of materials, as root on Debian with buildah and mmdebstrap
-image: .venv ; $(PY) -m release.image dist
+image: .venv ; $(PY) -m tools.release.image dist
 ## Check style, types and layers
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 ## Render manifests/ from the templates of charts/linkwise
 manifests: .venv ; PYTHONPATH=tests $(PY) -m controlplane.chart
 ## Measure the figures of docs/benchmarks.md
-bench: .venv ; PYTHONPATH=tests $(PY) -m bench
+bench: .venv ; PYTHONPATH=tests $(PY) -m tools.bench
 # Releases of the last seven days are left out: most malicious ones are found and withdrawn within days.
 LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras -q --exclude-newer $(shell date -u -d '7 days ago' +%F)
 ## Pin all dependencies by hash

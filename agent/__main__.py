@@ -1,6 +1,6 @@
 """`python -m agent`: the process that reads the GPUs of a node and gives them to containers."""
 
-import runtime.process.missing_package  # noqa: F401 - before packages that it reports
+import linkwise.runtime.process.missing_package  # noqa: F401 - before packages that it reports
 
 # isort: split
 
@@ -36,17 +36,17 @@ from agent.plugin.registration import DevicePlugins
 from agent.plugin.watchdog import KernelTimer
 from agent.publish.publisher import Publisher
 from agent.settings import Settings, read_settings
-from cluster.allocations.gpus import GPUShare
-from cluster.keys import AGENT
-from cluster.objects.pod import Pod
-from runtime.http.probes import PROBE_LIMITS, probe_routes
-from runtime.http.server import serve
-from runtime.kube.client import Kube
-from runtime.kube.event_recorder import EventRecorder
-from runtime.process.backoff import Backoff
-from runtime.process.clock import monotonic, wall
-from runtime.process.lifecycle import run_until, start, tune_gc
-from runtime.process.metrics import measure_loop_lag, new_registry
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.keys import AGENT
+from linkwise.cluster.objects.pod import Pod
+from linkwise.runtime.http.probes import PROBE_LIMITS, probe_routes
+from linkwise.runtime.http.server import serve
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.event_recorder import EventRecorder
+from linkwise.runtime.process.backoff import Backoff
+from linkwise.runtime.process.clock import monotonic, wall
+from linkwise.runtime.process.lifecycle import run_until, start, tune_gc
+from linkwise.runtime.process.metrics import measure_loop_lag, new_registry
 
 _CHECKPOINT = "kubelet_internal_checkpoint"
 _SPEC = Path("/run/linkwise/nvidia.yaml")

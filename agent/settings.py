@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from runtime.process.environment import Environment, SettingsError, variable
+from linkwise.runtime.process.environment import Environment, SettingsError, variable
 
 
 @dataclass(frozen=True, slots=True)

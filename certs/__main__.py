@@ -1,6 +1,6 @@
 """`python -m certs`: the process that issues, renews and distributes certificates."""
 
-import runtime.process.missing_package  # noqa: F401 - before packages that it reports
+import linkwise.runtime.process.missing_package  # noqa: F401 - before packages that it reports
 
 # isort: split
 
@@ -20,14 +20,14 @@ from certs.reconciler import Pass, Reconciler
 from certs.reporter import Reporter
 from certs.settings import WEBHOOK_CONFIGURATIONS, Mode, Settings, read_settings
 from certs.store import CA_SECRET, Store
-from cluster.keys import CERTS
-from runtime.http.probes import PROBE_LIMITS, probe_routes
-from runtime.http.server import serve
-from runtime.kube.client import Kube
-from runtime.kube.event_recorder import EventRecorder
-from runtime.process.clock import monotonic, wall
-from runtime.process.lifecycle import run_until, start, tune_gc
-from runtime.process.metrics import measure_loop_lag, new_registry
+from linkwise.cluster.keys import CERTS
+from linkwise.runtime.http.probes import PROBE_LIMITS, probe_routes
+from linkwise.runtime.http.server import serve
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.event_recorder import EventRecorder
+from linkwise.runtime.process.clock import monotonic, wall
+from linkwise.runtime.process.lifecycle import run_until, start, tune_gc
+from linkwise.runtime.process.metrics import measure_loop_lag, new_registry
 
 TARGETS = tuple(Target(*identity) for identity in WEBHOOK_CONFIGURATIONS)
 KEY_SOURCE = KeySource(lambda: ec.generate_private_key(ec.SECP256R1()), x509.random_serial_number)

@@ -7,11 +7,11 @@ import structlog
 from cryptography import x509
 
 from certs.authority import is_issued_by
-from certs.objects import WebhookConfiguration
 from certs.pem import ContentError, read_certificates
-from cluster.keys import CERTS
-from runtime.kube.client import ApiError, Kube
-from runtime.kube.paths import api_path, path_below
+from linkwise.cluster.keys import CERTS
+from linkwise.cluster.objects.webhook_configuration import WebhookConfiguration
+from linkwise.runtime.kube.client import ApiError, Kube
+from linkwise.runtime.kube.paths import api_path, path_below
 
 API = "admissionregistration.k8s.io/v1"
 

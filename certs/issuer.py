@@ -25,8 +25,8 @@ from certs.snapshot import Snapshot
 from certs.status import fingerprint, state_of
 from certs.store import Store
 from certs.transition import Action, Transition
-from runtime.kube.client import Kube, KubeError
-from runtime.process.clock import Clock
+from linkwise.runtime.kube.client import Kube, KubeError
+from linkwise.runtime.process.clock import Clock
 
 _log = structlog.get_logger()
 

@@ -8,7 +8,7 @@ from certs.outcome import Outcome
 from certs.reconciler import Reconciler
 from certs.rotation import Phase
 from certs.transition import Action
-from runtime.process.metrics import Gauges
+from linkwise.runtime.process.metrics import Gauges
 
 
 class Transitions:

@@ -13,10 +13,10 @@ from certs.reporter import Reporter
 from certs.rotation import IssuancePolicy
 from certs.snapshot import Snapshot
 from certs.status import authority_of, servers_of
-from certs.status_document import CertificateState, NextStep
 from certs.store import Store
-from runtime.kube.client import Kube
-from runtime.process.clock import Clock, rfc3339
+from linkwise.cluster.objects.certificate_state import CertificateState, NextStep
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.process.clock import Clock, rfc3339
 
 
 class NotUsableError(Exception):

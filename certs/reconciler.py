@@ -11,11 +11,11 @@ import structlog
 from msgspec import Struct
 
 from certs.ca_bundle import Target
-from certs.objects import Metadata
 from certs.observer import NotUsableError
 from certs.outcome import Outcome
-from runtime.kube.client import Kube, KubeError
-from runtime.kube.reflector import Reflector, WatchTimings
+from linkwise.cluster.objects.webhook_configuration import Metadata
+from linkwise.runtime.kube.client import Kube, KubeError
+from linkwise.runtime.kube.reflector import Reflector, WatchTimings
 
 _log = structlog.get_logger()
 

@@ -6,13 +6,13 @@ from datetime import datetime
 import msgspec
 import structlog
 
-from certs.status_document import CertificateState
 from certs.store import CA_SECRET
-from cluster.keys import CERTS, CERTS_KEY
-from runtime.kube.client import ApiError, Ignored, Kube, KubeError
-from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
-from runtime.kube.objects import ConfigMap
-from runtime.kube.paths import api_path
+from linkwise.cluster.keys import CERTS, CERTS_KEY
+from linkwise.cluster.objects.certificate_state import CertificateState
+from linkwise.runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from linkwise.runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from linkwise.runtime.kube.objects import ConfigMap
+from linkwise.runtime.kube.paths import api_path
 
 _log = structlog.get_logger()
 _MAX_EVENTS = 1000

@@ -7,8 +7,8 @@ from enum import StrEnum
 from certs.authority import general_name, service_names
 from certs.leaf import Server
 from certs.rotation import IssuancePolicy
-from cluster.keys import DASHBOARD, POLICY_NAMESPACE, SCORER
-from runtime.process.environment import Environment, SettingsError, variable
+from linkwise.cluster.keys import DASHBOARD, POLICY_NAMESPACE, SCORER
+from linkwise.runtime.process.environment import Environment, SettingsError, variable
 
 _DAY = 86_400
 _CENTURY = 36_525

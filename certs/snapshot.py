@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 from certs.authorities import Authorities
 from certs.ca_bundle import Target
 from certs.leaf import Leaf, Server
-from certs.objects import WebhookConfiguration
+from linkwise.cluster.objects.webhook_configuration import WebhookConfiguration
 
 T = TypeVar("T")
 

@@ -10,8 +10,13 @@ from certs.authority import expiry, is_issued_by, renewal_time, subject_alt_name
 from certs.leaf import Leaf, Server, unusable_reason
 from certs.rotation import IssuancePolicy, Phase, required_wait
 from certs.snapshot import Snapshot, Stored
-from certs.status_document import AuthorityStatus, CertificateState, NextStep, ServerStatus
-from runtime.process.clock import rfc3339
+from linkwise.cluster.objects.certificate_state import (
+    AuthorityStatus,
+    CertificateState,
+    NextStep,
+    ServerStatus,
+)
+from linkwise.runtime.process.clock import rfc3339
 
 _WORK = {
     Phase.ANNOUNCE: "wait, when every caBundle and every Secret has the next CA",

@@ -6,12 +6,12 @@ from typing import TypeVar
 from certs.authorities import Authorities, read_authorities, write_authorities
 from certs.ca_bundle import Target
 from certs.leaf import Leaf, Server, read_leaf, write_leaf
-from certs.objects import Secret, WebhookConfiguration
 from certs.pem import ContentError
 from certs.snapshot import Snapshot, Stored
-from cluster.keys import ROTATE_CA
-from runtime.kube.client import ApiError, Kube
-from runtime.kube.paths import api_path, path_below
+from linkwise.cluster.keys import ROTATE_CA
+from linkwise.cluster.objects.webhook_configuration import Secret, WebhookConfiguration
+from linkwise.runtime.kube.client import ApiError, Kube
+from linkwise.runtime.kube.paths import api_path, path_below
 
 CA_SECRET = "linkwise-ca"  # noqa: S105 - its name.
 

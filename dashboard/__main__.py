@@ -1,6 +1,6 @@
 """`python -m dashboard`: the process that serves the page in the cluster."""
 
-import runtime.process.missing_package  # noqa: F401 - before packages that it reports
+import linkwise.runtime.process.missing_package  # noqa: F401 - before packages that it reports
 
 # isort: split
 
@@ -10,23 +10,23 @@ import secrets
 import sys
 from pathlib import Path
 
-from cli.dashboard.feed import WAIT
-from cli.dashboard.server import LOOPBACK, Dashboard
-from cli.live.watch import ClusterWatch
 from dashboard.access import Access
 from dashboard.entrance import Hosts, TokenEntrance
 from dashboard.feeds import CLIENTS, Feeds
 from dashboard.settings import Settings, read_settings
-from runtime.http.limits import Limits
-from runtime.http.observers import RequestMetrics, log_requests
-from runtime.http.probes import PROBE_LIMITS, probe_routes
-from runtime.http.server import serve
-from runtime.http.tls import ServingCertificate
-from runtime.http.types import Observers
-from runtime.kube.client import Kube
-from runtime.process.clock import monotonic, wall
-from runtime.process.lifecycle import run_until, start, tune_gc
-from runtime.process.metrics import measure_loop_lag, new_registry
+from linkwise.dashboard.feed import WAIT
+from linkwise.dashboard.server import LOOPBACK, Dashboard
+from linkwise.runtime.http.limits import Limits
+from linkwise.runtime.http.observers import RequestMetrics, log_requests
+from linkwise.runtime.http.probes import PROBE_LIMITS, probe_routes
+from linkwise.runtime.http.server import serve
+from linkwise.runtime.http.tls import ServingCertificate
+from linkwise.runtime.http.types import Observers
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.process.clock import monotonic, wall
+from linkwise.runtime.process.lifecycle import run_until, start, tune_gc
+from linkwise.runtime.process.metrics import measure_loop_lag, new_registry
+from linkwise.views.live.watch import ClusterWatch
 
 LIMITS = Limits(
     body_bytes=1 << 20,

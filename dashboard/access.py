@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from cli.dashboard.guard import HEADERS
-from cluster.keys import API_VERSION, CREDENTIAL_ID, DASHBOARD
 from dashboard.visible import ALL, Visible
-from runtime.http.authentication import Callers, UserInfo
-from runtime.http.authorization import is_allowed
-from runtime.http.reviews import Reviews
-from runtime.http.types import HttpRequest, HttpResponse, error_response
-from runtime.kube.client import Kube
-from runtime.process.clock import Clock
+from linkwise.cluster.keys import API_VERSION, CREDENTIAL_ID, DASHBOARD
+from linkwise.dashboard.guard import HEADERS
+from linkwise.runtime.http.authentication import Callers, UserInfo
+from linkwise.runtime.http.authorization import is_allowed
+from linkwise.runtime.http.reviews import Reviews
+from linkwise.runtime.http.types import HttpRequest, HttpResponse, error_response
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.process.clock import Clock
 
 REVIEWS_AT_ONCE = 16
 """The number of reviews of rights that are sent at once: few beside the hundreds of requests that

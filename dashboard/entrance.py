@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from cli.dashboard.entrance import Visit
-from cli.dashboard.guard import HEADERS, refusal
 from dashboard.access import Access
 from dashboard.feeds import Feeds
-from runtime.http.types import HttpRequest, HttpResponse, error_response, retry_later
+from linkwise.dashboard.entrance import Visit
+from linkwise.dashboard.guard import HEADERS, refusal
+from linkwise.runtime.http.types import HttpRequest, HttpResponse, error_response, retry_later
 
 VISITS = 64
 """The number of requests of one user that are answered at once: an eighth of all."""

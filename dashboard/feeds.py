@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Iterator
 
-from cli.dashboard.feed import Feed, ViewsFirst
-from cli.dashboard.history import BYTES
-from cli.files.current_cluster import CurrentCluster
-from cluster.account.node_ledger import NodeLedger
-from cluster.memo import Memo
 from dashboard.visible import ALL, Visible, namespaces_of, seen_by, seen_node
-from runtime.process.clock import Clock
+from linkwise.cluster.account.node_ledger import NodeLedger
+from linkwise.cluster.memo import Memo
+from linkwise.dashboard.feed import Feed, ViewsFirst
+from linkwise.dashboard.history import BYTES
+from linkwise.runtime.process.clock import Clock
+from linkwise.views.files.current_cluster import CurrentCluster
 
 CLIENTS = 256
 """The number of clients of one feed that wait for a message."""

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cluster.keys import DASHBOARD, POLICY_NAMESPACE
-from runtime.process.environment import Environment
+from linkwise.cluster.keys import DASHBOARD, POLICY_NAMESPACE
+from linkwise.runtime.process.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)

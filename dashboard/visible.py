@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 
-from cli.files.current_cluster import CurrentCluster
-from cluster.account.ledger import Ledger
-from cluster.account.node_ledger import Holding, NodeLedger
-from cluster.memo import Memo
-from manifest.value import Value
+from linkwise.cluster.account.ledger import Ledger
+from linkwise.cluster.account.node_ledger import Holding, NodeLedger
+from linkwise.cluster.memo import Memo
+from linkwise.manifest.value import Value
+from linkwise.views.files.current_cluster import CurrentCluster
 
 ANOTHER = "another namespace"
 """The namespace of all hidden pods. No namespace has this name, since it has a space."""

@@ -1,4 +1,4 @@
 """Scorer: allocate GPUs of nodes to pods and gangs, and answer a scheduler's extender calls.
 
-Read `placement` first, the pure core; then `planner` and `leader`, which run it.
+Read `linkwise.planning` first, the pure core; then `planner` and `leader`, which run it.
 """

@@ -1,6 +1,6 @@
 """`python -m scorer`: the process that places pods on GPUs."""
 
-import runtime.process.missing_package  # noqa: F401 - before packages that it reports
+import linkwise.runtime.process.missing_package  # noqa: F401 - before packages that it reports
 
 # isort: split
 
@@ -13,23 +13,23 @@ from uuid import uuid4
 
 import structlog
 
-from cluster.keys import POLICY_NAMESPACE, SCORER_ADDRESS
-from cluster.keys import SCORER as LEASE
-from runtime.http.observers import RequestMetrics, log_requests
-from runtime.http.probes import PROBE_LIMITS, probe_routes
-from runtime.http.server import serve
-from runtime.http.tls import ServingCertificate
-from runtime.http.types import Observers
-from runtime.kube.client import Kube
-from runtime.kube.election import Election, Lead
-from runtime.kube.lease import LeaseTimings
-from runtime.kube.sidecar_election import SidecarElection
-from runtime.process.clock import monotonic, wall
-from runtime.process.lifecycle import run_until, start, tune_gc
-from runtime.process.metrics import measure_loop_lag, new_registry
+from linkwise.cluster.keys import POLICY_NAMESPACE, SCORER_ADDRESS
+from linkwise.cluster.keys import SCORER as LEASE
+from linkwise.planning.state.reserved_gpus import Purpose
+from linkwise.runtime.http.observers import RequestMetrics, log_requests
+from linkwise.runtime.http.probes import PROBE_LIMITS, probe_routes
+from linkwise.runtime.http.server import serve
+from linkwise.runtime.http.tls import ServingCertificate
+from linkwise.runtime.http.types import Observers
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.election import Election, Lead
+from linkwise.runtime.kube.lease import LeaseTimings
+from linkwise.runtime.kube.sidecar_election import SidecarElection
+from linkwise.runtime.process.clock import monotonic, wall
+from linkwise.runtime.process.lifecycle import run_until, start, tune_gc
+from linkwise.runtime.process.metrics import measure_loop_lag, new_registry
 from scorer.api.extender import EXTENDER_LIMITS, Extender
 from scorer.api.http import WHATIF_LIMITS, Inspection, WhatIf
-from scorer.cache.reserved_gpus import Purpose
 from scorer.leader import Leader
 from scorer.metrics import Metrics, show_state
 from scorer.report.lease_annotations import (

@@ -4,10 +4,8 @@ from contextlib import suppress
 
 import structlog
 
-from scorer.commit.handle import Handle
-from scorer.commit.queue import CommitQueue
-from scorer.gang.crd import GangPlan
-from scorer.gang.plan_record import (
+from linkwise.planning.gang.crd import GangPlan
+from linkwise.planning.gang.plan_record import (
     plan_id_of,
     plan_of,
     recorded_bandwidths,
@@ -15,13 +13,15 @@ from scorer.gang.plan_record import (
     reserved_plan,
     with_baselines,
 )
-from scorer.gang.unit import Unit
-from scorer.gang.whole_plan import all_members, whole_plan, without_siblings
-from scorer.placement.bandwidth import UNDEFINED
-from scorer.placement.baselines import best_possible, index_order
-from scorer.placement.result import Plan
-from scorer.placement.state.node_cache import DeadlineExceeded
-from scorer.placement.state.snapshot import Snapshot
+from linkwise.planning.gang.unit import Unit
+from linkwise.planning.gang.whole_plan import all_members, whole_plan, without_siblings
+from linkwise.planning.placement.bandwidth import UNDEFINED
+from linkwise.planning.placement.baselines import best_possible, index_order
+from linkwise.planning.placement.result import Plan
+from linkwise.planning.placement.state.node_cache import DeadlineExceeded
+from linkwise.planning.placement.state.snapshot import Snapshot
+from scorer.commit.handle import Handle
+from scorer.commit.queue import CommitQueue
 
 _log = structlog.get_logger()
 

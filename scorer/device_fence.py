@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 import structlog
 
-from cluster.nodes.device_fence import (
+from linkwise.cluster.nodes.device_fence import (
     OURS,
     FenceRule,
     rule_of,
@@ -19,17 +19,17 @@ from cluster.nodes.device_fence import (
     unfenced_reason,
     wanted_rules,
 )
-from cluster.nodes.taint_rules import RuleObject
-from runtime.kube.client import ApiError, Ignored, Kube, KubeError
-from runtime.kube.errors import is_outdated
-from runtime.kube.objects import Key
-from runtime.kube.paths import path_below
-from runtime.kube.reflector import Reflector
-from runtime.process.clock import loop_time
-from runtime.process.fair_schedule import Limits
-from runtime.process.work_queue import Retry, WorkQueue
-from scorer.cache.cluster_state import ClusterState
-from scorer.cache.dra_api import api_version, find_api
+from linkwise.cluster.nodes.taint_rules import VERSIONS, RuleObject
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from linkwise.runtime.kube.dra_api import api_version, find_api
+from linkwise.runtime.kube.errors import is_outdated
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.kube.paths import path_below
+from linkwise.runtime.kube.reflector import Reflector
+from linkwise.runtime.process.clock import loop_time
+from linkwise.runtime.process.fair_schedule import Limits
+from linkwise.runtime.process.work_queue import Retry, WorkQueue
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 
@@ -134,7 +134,7 @@ class DeviceFence:
             interval: Between two comparisons with the nodes [s].
         """
         while True:
-            collection = (await find_api(self._reading)).rules
+            collection = (await find_api(self._reading, VERSIONS)).rules
             if collection:
                 await self._keep(collection, interval)
             else:
@@ -164,7 +164,7 @@ class DeviceFence:
                 await asyncio.sleep(interval)
                 if loop_time() - checked >= _DISCOVERY:
                     checked = loop_time()
-                    if (await find_api(self._reading)).rules != collection:
+                    if (await find_api(self._reading, VERSIONS)).rules != collection:
                         break
             for task in tasks:
                 task.cancel()

@@ -1,6 +1,6 @@
 """The policy `linkwise-fence`, with which the API server refuses writes of past leaders."""
 
-from runtime.kube.client import ApiError, KubeError
+from linkwise.runtime.kube.client import ApiError, KubeError
 
 _NAME = "linkwise-fence"
 _DENIED = f"ValidatingAdmissionPolicy '{_NAME}' with binding '{_NAME}' denied request: "

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 import structlog
 
-from cluster.keys import NVIDIA_GPU, SCORER
-from cluster.mode import NodeMode
-from cluster.nodes.capacity import may_offer_claims
-from runtime.kube.call_limiter import CallLimiter
-from runtime.kube.client import Kube
-from runtime.kube.event_recorder import EventRecorder
-from runtime.process.clock import Clock, loop_time
+from linkwise.cluster.keys import NVIDIA_GPU, SCORER
+from linkwise.cluster.mode import NodeMode
+from linkwise.cluster.nodes.capacity import may_offer_claims
+from linkwise.planning.gang.crd import Gang
+from linkwise.runtime.kube.call_limiter import CallLimiter
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.event_recorder import EventRecorder
+from linkwise.runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
 from scorer.commit.handle import IN_FLIGHT, Handle
 from scorer.commit.left_over_claims import LeftOverClaims
@@ -24,7 +25,6 @@ from scorer.extender.preempt import Preemption
 from scorer.extender.refusals import Refusals
 from scorer.extender.requeuer import Requeuer
 from scorer.fence import LeadershipLost
-from scorer.gang.crd import Gang
 from scorer.metrics import Metrics, Stage
 from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation

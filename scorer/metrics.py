@@ -6,10 +6,10 @@ from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from cluster.account.gpu_amounts import GPUClass
-from cluster.account.slots import SlotGroup
-from runtime.process.metrics import Gauges
-from scorer.gang.crd import Gang, Phase
+from linkwise.cluster.account.gpu_amounts import GPUClass
+from linkwise.cluster.account.slots import SlotGroup
+from linkwise.planning.gang.crd import Gang, Phase
+from linkwise.runtime.process.metrics import Gauges
 
 _PLANNING = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _COMMIT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)

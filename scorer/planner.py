@@ -9,22 +9,22 @@ from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator, Set
 from typing import Any
 
-from cluster.gang import GangKey
-from cluster.objects.pod import Owner
-from runtime.kube.objects import Key
-from runtime.process.clock import loop_time, wait_at_most
-from runtime.process.cooperative import cooperatively
-from runtime.process.portions import Portions
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.objects.pod import Owner
+from linkwise.planning.cycle.cycle import Reservation
+from linkwise.planning.gang.unit import Unit
+from linkwise.planning.gang.victim_choice import RunningUnits
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.process.clock import loop_time, wait_at_most
+from linkwise.runtime.process.cooperative import cooperatively
+from linkwise.runtime.process.portions import Portions
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer
 from scorer.commit.queue import CommitQueue
 from scorer.commit.removal import Removals
-from scorer.gang.unit import Unit
-from scorer.gang.victim_choice import RunningUnits
 from scorer.metrics import Stage, WaitReason
 from scorer.preemption.preemptor import Preemptor
-from scorer.queue.cycle import Reservation
 from scorer.queue.gang_size import GangSizeResolver
 from scorer.queue.pending import PendingUnits
 from scorer.unit_scheduler import UnitScheduler

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
-from runtime.process.environment import Environment, SettingsError, variable
+from linkwise.runtime.process.environment import Environment, SettingsError, variable
 
 _MAXIMA = {"write_seconds": 60, "lease_seconds": 600, "renew_seconds": 600, "retry_seconds": 600}
 

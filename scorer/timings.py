@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from linkwise.planning.cycle.starvation import MIN_RESERVATION
+
 
 @dataclass(frozen=True, slots=True)
 class Timings:
@@ -34,7 +36,7 @@ class Timings:
     pod_watch_timeout: float = 1.0
     """Longest wait until the watch shows a pod: a scheduler whose pod is refused
     retries after 1 s, too."""
-    min_reservation: float = 60.0
+    min_reservation: float = MIN_RESERVATION
     """The shortest reservation of nodes, however short the policy's ageing is."""
     report_delay: float = 1.0
     """A gang changes this long before its status says so."""

@@ -9,31 +9,31 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from cluster.gang import GangKey
-from runtime.kube.objects import Key
-from runtime.process.clock import loop_time
-from runtime.process.portions import Portions
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.cycle.claimants import Claimants
+from linkwise.planning.cycle.cycle import Reservation, SchedulingCycle, in_order
+from linkwise.planning.cycle.scheduling_queue import SchedulingQueue
+from linkwise.planning.cycle.settling import Settling
+from linkwise.planning.cycle.starvation import StarvationGuard
+from linkwise.planning.gang.crd import Gang, Phase
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Unit
+from linkwise.planning.placement.options import PlanOptions
+from linkwise.planning.placement.result import Plan, Refusal
+from linkwise.planning.placement.state.node_cache import DeadlineExceeded
+from linkwise.planning.placement.state.snapshot import Snapshot
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.process.clock import loop_time
+from linkwise.runtime.process.portions import Portions
 from scorer.accepted_plans import AcceptedPlans
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue
 from scorer.commit.removal import Removals
-from scorer.gang.crd import Gang, Phase
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Unit
 from scorer.metrics import Stage
-from scorer.placement.options import PlanOptions
-from scorer.placement.result import Plan, Refusal
-from scorer.placement.state.node_cache import DeadlineExceeded
-from scorer.placement.state.snapshot import Snapshot
 from scorer.preemption.preemptor import Preemptor
-from scorer.queue.claimants import Claimants
-from scorer.queue.cycle import Reservation, SchedulingCycle, in_order
 from scorer.queue.fault_isolation import FAULT
 from scorer.queue.pending import ClosedNodes, PendingUnits
-from scorer.queue.scheduling_queue import SchedulingQueue
-from scorer.queue.settling import Settling
-from scorer.queue.starvation import StarvationGuard
 from scorer.queue.time_budget import TimeBudget
 from scorer.report.status_update import StatusUpdate
 

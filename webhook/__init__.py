@@ -1,4 +1,5 @@
 """Admission webhook: mutation and validation of pods on creation.
 
-Read `admit` first, the pure core; then `app`, the HTTP handlers, and `informers`, their state.
+Read `linkwise.admission` first, the pure core; then `app`, the HTTP handlers, and `informers`,
+their state.
 """

@@ -1,6 +1,6 @@
 """`python -m webhook`: the process of the admission webhook."""
 
-import runtime.process.missing_package  # noqa: F401 - before packages that it reports
+import linkwise.runtime.process.missing_package  # noqa: F401 - before packages that it reports
 
 # isort: split
 
@@ -13,18 +13,18 @@ from pathlib import Path
 import structlog
 from prometheus_client import CollectorRegistry
 
-from cluster.keys import SCORER_SERVER_NAME
-from runtime.http.connection_limiter import REASONS
-from runtime.http.limits import Limits
-from runtime.http.observers import RequestMetrics, log_requests
-from runtime.http.probes import PROBE_LIMITS, Condition, probe_routes
-from runtime.http.server import Server, serve
-from runtime.http.tls import ServingCertificate
-from runtime.http.types import Observers
-from runtime.kube.client import Kube
-from runtime.process.lifecycle import start, tune_gc
-from runtime.process.metrics import Gauges, measure_loop_lag, new_registry
-from runtime.process.worker import Worker, worker
+from linkwise.cluster.keys import SCORER_SERVER_NAME
+from linkwise.runtime.http.connection_limiter import REASONS
+from linkwise.runtime.http.limits import Limits
+from linkwise.runtime.http.observers import RequestMetrics, log_requests
+from linkwise.runtime.http.probes import PROBE_LIMITS, Condition, probe_routes
+from linkwise.runtime.http.server import Server, serve
+from linkwise.runtime.http.tls import ServingCertificate
+from linkwise.runtime.http.types import Observers
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.process.lifecycle import start, tune_gc
+from linkwise.runtime.process.metrics import Gauges, measure_loop_lag, new_registry
+from linkwise.runtime.process.worker import Worker, worker
 from webhook.app import Admission
 from webhook.claim_reader import ClaimReader
 from webhook.dry_run_api import DryRun
@@ -70,7 +70,7 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
     dry_run_certificate = ServingCertificate(*files)
     async with (
         Kube.from_settings(settings, os.environ) as kube,
-        worker("webhook.config_validation", "webhook.dryrun") as child,
+        worker("webhook.config_validation", "linkwise.admission.dry_run.dryrun") as child,
         asyncio.TaskGroup() as group,
     ):
         informers = Informers(kube, instance=instance)

@@ -3,13 +3,22 @@
 from collections.abc import Awaitable, Collection, Mapping
 from secrets import token_hex
 
-from cluster.keys import CLAIM_PREFIX
-from cluster.objects.pod import NewPod
-from cluster.requests.user_claims.claim_spec import Asked, LeftToScheduler
-from cluster.requests.user_claims.pod_claims import ClaimSource, claim_sources
-from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
-from runtime.process.worker import LimitError, Worker
-from webhook.admit import admit, deny_for_now, deny_unreadable
+from linkwise.admission.decide.admit import admit, deny_for_now, deny_unreadable
+from linkwise.admission.decide.outcome import Outcome, Verdict
+from linkwise.admission.patch.unrequested_devices import chooses_gpus
+from linkwise.cluster.keys import CLAIM_PREFIX
+from linkwise.cluster.objects.pod import NewPod
+from linkwise.cluster.requests.user_claims.claim_spec import Asked, LeftToScheduler
+from linkwise.cluster.requests.user_claims.pod_claims import ClaimSource, claim_sources
+from linkwise.runtime.http.types import (
+    JSON,
+    HttpRequest,
+    HttpResponse,
+    Route,
+    error_response,
+    retry_later,
+)
+from linkwise.runtime.process.worker import LimitError, Worker
 from webhook.claim_reader import ClaimReader, NotInTimeError
 from webhook.config_validation import (
     ConfigResponse,
@@ -22,7 +31,6 @@ from webhook.config_validation import (
 )
 from webhook.informers import Informers
 from webhook.metrics import Metrics
-from webhook.outcome import Outcome, Verdict
 from webhook.review import (
     PodReview,
     ProtocolError,
@@ -30,7 +38,6 @@ from webhook.review import (
     encode_response,
     parse_pod_review,
 )
-from webhook.unrequested_devices import chooses_gpus
 
 NAMESPACE_TIMEOUT = 0.5
 """Maximum time for which a review waits for a new namespace to appear in the informer [s]."""

@@ -13,17 +13,17 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from cluster.allocations.device_claim import StoredClaim
-from cluster.requests.user_claims.claim_spec import (
+from linkwise.cluster.allocations.device_claim import StoredClaim
+from linkwise.cluster.requests.user_claims.claim_spec import (
     Asked,
     LeftToScheduler,
     TemplateObject,
     asked_of,
 )
-from cluster.requests.user_claims.device_class import Body, DeviceClass, classes_to_read
-from cluster.requests.user_claims.pod_claims import ClaimSource
-from runtime.kube.client import ApiError, Kube, KubeError, Unreachable
-from runtime.kube.paths import InvalidPath, api_path
+from linkwise.cluster.requests.user_claims.device_class import Body, DeviceClass, classes_to_read
+from linkwise.cluster.requests.user_claims.pod_claims import ClaimSource
+from linkwise.runtime.kube.client import ApiError, Kube, KubeError, Unreachable
+from linkwise.runtime.kube.paths import InvalidPath, api_path
 
 _API_VERSION = "resource.k8s.io/v1"
 _HOLDS = 2.0

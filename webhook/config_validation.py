@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 import msgspec
 from msgspec import Struct, field
 
-from cluster.finding import Severity, printable
-from cluster.keys import POLICY_KEY, PROFILE_KEY
-from manifest.lines import WHOLE
-from policy.active_config import POLICY, SOURCES, ConfigSource, problem_text, summarize
-from policy.lint import lint_policy, lint_profiles
-from policy.problem import PolicyError, Problem, check_length
-from topology.catalogue import NAMES
-from webhook.messages import admission_warnings
+from linkwise.admission.decide.messages import admission_warnings
+from linkwise.cluster.finding import Severity, printable
+from linkwise.cluster.keys import POLICY_KEY, PROFILE_KEY
+from linkwise.manifest.lines import WHOLE
+from linkwise.policy.active_config import POLICY, SOURCES, ConfigSource, problem_text, summarize
+from linkwise.policy.lint import lint_policy, lint_profiles
+from linkwise.policy.problem import PolicyError, Problem, check_length
+from linkwise.topology.catalogue import NAMES
 from webhook.review import (
     AdmissionRequest,
     GroupVersionKind,

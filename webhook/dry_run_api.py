@@ -5,18 +5,7 @@ from collections.abc import Sequence
 
 import structlog
 
-from cluster.finding import printable
-from cluster.keys import DRY_RUN_AUDIENCE
-from cluster.whatif_api import FitResult
-from manifest.value import InputError
-from runtime.http.authentication import Callers, UserInfo
-from runtime.http.authorization import is_allowed
-from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
-from runtime.kube.client import Kube, KubeError
-from runtime.process.clock import monotonic
-from runtime.process.turns import Turns
-from runtime.process.worker import BusyError, LimitError, Worker
-from webhook.dryrun import (
+from linkwise.admission.dry_run.dryrun import (
     PATH,
     decode_namespaces,
     decode_result,
@@ -24,6 +13,24 @@ from webhook.dryrun import (
     encode_dry_run,
     list_namespaces,
 )
+from linkwise.cluster.finding import printable
+from linkwise.cluster.keys import DRY_RUN_AUDIENCE
+from linkwise.cluster.whatif_api import FitResult
+from linkwise.manifest.value import InputError
+from linkwise.runtime.http.authentication import Callers, UserInfo
+from linkwise.runtime.http.authorization import is_allowed
+from linkwise.runtime.http.types import (
+    JSON,
+    HttpRequest,
+    HttpResponse,
+    Route,
+    error_response,
+    retry_later,
+)
+from linkwise.runtime.kube.client import Kube, KubeError
+from linkwise.runtime.process.clock import monotonic
+from linkwise.runtime.process.turns import Turns
+from linkwise.runtime.process.worker import BusyError, LimitError, Worker
 from webhook.informers import Informers
 from webhook.scorer_client import NoPlacementError, ScorerClient
 

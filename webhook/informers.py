@@ -13,17 +13,17 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from cluster.cel.values import DeviceFacts
-from cluster.nodes.capacity import Capacity, capacity_of
-from cluster.nodes.node import Node, NodeError, NodeObject, read_node
-from cluster.scorer_lease import LEASE, ScorerLease
-from policy.active_config import SOURCES, ActiveConfig, ConfigSource
-from runtime.kube.client import ApiError, Kube, KubeError
-from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
-from runtime.kube.objects import ConfigMap, Key, ObjectMeta
-from runtime.kube.paths import api_path
-from runtime.kube.reflector import Reflector, WatchTimings
-from runtime.process.clock import Clock, wall
+from linkwise.cluster.cel.values import DeviceFacts
+from linkwise.cluster.nodes.capacity import Capacity, capacity_of
+from linkwise.cluster.nodes.node import Node, NodeError, NodeObject, read_node
+from linkwise.cluster.scorer_lease import LEASE, ScorerLease
+from linkwise.policy.active_config import SOURCES, ActiveConfig, ConfigSource
+from linkwise.runtime.kube.client import ApiError, Kube, KubeError
+from linkwise.runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from linkwise.runtime.kube.objects import ConfigMap, Key, ObjectMeta
+from linkwise.runtime.kube.paths import api_path
+from linkwise.runtime.kube.reflector import Reflector, WatchTimings
+from linkwise.runtime.process.clock import Clock, wall
 
 _TIMINGS = WatchTimings(max_backoff=1)
 """A lost watch is restarted each second, since a policy must take effect within 2 s."""

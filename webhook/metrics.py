@@ -6,10 +6,10 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from policy.active_config import SOURCES, ActiveConfig
-from policy.snapshot import PolicySnapshot
-from runtime.process.metrics import Gauges
-from webhook.outcome import Outcome, Verdict
+from linkwise.admission.decide.outcome import Outcome, Verdict
+from linkwise.policy.active_config import SOURCES, ActiveConfig
+from linkwise.policy.snapshot import PolicySnapshot
+from linkwise.runtime.process.metrics import Gauges
 
 
 class Metrics:

@@ -13,10 +13,7 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from cluster.finding import printable
-from cluster.keys import MIRROR_POD, NODE_USER_PREFIX, NODES_GROUP
-from cluster.objects.pod import NewPod
-from webhook.messages import (
+from linkwise.admission.decide.messages import (
     MAX_ERRORS,
     denial_message,
     denial_status,
@@ -24,9 +21,12 @@ from webhook.messages import (
     error_text,
     errors_of,
 )
-from webhook.outcome import Outcome, Verdict
-from webhook.patch import encode_patch
-from webhook.work_limits import MAX_COMMAS
+from linkwise.admission.decide.outcome import Outcome, Verdict
+from linkwise.admission.operations import encode_patch
+from linkwise.admission.read.work_limits import MAX_COMMAS
+from linkwise.cluster.finding import printable
+from linkwise.cluster.keys import MIRROR_POD, NODE_USER_PREFIX, NODES_GROUP
+from linkwise.cluster.objects.pod import NewPod
 
 T = TypeVar("T")
 

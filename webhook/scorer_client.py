@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import structlog
 
-from cluster.scorer_lease import LEASE, ScorerLease
-from cluster.whatif_api import MAX_PODS, PATH, FitRequest, FitResponse, FitResult
-from runtime.kube.client import ApiError, Kube, KubeError
+from linkwise.cluster.scorer_lease import LEASE, ScorerLease
+from linkwise.cluster.whatif_api import MAX_PODS, PATH, FitRequest, FitResponse, FitResult
+from linkwise.runtime.kube.client import ApiError, Kube, KubeError
 
 SCORER_TIMEOUT = 2.0
 """Time limit of one request, including the lookup of the leader [s]."""

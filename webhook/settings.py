@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runtime.process.environment import Environment
+from linkwise.runtime.process.environment import Environment
 
 
 @dataclass(frozen=True, slots=True)

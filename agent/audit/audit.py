@@ -11,7 +11,7 @@ from typing import TypeAlias
 from agent.audit.processes import Process
 from agent.binding.container_spec import Binding
 from agent.kubelet.prepared_claims import PodWithClaim
-from runtime.kube.event_recorder import Event, ObjectReference
+from linkwise.runtime.kube.event_recorder import Event, ObjectReference
 
 MISMATCH = "GPUProcessMismatch"
 RESOLVED = "GPUProcessMismatchResolved"

@@ -11,8 +11,8 @@ from agent.driver.reading import DriverReading, GPUDriver
 from agent.kubelet.prepared_claims import STATE_FILE, pods_with_claims
 from agent.mps.shares import MPSShares
 from agent.settings import Paths
-from cluster.mode import NodeMode
-from runtime.kube.event_recorder import Event
+from linkwise.cluster.mode import NodeMode
+from linkwise.runtime.kube.event_recorder import Event
 
 
 class ProcessAudit:

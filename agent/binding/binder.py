@@ -27,10 +27,10 @@ from agent.binding.node_spec import NodeSpec
 from agent.binding.spec_files import SpecFiles
 from agent.driver.reading import DriverReading
 from agent.kubelet.container_devices import ContainerDevices
-from cluster.allocations.gpus import GPUShare
-from cluster.objects.pod import Pod
-from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
-from runtime.process.clock import monotonic
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.objects.pod import Pod
+from linkwise.runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from linkwise.runtime.process.clock import monotonic
 
 _log = structlog.get_logger()
 

@@ -10,8 +10,8 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from manifest.place import SourceError
-from manifest.yaml_text import read_yaml
+from linkwise.manifest.place import SourceError
+from linkwise.manifest.yaml_text import read_yaml
 
 MAX_BYTES = 2 << 20
 """Longest specification that is read; one of 16 GPUs has 0.2 MB."""

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from agent.binding.container_spec import Binding
 from agent.binding.errors import BindError
 from agent.driver.reading import GPU, DriverReading
-from cluster.allocations.gpus import GPUShare
-from cluster.allocations.record import RecordError, divide_gpus, parse_record
-from cluster.keys import ALLOCATION, GPU_MEM, NVIDIA_GPU_SHARED
-from cluster.objects.pod import Pod
-from cluster.requests.request import Family, read_request
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.allocations.record import RecordError, divide_gpus, parse_record
+from linkwise.cluster.keys import ALLOCATION, GPU_MEM, NVIDIA_GPU_SHARED
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.requests.request import Family, read_request
 
 _SHARED = frozenset({GPU_MEM, NVIDIA_GPU_SHARED})
 """Resources whose containers may have the same GPU."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from agent.binding.cdi_spec import Device, Edits, Spec, SpecError, merge_edits
 from agent.driver.reading import GPU, DriverReading
-from cluster.keys import NVIDIA_CDI_KIND
+from linkwise.cluster.keys import NVIDIA_CDI_KIND
 
 _GPU_NODE = re.compile(r"/nvidia([0-9]{1,9})$")
 _DRIVER_LIBRARY = re.compile(r"/lib(?:cuda|nvidia-ml)\.so\.([0-9]+(?:\.[0-9]+)+)$")

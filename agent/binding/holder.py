@@ -11,10 +11,10 @@ from agent.binding.liveness import Liveness
 from agent.kubelet.call import KubeletError
 from agent.kubelet.checkpoint import AllocatedDevices, read_checkpoint
 from agent.kubelet.container_devices import ContainerDevices
-from cluster.objects.kube_object import pod_path
-from cluster.objects.pod import Pod
-from runtime.kube.client import ApiError, Kube, KubeError, Unreachable
-from runtime.kube.objects import Object
+from linkwise.cluster.objects.kube_object import pod_path
+from linkwise.cluster.objects.pod import Pod
+from linkwise.runtime.kube.client import ApiError, Kube, KubeError, Unreachable
+from linkwise.runtime.kube.objects import Object
 
 _T = TypeVar("_T")
 _GONE = 404

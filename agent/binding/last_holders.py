@@ -11,7 +11,7 @@ from dataclasses import replace
 from agent.binding.cdi_spec import Edits, encode_spec
 from agent.binding.container_spec import OLDEST_VERSION, Binding, container_spec
 from agent.binding.errors import BindError
-from runtime.process.clock import Clock, monotonic
+from linkwise.runtime.process.clock import Clock, monotonic
 
 RunningPods = Callable[[Collection[str]], Mapping[str, str]]
 """Returns a process of each pod that has one, by the uids of the pods. Blocks; raises OSError."""

@@ -6,9 +6,9 @@ from enum import Enum, auto
 from agent.binding.container_spec import Binding
 from agent.kubelet.checkpoint import AllocatedDevices
 from agent.kubelet.container_devices import ContainerDevices
-from cluster.objects.kube_object import pod_path
-from cluster.objects.pod import Pod
-from runtime.kube.client import ApiError, Kube, KubeError, Unreachable
+from linkwise.cluster.objects.kube_object import pod_path
+from linkwise.cluster.objects.pod import Pod
+from linkwise.runtime.kube.client import ApiError, Kube, KubeError, Unreachable
 
 _TERMINAL = frozenset({"Succeeded", "Failed"})
 _NOT_FOUND = 404

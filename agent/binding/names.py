@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from hashlib import sha256
 
-from cluster.keys import CDI_KIND
+from linkwise.cluster.keys import CDI_KIND
 
 _FILE_PREFIX = f"{CDI_KIND.replace('/', '-')}-"
 _FILE_SUFFIX = ".json"

@@ -14,8 +14,8 @@ from agent.binding.spec_files import read_file
 from agent.driver.reading import DriverReading
 from agent.host.command import host_command
 from agent.host.program import run_program
-from cluster.keys import NVIDIA_CDI_KIND
-from runtime.process.backoff import Backoff
+from linkwise.cluster.keys import NVIDIA_CDI_KIND
+from linkwise.runtime.process.backoff import Backoff
 
 _log = structlog.get_logger()
 _SUFFIXES = (".json", ".yaml")

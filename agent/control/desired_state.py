@@ -14,7 +14,7 @@ from agent.plugin.devices import (
     unhealthy_slots,
     unusable_gpus,
 )
-from cluster.keys import (
+from linkwise.cluster.keys import (
     GPU_CORE,
     GPU_MEM,
     GPU_WHOLE,
@@ -25,8 +25,8 @@ from cluster.keys import (
     RESOURCE_NAME,
     RESOURCES,
 )
-from cluster.mode import NodeMode, read_mode
-from topology.machine import Machine
+from linkwise.cluster.mode import NodeMode, read_mode
+from linkwise.topology.machine import Machine
 
 ContainerKey = tuple[str, str, str]
 """Namespace, pod and container."""

@@ -35,13 +35,13 @@ from agent.publish.kubelet_policy import read_kubelet_policy
 from agent.publish.node_labels import gpu_labels
 from agent.publish.publisher import Publication, Publisher
 from agent.settings import Paths
-from cluster.mode import NodeMode, is_watched, read_mode
-from cluster.nodes.topology_configmap import PublishedTopology
-from runtime.kube.client import Kube
-from runtime.kube.event_recorder import EventRecorder
-from runtime.kube.objects import LabelledMeta, LabelledObject
-from runtime.kube.reflector import Reflector
-from topology.machine import NIC, Machine
+from linkwise.cluster.mode import NodeMode, is_watched, read_mode
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.event_recorder import EventRecorder
+from linkwise.runtime.kube.objects import LabelledMeta, LabelledObject
+from linkwise.runtime.kube.reflector import Reflector
+from linkwise.topology.machine import NIC, Machine
 
 _INTERVAL = 10.0
 """Longest time between two observations [s]: containers end without a call."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import structlog
 
 from agent.control.desired_state import Problem
-from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
-from runtime.process.clock import Clock
+from linkwise.runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from linkwise.runtime.process.clock import Clock
 
 _log = structlog.get_logger()
 

@@ -8,8 +8,8 @@ import structlog
 from agent.binding.errors import BindError
 from agent.driver.reading import DriverError, DriverReplacedError
 from agent.kubelet.call import KubeletError
-from runtime.process.clock import wait_at_most
-from topology.machine import TopologyError
+from linkwise.runtime.process.clock import wait_at_most
+from linkwise.topology.machine import TopologyError
 
 _PAUSE = 0.5
 """Shortest time between two runs [s]: many containers that start together are one change."""

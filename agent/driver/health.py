@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from agent.driver.reading import DriverError, DriverReading, GPUDriver
-from runtime.process.clock import Clock, monotonic
+from linkwise.runtime.process.clock import Clock, monotonic
 
 CHECK_S = 1.0
 """Longest wait for an event before lost GPUs are looked for [s]."""

@@ -3,8 +3,8 @@
 from itertools import combinations
 
 from agent.driver.reading import GPU, DriverReading
-from topology.constants import constants_of_models
-from topology.machine import NIC, Level, Machine, gpu_records
+from linkwise.topology.constants import constants_of_models
+from linkwise.topology.machine import NIC, Level, Machine, gpu_records
 
 
 def machine_of(reading: DriverReading, nics: tuple[NIC, ...]) -> Machine:
@@ -53,7 +53,7 @@ def machine_of(reading: DriverReading, nics: tuple[NIC, ...]) -> Machine:
 def pair_bandwidth(machine: Machine) -> tuple[tuple[float, ...], ...]:
     """Return the modelled bandwidth of each pair [GB/s], shape (n, n), 0 on the diagonal.
 
-    The same values as `topology.table.Table.bandwidth`, without its dependencies.
+    The same values as `linkwise.topology.table.Table.bandwidth`, without its dependencies.
     """
     gpus = range(machine.n)
     return tuple(tuple(round(_bandwidth(machine, i, j), 6) for j in gpus) for i in gpus)

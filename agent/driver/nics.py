@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agent.driver.pci_path import meeting_level
 from agent.driver.reading import GPU
-from topology.machine import NIC, Level
+from linkwise.topology.machine import NIC, Level
 
 _MAX_NICS = 64
 """More than any host has; a published machine is bounded."""

@@ -9,7 +9,7 @@ import pynvml as nvml
 
 from agent.driver.pairs import LinkEnd
 from agent.driver.reading import GPU, bus_id_of
-from topology.machine import Level
+from linkwise.topology.machine import Level
 
 T = TypeVar("T")
 Handle = Any

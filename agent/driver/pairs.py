@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.driver.reading import GPU, DriverReading
-from topology.machine import Level
+from linkwise.topology.machine import Level
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 import re
 
-from topology.machine import Level
+from linkwise.topology.machine import Level
 
 _HOST_BRIDGE = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from topology.machine import Level
+from linkwise.topology.machine import Level
 
 
 @dataclass(frozen=True, slots=True)

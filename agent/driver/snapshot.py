@@ -21,7 +21,7 @@ from agent.driver.nvml_calls import (
 )
 from agent.driver.pairs import LinkEnd, levels_of, links_of
 from agent.driver.reading import GPU, DriverReading
-from topology.machine import Level
+from linkwise.topology.machine import Level
 
 T = TypeVar("T")
 

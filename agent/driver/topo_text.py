@@ -4,9 +4,9 @@ import csv
 import re
 
 from agent.driver.reading import GPU, DriverError, DriverReading, bus_id_of
-from topology.constants import architecture
-from topology.machine import TopologyError
-from topology.matrix import read_matrix
+from linkwise.topology.constants import architecture
+from linkwise.topology.machine import TopologyError
+from linkwise.topology.matrix import read_matrix
 
 QUERY = (
     "--query-gpu=index,uuid,pci.bus_id,memory.total,mig.mode.current,driver_version,name",

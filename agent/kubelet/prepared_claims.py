@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from agent.driver.reading import GPU
 from agent.kubelet.call import KubeletError
-from cluster.allocations.gpus import GPUShare
-from cluster.keys import DRA_GPU_DRIVER
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.keys import DRA_GPU_DRIVER
 
 STATE_FILE = "dra_manager_state"
 """In the kubelet's folder."""

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.binding.cdi_spec import Edits, Mount
-from cluster.allocations.gpus import GPUShare
-from cluster.keys import ENV_MPS_PIPES
-from cluster.requests import mps
-from cluster.requests.request import ContainerRequest
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.keys import ENV_MPS_PIPES
+from linkwise.cluster.requests import mps
+from linkwise.cluster.requests.request import ContainerRequest
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - where the server and its clients exchange data.
 _ALL_THREADS = 100

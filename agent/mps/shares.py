@@ -8,11 +8,11 @@ from agent.binding.errors import BindError
 from agent.mps.daemon import ControlDaemon, State
 from agent.mps.isolation import Prober
 from agent.mps.limits import Directories, client_edits, daemon_limits
-from cluster.allocations.gpus import GPUShare
-from cluster.allocations.record import Isolation
-from cluster.mode import NodeMode
-from cluster.objects.pod import Container, Pod
-from cluster.requests.request import read_request
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.allocations.record import Isolation
+from linkwise.cluster.mode import NodeMode
+from linkwise.cluster.objects.pod import Container, Pod
+from linkwise.cluster.requests.request import read_request
 
 Bindings = Callable[[], Awaitable[Iterable[Binding]]]
 _NO_EDITS = Edits()

@@ -9,7 +9,7 @@ from itertools import chain, zip_longest
 
 from agent.driver.reading import GPU
 from agent.kubelet.container_devices import ContainerDevices
-from cluster.keys import (
+from linkwise.cluster.keys import (
     DRA_GPU_DRIVER,
     GFD_REPLICAS,
     GPU_CORE,
@@ -19,8 +19,8 @@ from cluster.keys import (
     RESOURCE_LABELS,
     RESOURCE_NAME,
 )
-from cluster.mode import NodeMode, counting_resource, is_watched, read_mode
-from topology.machine import Machine
+from linkwise.cluster.mode import NodeMode, counting_resource, is_watched, read_mode
+from linkwise.topology.machine import Machine
 
 SLOT_PREFIX = "slot-"
 """Device ids of other plugins begin otherwise."""

@@ -17,7 +17,7 @@ from agent.kubelet.api.deviceplugin_pb2 import DevicePluginOptions, Empty, Regis
 from agent.kubelet.call import KubeletError, call
 from agent.plugin.devices import Offer
 from agent.plugin.server import Binder, DevicePlugin
-from runtime.process.backoff import Backoff
+from linkwise.runtime.process.backoff import Backoff
 
 _VERSION = "v1beta1"
 _REGISTER = f"/{_VERSION}.Registration/Register"

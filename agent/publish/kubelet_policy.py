@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from agent.binding.spec_files import read_file
-from cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
-from manifest.place import SourceError
-from manifest.yaml_text import read_yaml
+from linkwise.cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
+from linkwise.manifest.place import SourceError
+from linkwise.manifest.yaml_text import read_yaml
 
 _MAX_CONFIG = 64 << 10
 """Longest configuration that is read [bytes]; usual ones have 2,000."""

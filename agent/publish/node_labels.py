@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct, field
 
 from agent.driver.reading import DriverReading
-from cluster.keys import (
+from linkwise.cluster.keys import (
     AGENT,
     DRIVER_VERSION,
     GFD_COUNT,
@@ -20,8 +20,8 @@ from cluster.keys import (
     MODE_IN_USE,
     MODEL_SERIES,
 )
-from runtime.kube.client import ApiError, Ignored, Kube
-from runtime.kube.paths import api_path
+from linkwise.runtime.kube.client import ApiError, Ignored, Kube
+from linkwise.runtime.kube.paths import api_path
 
 FIELD_MANAGER = AGENT
 LABELS = (MODEL_SERIES, DRIVER_VERSION, GFD_PRODUCT, GFD_COUNT, GFD_MEMORY, GFD_DRIVER)

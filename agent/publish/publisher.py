@@ -9,10 +9,10 @@ import structlog
 
 from agent.publish.node_labels import publish_labels, publish_mode_in_use, read_node_labels
 from agent.publish.topology import publish_topology, topology_config_map
-from cluster.nodes.topology_configmap import PublishedTopology
-from runtime.kube.client import Kube, KubeError
-from runtime.process.backoff import Backoff
-from runtime.process.clock import wait_at_most
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology
+from linkwise.runtime.kube.client import Kube, KubeError
+from linkwise.runtime.process.backoff import Backoff
+from linkwise.runtime.process.clock import wait_at_most
 
 _log = structlog.get_logger()
 _KEY = "publish"

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct, structs
 
-from cluster.keys import NODE_MODE, TOPOLOGY_NAME_PREFIX, TOPOLOGY_NAMESPACE, TOPOLOGY_NODE
-from cluster.mode import NodeMode
-from cluster.nodes.topology_configmap import PublishedTopology, write_published
-from runtime.kube.client import ApiError, Ignored, Kube
-from runtime.kube.objects import OwnerReference, Written
-from runtime.kube.paths import api_path, path_below
+from linkwise.cluster.keys import NODE_MODE, TOPOLOGY_NAME_PREFIX, TOPOLOGY_NAMESPACE, TOPOLOGY_NODE
+from linkwise.cluster.mode import NodeMode
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
+from linkwise.runtime.kube.client import ApiError, Ignored, Kube
+from linkwise.runtime.kube.objects import OwnerReference, Written
+from linkwise.runtime.kube.paths import api_path, path_below
 
 COLLECTION = api_path("v1", "namespaces", TOPOLOGY_NAMESPACE, "configmaps")
 ATTEMPTS = 3

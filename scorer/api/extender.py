@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import msgspec
 
-from runtime.http.limits import Limits
-from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response
+from linkwise.runtime.http.limits import Limits
+from linkwise.runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response
 from scorer.extender.wire import (
     BindResult,
     FilterResult,

@@ -11,22 +11,29 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import Struct
 
-from cluster.keys import FIT_AUDIENCE, WEBHOOK_USER
-from cluster.whatif_api import MAX_PODS, PATH, FitRequest, FitResponse
-from runtime.http.authentication import Callers
-from runtime.http.limits import Limits
-from runtime.http.types import JSON, HttpRequest, HttpResponse, Route, error_response, retry_later
-from runtime.kube.client import Kube
-from runtime.process.clock import Clock, wall
-from scorer.gang.placed_units import placed_units
-from scorer.gang.victim_choice import RunningUnits
+from linkwise.cluster.keys import FIT_AUDIENCE, WEBHOOK_USER
+from linkwise.cluster.whatif_api import MAX_PODS, PATH, FitRequest, FitResponse
+from linkwise.planning.gang.placed_units import placed_units
+from linkwise.planning.gang.victim_choice import RunningUnits
+from linkwise.planning.placement.state.node_cache import DeadlineExceeded
+from linkwise.planning.placement.state.snapshot import Snapshot
+from linkwise.planning.whatif.fit import settled_in, would_fit
+from linkwise.planning.whatif.preemption import without_names
+from linkwise.runtime.http.authentication import Callers
+from linkwise.runtime.http.limits import Limits
+from linkwise.runtime.http.types import (
+    JSON,
+    HttpRequest,
+    HttpResponse,
+    Route,
+    error_response,
+    retry_later,
+)
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.process.clock import Clock, wall
 from scorer.leader import Leader, LeaderContext
-from scorer.placement.state.node_cache import DeadlineExceeded
-from scorer.placement.state.snapshot import Snapshot
 from scorer.preemption.units import rules_of
 from scorer.report.inspection import view_gangs, view_nodes
-from scorer.whatif.fit import settled_in, would_fit
-from scorer.whatif.preemption import without_names
 
 WHATIF_LIMITS = Limits(body_bytes=1 << 20, bytes_in_flight=8 << 20, requests=40, connections=50)
 """Of the webhook's requests, so that they leave processor time to the planner."""

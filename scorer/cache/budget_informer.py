@@ -7,14 +7,14 @@ from dataclasses import replace
 import msgspec
 from msgspec import Raw
 
-from cluster.objects.disruption_budget import DisruptionBudget
-from cluster.objects.kube_object import Labels
-from runtime.kube.client import Kube
-from runtime.kube.decode import decode
-from runtime.kube.objects import Key
-from runtime.kube.reflector import Reflector
-from scorer.gang.budgets import OF_NAMESPACE_MAX, Budget, conflict_of, selecting
-from scorer.gang.pod_info import PodInfo
+from linkwise.cluster.objects.disruption_budget import DisruptionBudget
+from linkwise.cluster.objects.kube_object import Labels
+from linkwise.planning.gang.budgets import OF_NAMESPACE_MAX, Budget, conflict_of, selecting
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.decode import decode
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.kube.reflector import Reflector
 
 _decoder = msgspec.json.Decoder(DisruptionBudget)
 

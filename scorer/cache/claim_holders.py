@@ -6,9 +6,9 @@ Such a claim is not one of others: its devices are the GPUs of its pod, whatever
 from collections.abc import Mapping
 from dataclasses import replace
 
-from cluster.nodes.device_claims import HeldClaim
-from runtime.kube.objects import Key
-from scorer.gang.pod_info import PodInfo
+from linkwise.cluster.nodes.device_claims import HeldClaim
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.objects import Key
 
 
 class ClaimHolders:

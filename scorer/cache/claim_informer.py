@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from cluster.nodes.device_claims import ClaimObject, HeldClaim
-from cluster.nodes.node_devices import NodeDevices, node_devices, with_all_claims
-from cluster.nodes.resource_slice import PoolSlice, SliceObject
-from cluster.nodes.taint_rules import RuleObject, TaintRule
-from runtime.kube.client import Kube
-from runtime.kube.decode import decode
-from runtime.kube.objects import Key
-from runtime.kube.reflector import Reflector
-from scorer.cache.dra_api import CLAIMS, SLICES, find_api
+from linkwise.cluster.nodes.device_claims import ClaimObject, HeldClaim
+from linkwise.cluster.nodes.node_devices import NodeDevices, node_devices, with_all_claims
+from linkwise.cluster.nodes.resource_slice import PoolSlice, SliceObject
+from linkwise.cluster.nodes.taint_rules import VERSIONS, RuleObject, TaintRule
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.decode import decode
+from linkwise.runtime.kube.dra_api import CLAIMS, SLICES, find_api
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.kube.reflector import Reflector
 from scorer.cache.node_index import NodeIndex
 from scorer.cache.slice_budget import SliceBudget
 
@@ -93,7 +93,7 @@ class ClaimInformer:
 
     async def run(self) -> None:
         """Keep the GPUs up to date until cancelled; return where the API is not served."""
-        api = await find_api(self._kube)
+        api = await find_api(self._kube, VERSIONS)
         if not api.has_claims:
             self.synced.set()
             return

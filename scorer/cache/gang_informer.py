@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping, Set
 
-from cluster.gang import GangKey
-from runtime.kube.client import Kube
-from runtime.kube.objects import Key
-from runtime.kube.reflector import Reflector
-from scorer.gang.crd import GANGS, Gang, read_gang
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.crd import GANGS, Gang, read_gang
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.kube.reflector import Reflector
 
 
 class GangInformer:

@@ -12,19 +12,25 @@ from typing import Any
 import msgspec
 import structlog
 
-from cluster.account.pod_usage import PodUsage
-from cluster.gang import GangKey
-from cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE
-from policy.active_config import POLICY, ActiveConfig
-from policy.snapshot import PolicySnapshot
-from runtime.kube.client import Kube
-from runtime.kube.objects import ConfigMap, Key
-from runtime.kube.paths import api_path
-from runtime.kube.reflector import Reflector
+from linkwise.cluster.account.pod_usage import PodUsage
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE
+from linkwise.planning.gang.crd import Gang, GangPlan, object_key
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Owners
+from linkwise.planning.placement.options import preferences_of
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.policy.active_config import POLICY, ActiveConfig
+from linkwise.policy.snapshot import PolicySnapshot
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.objects import ConfigMap, Key
+from linkwise.runtime.kube.paths import api_path
+from linkwise.runtime.kube.reflector import Reflector
+from linkwise.topology.machine import Machine
+from linkwise.topology.table import Table
 from scorer.cache.budget_informer import BudgetInformer
 from scorer.cache.claim_holders import ClaimHolders, with_devices
 from scorer.cache.claim_informer import ClaimInformer
-from scorer.cache.cluster_state import ClusterState
 from scorer.cache.gang_informer import GangInformer
 from scorer.cache.kueue_api import KueueAPI
 from scorer.cache.node_informer import NodeInformer
@@ -33,12 +39,6 @@ from scorer.cache.preparation_errors import PreparationErrors
 from scorer.cache.replacements import Replacements
 from scorer.cache.table_builder import build_table
 from scorer.cache.workload_informer import WorkloadInformer
-from scorer.gang.crd import Gang, GangPlan, object_key
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Owners
-from scorer.placement.options import preferences_of
-from topology.machine import Machine
-from topology.table import Table
 
 _config_maps = msgspec.json.Decoder(ConfigMap)
 _log = structlog.get_logger()

@@ -5,7 +5,7 @@ import asyncio
 import structlog
 from msgspec import Struct
 
-from runtime.kube.client import Kube, KubeError
+from linkwise.runtime.kube.client import Kube, KubeError
 
 _GROUP = "/apis/kueue.x-k8s.io"
 _INTERVAL = 60.0

@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Callable
 
-from topology.machine import Machine
-from topology.table import machine_class
+from linkwise.topology.machine import Machine
+from linkwise.topology.table import machine_class
 
 CHANGES_MAX = 3
 """Changes within `WINDOW` after which a machine is refused."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Generic, TypeVar
 
-from runtime.kube.objects import Key
+from linkwise.runtime.kube.objects import Key
 
 T = TypeVar("T")
 

@@ -8,26 +8,26 @@ import msgspec
 import structlog
 from msgspec import Raw
 
-from cluster.account.node_ledger import Holding
-from cluster.account.pod_usage import PodUsage, recorded_gpus
-from cluster.keys import TOPOLOGY_NAMESPACE
-from cluster.nodes.node import MachineSource, Node, NodeError, NodeObject
-from cluster.nodes.node_devices import NodeDevices
-from policy.snapshot import PolicySnapshot
-from runtime.kube.client import Kube
-from runtime.kube.errors import UNDECODABLE
-from runtime.kube.objects import Key
-from runtime.kube.paths import api_path
-from runtime.kube.reflector import Reflector
-from runtime.process.clock import monotonic
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster.account.node_ledger import Holding
+from linkwise.cluster.account.pod_usage import PodUsage, recorded_gpus
+from linkwise.cluster.keys import TOPOLOGY_NAMESPACE
+from linkwise.cluster.nodes.node import MachineSource, Node, NodeError, NodeObject
+from linkwise.cluster.nodes.node_devices import NodeDevices
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.planning.state.node_info import NodeConfigMap, build_node
+from linkwise.policy.snapshot import PolicySnapshot
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.errors import UNDECODABLE
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.kube.paths import api_path
+from linkwise.runtime.kube.reflector import Reflector
+from linkwise.runtime.process.clock import monotonic
+from linkwise.topology.machine import Machine, TopologyError
+from linkwise.topology.table import Table
 from scorer.cache.machine_changes import MachineChanges
-from scorer.cache.node_info import NodeConfigMap, build_node
 from scorer.cache.recovered_gpus import RecoveredGPUs
 from scorer.cache.table_builder import TableBuilder
 from scorer.cache.unreleased_gpus import UnreleasedGPUs
-from topology.machine import Machine, TopologyError
-from topology.table import Table
 
 _WARNINGS_MAX, _TEXT_MAX = 5, 200
 """Warnings that are logged of one node, and characters of each."""

@@ -6,8 +6,8 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from runtime.kube.client import KubeError
-from scorer.gang.pod_info import PodInfo
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.client import KubeError
 
 T = TypeVar("T")
 

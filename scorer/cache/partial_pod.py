@@ -12,10 +12,10 @@ import msgspec
 import structlog
 from msgspec import Raw
 
-from cluster.account.pod_usage import PodUsage, pod_usage
-from cluster.allocations.gpus import Unreadable
-from cluster.keys import ALLOCATION, CLAIMED_GPUS, GANG
-from cluster.objects.pod import (
+from linkwise.cluster.account.pod_usage import PodUsage, pod_usage
+from linkwise.cluster.allocations.gpus import Unreadable
+from linkwise.cluster.keys import ALLOCATION, CLAIMED_GPUS, GANG
+from linkwise.cluster.objects.pod import (
     Container,
     Metadata,
     Pod,
@@ -25,10 +25,10 @@ from cluster.objects.pod import (
     Resources,
     SchedulingGate,
 )
-from cluster.requests.request import Family
-from runtime.kube.decode import decode
-from scorer.gang.pod_info import PodInfo, pod_info, unplanned
-from scorer.placement.pods.member import new_member
+from linkwise.cluster.requests.request import Family
+from linkwise.planning.gang.pod_info import PodInfo, pod_info, unplanned
+from linkwise.planning.placement.pods.member import new_member
+from linkwise.runtime.kube.decode import decode
 
 _KEPT = (ALLOCATION, CLAIMED_GPUS)
 """Annotations that say which GPUs a pod has."""

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Set
 import structlog
 from msgspec import Raw
 
-from cluster.objects.kube_object import pod_path
-from runtime.kube.client import Kube, KubeError
-from runtime.kube.objects import Key
-from runtime.kube.reflector import Reflector
-from scorer.cache.memory_budget import MemoryBudget
+from linkwise.cluster.objects.kube_object import pod_path
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.state.memory_budget import MemoryBudget
+from linkwise.runtime.kube.client import Kube, KubeError
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.kube.reflector import Reflector
 from scorer.cache.partial_pod import read_pod
-from scorer.gang.pod_info import PodInfo
 
 _RETRY = 5.0
 """After a pod could not be read [s]."""

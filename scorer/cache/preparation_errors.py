@@ -7,13 +7,13 @@ quoted for people, and decides nothing.
 from collections.abc import Iterable
 from operator import attrgetter
 
-from cluster.finding import printable
-from cluster.objects.kube_object import KubeObject
-from runtime.kube.client import Kube
-from runtime.kube.paths import api_path
+from linkwise.cluster.finding import printable
+from linkwise.cluster.objects.kube_object import KubeObject
+from linkwise.planning.gang.crd import truncated
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.paths import api_path
 from scorer.cache.paced_reads import PacedReads
-from scorer.gang.crd import truncated
-from scorer.gang.pod_info import PodInfo
 
 _KUBELET, _REASON = "kubelet", "FailedPrepareDynamicResources"
 _INTERVAL = 60.0

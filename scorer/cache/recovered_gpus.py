@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from cluster.nodes.node import Node
+from linkwise.cluster.nodes.node import Node
 
 
 @dataclass(slots=True)

@@ -20,17 +20,17 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from math import inf
 
-from cluster.gang import GangKey
-from cluster.objects.time import seconds_of
-from runtime.kube.objects import Key
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.objects.time import seconds_of
+from linkwise.planning.gang.crd import PLACED, Gang, GangPlan, object_key
+from linkwise.planning.gang.lost_members import lost_members, reserved_holding, running_member
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.planning.state.reserved_gpus import Place
+from linkwise.runtime.kube.objects import Key
+from linkwise.workloads.state import OwnerState
 from scorer.cache.gang_informer import GangInformer
-from scorer.cache.reserved_gpus import Place
 from scorer.cache.workload_informer import WorkloadInformer
-from scorer.gang.crd import PLACED, Gang, GangPlan, object_key
-from scorer.gang.lost_members import lost_members, reserved_holding, running_member
-from scorer.gang.pod_info import PodInfo
-from workloads.state import OwnerState
 
 _DEBT_MAX = 60.0
 """With so much debt nothing more is reserved for a namespace [s]."""

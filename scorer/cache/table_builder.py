@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import structlog
 
-from runtime.process.work_queue import Retry, WorkQueue
-from topology.machine import Machine
-from topology.table import Table, machine_class, table_bytes, table_of
+from linkwise.runtime.process.work_queue import Retry, WorkQueue
+from linkwise.topology.machine import Machine
+from linkwise.topology.table import Table, machine_class, table_bytes, table_of
 
 TABLES_MAX = 256 << 20
 """Limit of the tables of all nodes [bytes]: those of 10 different machines with 16 GPUs."""

@@ -8,7 +8,7 @@ deletion and whether or not the containers have ended.
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from cluster.nodes.node import Node
+from linkwise.cluster.nodes.node import Node
 
 CLOSED_FOR = 90.0
 """Time from the deletion of the pod [s]. The kubelet releases claims of pods that are gone every

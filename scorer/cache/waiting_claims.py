@@ -6,14 +6,14 @@ The watch of claims keeps none that holds nothing, so those of such pods are rea
 import math
 from collections.abc import Iterable
 
-from cluster.objects.kube_object import KubeObject
-from cluster.objects.pod import Pod
-from cluster.requests.user_claims.device_class import CLASSES_OF_DRIVER
-from runtime.kube.client import Kube
-from runtime.kube.paths import path_below
-from scorer.cache.dra_api import GROUP
+from linkwise.cluster.objects.kube_object import KubeObject
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.requests.user_claims.device_class import CLASSES_OF_DRIVER
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.dra_api import GROUP
+from linkwise.runtime.kube.paths import path_below
 from scorer.cache.paced_reads import PacedReads
-from scorer.gang.pod_info import PodInfo
 
 _CLAIMS_MAX = 8
 """Claims of one pod that are read."""

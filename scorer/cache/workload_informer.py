@@ -5,17 +5,17 @@ Owners of other kinds are not watched; `GangSizeResolver` reads them, and sets h
 
 from collections.abc import Callable, Mapping, Set
 
-from cluster.gang import GangKey
-from cluster.objects.pod import Owner
-from runtime.kube.client import Kube
-from runtime.kube.objects import Key
-from runtime.kube.reflector import Reflector
-from scorer.cache.cluster_state import ClusterState
-from scorer.cache.workloads import Job, StatefulSet, read_job, read_stateful_set
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Owners
-from workloads.members import ExpectedPods
-from workloads.state import OwnerState
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.objects.pod import Owner
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Owners
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.planning.state.workloads import Job, StatefulSet, read_job, read_stateful_set
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.kube.reflector import Reflector
+from linkwise.workloads.members import ExpectedPods
+from linkwise.workloads.state import OwnerState
 
 
 class WorkloadInformer:

@@ -13,8 +13,13 @@ from functools import partial
 
 import structlog
 
-from cluster.gang import GangKey
-from runtime.kube.objects import Key
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.crd import GangPlan, Phase
+from linkwise.planning.gang.placed_units import eviction_blocker
+from linkwise.planning.gang.plan_record import plan_id_of, plan_order
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Unit
+from linkwise.runtime.kube.objects import Key
 from scorer.commit.claim_repair import ClaimRepair
 from scorer.commit.excluded_nodes import ExcludedNodes
 from scorer.commit.handle import Handle
@@ -27,11 +32,6 @@ from scorer.commit.pending_binding import (
 from scorer.commit.removal import Call, Removals, Request
 from scorer.commit.removal_state import Removal, Step
 from scorer.commit.unbound_plans import unbound_plans
-from scorer.gang.crd import GangPlan, Phase
-from scorer.gang.placed_units import eviction_blocker
-from scorer.gang.plan_record import plan_id_of, plan_order
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Unit
 from scorer.metrics import EvictionReason, Stage
 from scorer.report.status_update import Evicted, StatusUpdate
 

@@ -13,25 +13,25 @@ from dataclasses import dataclass
 
 import structlog
 
-from cluster.allocations.device_claim import ClaimError, StoredClaim
-from cluster.allocations.record import Allocation
-from cluster.gang import GangKey
-from cluster.objects.pod import Pod
-from runtime.kube.client import KubeError
-from runtime.kube.objects import AnnotatedObject
-from runtime.process.backoff import Backoff
+from linkwise.cluster.allocations.device_claim import ClaimError, StoredClaim
+from linkwise.cluster.allocations.record import Allocation
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.patches import allocation_annotations, allocation_of, reallocation_patch
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Unit
+from linkwise.planning.placement.pods.member import Member, new_member
+from linkwise.planning.placement.result import Placement
+from linkwise.runtime.kube.client import KubeError
+from linkwise.runtime.kube.objects import AnnotatedObject
+from linkwise.runtime.process.backoff import Backoff
 from scorer.commit.claims import ClaimWriter, RefusedClaim, planned_claim
 from scorer.commit.handle import Handle
 from scorer.commit.lost_gpus import OtherGPUs, awaits_claim, lost_claim_gpus, other_gpus
-from scorer.commit.patches import allocation_annotations, allocation_of, reallocation_patch
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
 from scorer.commit.user_claims import ClaimAllocator, planned_allocations, pod_claims
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Unit
 from scorer.metrics import Stage
-from scorer.placement.pods.member import Member, new_member
-from scorer.placement.result import Placement
 
 _RETRY_MAX = 60.0
 """The longest delay before the claim of a pod is checked again [s]."""

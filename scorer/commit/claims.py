@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from cluster.allocations.device_claim import (
+from linkwise.cluster.allocations.device_claim import (
     ClaimError,
     ClaimOwner,
     DeviceClaim,
@@ -19,16 +19,16 @@ from cluster.allocations.device_claim import (
     claim_of,
     compare,
 )
-from cluster.allocations.record import Allocation
-from cluster.requests.claimed import claim_name
-from runtime.kube.client import ApiError, KubeError
-from runtime.kube.errors import is_outdated
-from runtime.process.concurrency import map_few
+from linkwise.cluster.allocations.record import Allocation
+from linkwise.cluster.requests.claimed import claim_name
+from linkwise.planning.placement.pods.member import Member
+from linkwise.runtime.kube.client import ApiError, KubeError
+from linkwise.runtime.kube.errors import is_outdated
+from linkwise.runtime.process.concurrency import map_few
 from scorer.commit.handle import IN_FLIGHT, Handle
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
 from scorer.fence import WRITE_TIMEOUT
 from scorer.metrics import Stage
-from scorer.placement.pods.member import Member
 from scorer.queue.fault_isolation import FAULT
 
 _ATTEMPTS = 3

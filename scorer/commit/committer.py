@@ -12,23 +12,23 @@ from typing import NamedTuple
 
 import structlog
 
-from cluster.allocations.device_claim import ClaimError
-from cluster.allocations.record import Allocation
-from cluster.allocations.user_claim import ClaimAllocation
-from cluster.keys import ALLOCATION
-from cluster.nodes.node import Node
-from runtime.kube.client import ApiError, KubeError
-from runtime.kube.objects import AnnotatedObject
-from runtime.process.concurrency import map_few
+from linkwise.cluster.allocations.device_claim import ClaimError
+from linkwise.cluster.allocations.record import Allocation
+from linkwise.cluster.allocations.user_claim import ClaimAllocation
+from linkwise.cluster.keys import ALLOCATION
+from linkwise.cluster.nodes.node import Node
+from linkwise.planning.gang.patches import Step, allocation_annotations, allocation_patch
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.placement.result import Placement
+from linkwise.runtime.kube.client import ApiError, KubeError
+from linkwise.runtime.kube.objects import AnnotatedObject
+from linkwise.runtime.process.concurrency import map_few
 from scorer.commit.claims import ClaimWriter, CreatedClaim, RefusedClaim, planned_claim
 from scorer.commit.handle import IN_FLIGHT, Handle
-from scorer.commit.patches import Step, allocation_annotations, allocation_patch
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
 from scorer.commit.user_claims import ClaimAllocator, planned_allocations
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
-from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
-from scorer.placement.result import Placement
 from scorer.queue.fault_isolation import FAULT
 
 _DRY_RUN = {**WRITE_TIMEOUT, "dryRun": "All"}

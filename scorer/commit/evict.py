@@ -9,12 +9,12 @@ from collections.abc import Collection
 
 import structlog
 
-from cluster.keys import TERM
-from runtime.kube.client import ApiError, Ignored, KubeError
-from runtime.kube.paths import path_below
+from linkwise.cluster.keys import TERM
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.client import ApiError, Ignored, KubeError
+from linkwise.runtime.kube.paths import path_below
 from scorer.commit.handle import Handle
 from scorer.fence import LeadershipLost, is_leadership_lost
-from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 
 _NO_DRY_RUN = 400

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from cluster.gang import GangKey
+from linkwise.cluster.gang import GangKey
 
 _SECONDS = 180.0
 """Time for which a node is excluded for a gang [s]."""

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from runtime.kube.client import Kube
-from runtime.process.clock import Clock
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.process.clock import Clock
 from scorer.cache.informers import Informers
 from scorer.metrics import Metrics
 from scorer.queue.fault_isolation import FaultIsolation

@@ -13,18 +13,25 @@ from math import inf
 import msgspec
 import structlog
 
-from cluster.gang import GangKey
-from cluster.keys import MOVED
-from runtime.kube.client import KubeError
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.keys import MOVED
+from linkwise.planning.gang.crd import Gang, GangPlan, Phase
+from linkwise.planning.gang.health import Fault, fault_text, faults_of, slower_gpus, unplanned_gpus
+from linkwise.planning.gang.moved import (
+    Moved,
+    is_moving,
+    left_behind,
+    moved_of,
+    moved_text,
+    running,
+)
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import settled_unit
+from linkwise.runtime.kube.client import KubeError
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.removal import Call, Removals, Request
 from scorer.commit.removal_state import Removal, Step
-from scorer.gang.crd import Gang, GangPlan, Phase
-from scorer.gang.health import Fault, fault_text, faults_of, slower_gpus, unplanned_gpus
-from scorer.gang.moved import Moved, is_moving, left_behind, moved_of, moved_text, running
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import settled_unit
 from scorer.metrics import EvictionReason, Stage
 from scorer.queue.fault_moves import Candidate, decide
 from scorer.report.status_update import Evicted, StatusUpdate

@@ -7,13 +7,13 @@ nobody uses, and so does a release that failed. Until then they count as claimed
 import asyncio
 from itertools import islice
 
-from runtime.kube.objects import Key
-from runtime.process.cooperative import cooperatively
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.process.cooperative import cooperatively
 from scorer.cache.claim_holders import claims_of
 from scorer.cache.informers import Informers
 from scorer.commit.handle import Handle
 from scorer.commit.user_claims import ClaimAllocator, pod_claims
-from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 
 _AT_A_TIME = 32

@@ -9,18 +9,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from cluster.allocations.gpus import Counted, Exact
-from cluster.keys import NVIDIA_GPU
-from scorer.cache.cluster_state import ClusterState
-from scorer.gang.plan_record import siblings_of
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import link_of
-from scorer.placement.options import PlanOptions
-from scorer.placement.pods.member import Member
-from scorer.placement.result import Placement, Plan
-from scorer.placement.siblings import plan_with_siblings
-from scorer.placement.state.snapshot import Snapshot
-from topology.machine import mask_of
+from linkwise.cluster.allocations.gpus import Counted, Exact
+from linkwise.cluster.keys import NVIDIA_GPU
+from linkwise.planning.gang.plan_record import siblings_of
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import link_of
+from linkwise.planning.placement.options import PlanOptions
+from linkwise.planning.placement.pods.member import Member
+from linkwise.planning.placement.result import Placement, Plan
+from linkwise.planning.placement.siblings import plan_with_siblings
+from linkwise.planning.placement.state.snapshot import Snapshot
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.topology.machine import mask_of
 
 
 class OtherGPUs(NamedTuple):

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from scorer.gang.crd import GangPlan
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Unit
+from linkwise.planning.gang.crd import GangPlan
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Unit
 
 
 @dataclass(frozen=True, slots=True)

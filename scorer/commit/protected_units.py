@@ -6,7 +6,7 @@ Pure. The time doubles with each refusal.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cluster.gang import GangKey
+from linkwise.cluster.gang import GangKey
 
 FIRST, LONGEST = 60.0, 3600.0
 """The shortest and the longest time of a unit [s]."""

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 
 import structlog
 
-from cluster.gang import GangKey
-from runtime.kube.client import KubeError
-from runtime.process.backoff import Backoff
-from runtime.process.clock import loop_time
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.crd import GangPlan, Phase
+from linkwise.planning.gang.patches import allocation_of
+from linkwise.planning.gang.plan_record import plan_id_of
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Unit
+from linkwise.planning.placement.result import Placement
+from linkwise.runtime.kube.client import KubeError
+from linkwise.runtime.process.backoff import Backoff
+from linkwise.runtime.process.clock import loop_time
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.committer import Committer, PodAllocation, Refused, differ
 from scorer.commit.handle import Handle
-from scorer.commit.patches import allocation_of
-from scorer.gang.crd import GangPlan, Phase
-from scorer.gang.plan_record import plan_id_of
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Unit
 from scorer.metrics import Stage
-from scorer.placement.result import Placement
 from scorer.queue.fault_isolation import FAULT
 from scorer.report.status_update import StatusUpdate
 

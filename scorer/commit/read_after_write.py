@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import TypeVar
 
-from runtime.kube.client import ApiError, Kube, KubeError
+from linkwise.runtime.kube.client import ApiError, Kube, KubeError
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from cluster.gang import GangKey
-from scorer.gang.pod_info import PodInfo
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.pod_info import PodInfo
 
 AGAIN = 5.0
 """Time after which a pod is evicted again whose eviction was accepted, and that stays [s]."""

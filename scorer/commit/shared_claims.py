@@ -11,19 +11,19 @@ from itertools import islice
 
 import structlog
 
-from cluster.keys import LEFT_TO_SCHEDULER, TERM
-from cluster.nodes.device_claims import HeldClaim
-from runtime.kube.client import KubeError
-from runtime.kube.objects import AnnotatedObject
-from runtime.process.backoff import Backoff
-from runtime.process.cooperative import cooperatively
+from linkwise.cluster.keys import LEFT_TO_SCHEDULER, TERM
+from linkwise.cluster.nodes.device_claims import HeldClaim
+from linkwise.planning.gang.events import SHARED
+from linkwise.planning.gang.patches import ungating_patch
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.client import KubeError
+from linkwise.runtime.kube.objects import AnnotatedObject
+from linkwise.runtime.process.backoff import Backoff
+from linkwise.runtime.process.cooperative import cooperatively
 from scorer.cache.claim_holders import claims_of
 from scorer.commit.handle import Handle
-from scorer.commit.patches import ungating_patch
 from scorer.fence import WRITE_TIMEOUT, is_leadership_lost
-from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
-from scorer.report.events import SHARED
 
 _AT_A_TIME = 32
 """Pods that are left to kube-scheduler in one pass."""

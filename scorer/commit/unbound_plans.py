@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from cluster.gang import GangKey
-from runtime.kube.objects import Key
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.crd import GangPlan
+from linkwise.planning.gang.plan_record import plan_from_records, plan_id_of, plan_order
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Unit, settled_unit
+from linkwise.runtime.kube.objects import Key
 from scorer.cache.informers import Informers
-from scorer.gang.crd import GangPlan
-from scorer.gang.plan_record import plan_from_records, plan_id_of, plan_order
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Unit, settled_unit
 
 
 def unbound_plans(group: Key, informers: Informers) -> Iterator[tuple[Unit, GangPlan]]:

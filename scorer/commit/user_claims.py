@@ -10,9 +10,9 @@ from functools import partial
 
 import structlog
 
-from cluster.allocations.device_claim import ClaimError, ClaimOwner
-from cluster.allocations.record import Allocation
-from cluster.allocations.user_claim import (
+from linkwise.cluster.allocations.device_claim import ClaimError, ClaimOwner
+from linkwise.cluster.allocations.record import Allocation
+from linkwise.cluster.allocations.user_claim import (
     ClaimAllocation,
     PodClaim,
     PoolDevice,
@@ -20,19 +20,19 @@ from cluster.allocations.user_claim import (
     allocations_to,
     release_patch,
 )
-from cluster.nodes.node import Node
-from cluster.requests.user_claims.device_class import DeviceClass, classes_to_read
-from runtime.kube.client import ApiError, Kube, KubeError
-from runtime.kube.paths import path_below
-from runtime.process.clock import rfc3339
-from runtime.process.concurrency import map_few
+from linkwise.cluster.nodes.node import Node
+from linkwise.cluster.requests.user_claims.device_class import DeviceClass, classes_to_read
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.placement.pods.member import Member
+from linkwise.runtime.kube.client import ApiError, Kube, KubeError
+from linkwise.runtime.kube.paths import path_below
+from linkwise.runtime.process.clock import rfc3339
+from linkwise.runtime.process.concurrency import map_few
 from scorer.commit.claims import RefusedClaim
 from scorer.commit.handle import IN_FLIGHT, Handle
 from scorer.commit.read_after_write import outcome_unknown
 from scorer.fence import WRITE_TIMEOUT
-from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
-from scorer.placement.pods.member import Member
 from scorer.queue.fault_isolation import FAULT
 
 _ATTEMPTS = 3

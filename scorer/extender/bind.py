@@ -10,20 +10,20 @@ from dataclasses import dataclass
 
 import structlog
 
-from cluster.objects.pod import Pod
-from runtime.kube.client import ApiError, Ignored, Kube, KubeError
-from runtime.kube.paths import path_below
-from runtime.process.clock import Clock, loop_time
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.patches import allocation_annotations, allocation_of, binding
+from linkwise.planning.gang.pod_info import PodInfo, pod_info
+from linkwise.planning.placement.filtering.reasons import Reason
+from linkwise.planning.placement.result import Placement
+from linkwise.runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from linkwise.runtime.kube.paths import path_below
+from linkwise.runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
-from scorer.commit.patches import allocation_annotations, allocation_of, binding
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
 from scorer.extender.gpu_choice import choose_gpus
 from scorer.extender.wire import Binding
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
-from scorer.gang.pod_info import PodInfo, pod_info
 from scorer.metrics import Stage
-from scorer.placement.filtering.reasons import Reason
-from scorer.placement.result import Placement
 from scorer.queue.fault_isolation import FAULT, FaultIsolation
 from scorer.timings import Timings
 

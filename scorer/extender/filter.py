@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cluster.account.node_ledger import NodeLedger
-from cluster.allocations.record import Allocation, RecordError, parse_record
-from cluster.finding import Severity
-from cluster.gang import gang_mark, is_member
-from cluster.objects.pod import Pod
-from cluster.requests.request import Request, read_request
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster.account.node_ledger import NodeLedger
+from linkwise.cluster.allocations.record import Allocation, RecordError, parse_record
+from linkwise.cluster.finding import Severity
+from linkwise.cluster.gang import gang_mark, is_member
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.requests.request import Request, read_request
+from linkwise.planning.placement.filtering.filters import gpu_capacity, hidden_capacity, mode_serves
+from linkwise.planning.placement.filtering.reasons import Reason
+from linkwise.planning.placement.score import HIGHEST, NodeValue, node_value, scores
+from linkwise.planning.state.cluster_state import ClusterState
 from scorer.extender.verdict_cache import VerdictCache
-from scorer.placement.filtering.filters import gpu_capacity, hidden_capacity, mode_serves
-from scorer.placement.filtering.reasons import Reason
-from scorer.placement.score import HIGHEST, NodeValue, node_value, scores
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,14 @@
 """Choose the GPUs of a pod on the node that a scheduler chose."""
 
-from cluster.account.node_ledger import NodeLedger
-from cluster.allocations.gpus import Exact
-from cluster.requests.request import Family, Request
+from linkwise.cluster.account.node_ledger import NodeLedger
+from linkwise.cluster.allocations.gpus import Exact
+from linkwise.cluster.requests.request import Family, Request
+from linkwise.planning.placement.filtering.reasons import Reason
+from linkwise.planning.placement.filtering.shares import cards_for, whole_gpus
+from linkwise.topology.choice import ChoiceMode, ChoiceRequest, choose
+from linkwise.topology.machine import gpus_of
+from linkwise.topology.table import Table
 from scorer.extender.filter import filter_gpus
-from scorer.placement.filtering.reasons import Reason
-from scorer.placement.filtering.shares import cards_for, whole_gpus
-from topology.choice import ChoiceMode, ChoiceRequest, choose
-from topology.machine import gpus_of
-from topology.table import Table
 
 
 def choose_gpus(

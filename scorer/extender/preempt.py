@@ -12,19 +12,19 @@ from itertools import chain
 from sys import intern
 from typing import NamedTuple, TypeAlias
 
-from cluster.account.node_ledger import Holding, NodeLedger
-from cluster.account.pod_usage import PodUsage
-from cluster.allocations.record import Allocation
-from cluster.keys import GPU_CORE, GPU_MEM
-from cluster.objects.pod import Pod
-from cluster.requests.request import Family, Request
-from runtime.process.clock import Clock
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster.account.node_ledger import Holding, NodeLedger
+from linkwise.cluster.account.pod_usage import PodUsage
+from linkwise.cluster.allocations.record import Allocation
+from linkwise.cluster.keys import GPU_CORE, GPU_MEM
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.requests.request import Family, Request
+from linkwise.planning.gang.unit import Owners
+from linkwise.planning.placement.filtering.reasons import Reason
+from linkwise.planning.placement.pods.member import Member, new_member
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.runtime.process.clock import Clock
 from scorer.extender.filter import filter_gpus, pod_allocation, request_of
 from scorer.extender.wire import MetaPod, MetaVictims
-from scorer.gang.unit import Owners
-from scorer.placement.filtering.reasons import Reason
-from scorer.placement.pods.member import Member, new_member
 
 _Together: TypeAlias = Mapping[str, frozenset[str]]
 """By uid of a member of a gang: the members that are evicted with it; none: it is not evicted."""

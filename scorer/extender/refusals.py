@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from cluster.objects.pod import Pod
-from cluster.requests.request import Request
-from runtime.kube.objects import Key
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.requests.request import Request
+from linkwise.runtime.kube.objects import Key
 from scorer.extender.filter import FilterVerdict
 
 _PODS_MAX = 256

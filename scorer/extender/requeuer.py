@@ -18,15 +18,15 @@ import asyncio
 
 import structlog
 
-from cluster.keys import REQUEUED
-from runtime.kube.client import Ignored, KubeError
-from runtime.kube.errors import is_outdated
-from runtime.kube.objects import Key
-from runtime.process.clock import loop_time, rfc3339
+from linkwise.cluster.keys import REQUEUED
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.client import Ignored, KubeError
+from linkwise.runtime.kube.errors import is_outdated
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.process.clock import loop_time, rfc3339
 from scorer.commit.handle import Handle
 from scorer.extender.filter import Filter
 from scorer.extender.refusals import Refusal, Refusals
-from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 
 _WRITES_MAX = 16

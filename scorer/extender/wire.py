@@ -11,7 +11,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Raw, Struct, field
 
-from cluster.objects.pod import Pod
+from linkwise.cluster.objects.pod import Pod
 
 _T = TypeVar("_T")
 _NULL = Raw(b"null")

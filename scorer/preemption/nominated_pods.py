@@ -14,12 +14,12 @@ from typing import Any
 
 import structlog
 
-from runtime.kube.client import ApiError, Ignored, KubeError
-from runtime.kube.errors import is_outdated
-from runtime.kube.paths import path_below
-from runtime.process.backoff import Backoff
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.client import ApiError, Ignored, KubeError
+from linkwise.runtime.kube.errors import is_outdated
+from linkwise.runtime.kube.paths import path_below
+from linkwise.runtime.process.backoff import Backoff
 from scorer.commit.handle import Handle
-from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.preemption.nomination import Nomination
 

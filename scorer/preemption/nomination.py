@@ -6,19 +6,19 @@ from enum import Enum
 from itertools import chain
 from typing import TypeAlias
 
-from cluster.allocations.gpus import Exact
-from cluster.gang import GangKey
-from runtime.kube.objects import Key
-from runtime.process.clock import YEAR_10000, rfc3339
-from scorer.cache.cluster_state import ClusterState
-from scorer.cache.reserved_gpus import Place, single_places
-from scorer.gang.crd import planned_pod
-from scorer.gang.plan_record import placement_of
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Unit
-from scorer.placement.result import Placement, Plan
+from linkwise.cluster.allocations.gpus import Exact
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.crd import planned_pod
+from linkwise.planning.gang.plan_record import placement_of
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Unit
+from linkwise.planning.placement.result import Placement, Plan
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.planning.state.reserved_gpus import Place, single_places
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.process.clock import YEAR_10000, rfc3339
+from linkwise.topology.machine import MAX_GPUS
 from scorer.preemption.record import Record
-from topology.machine import MAX_GPUS
 
 VictimPods: TypeAlias = tuple[tuple[Key, str], ...]
 """Namespace and name of each pod of a unit, and its uid."""

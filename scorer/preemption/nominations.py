@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from cluster.gang import GangKey
-from runtime.kube.event_recorder import Event, ObjectReference
-from scorer.cache.reserved_gpus import Place, Purpose
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.events import EventMessage, partly_preempted, preempted, preempting
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Unit
+from linkwise.planning.state.reserved_gpus import Place, Purpose
+from linkwise.runtime.kube.event_recorder import Event, ObjectReference
 from scorer.commit.handle import Handle
 from scorer.commit.removal import Call, Removals, Request
 from scorer.commit.removal_state import Removal, Step
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Unit
 from scorer.metrics import EvictionReason
 from scorer.preemption.nominated_pods import NominatedPods
 from scorer.preemption.nomination import Failure, Nomination, is_usable
 from scorer.preemption.record import LONGEST, Record, RecordWriter, text_of
-from scorer.report.events import EventMessage, partly_preempted, preempted, preempting
 
 _NO_UNIT = GangKey("", "", "")
 """Names the record of units that are evicted as a whole although nobody needs them any more."""

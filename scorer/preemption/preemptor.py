@@ -13,26 +13,26 @@ from dataclasses import replace
 
 import structlog
 
-from cluster.gang import GangKey
-from scorer.cache.reserved_gpus import Purpose
-from scorer.commit.handle import Handle
-from scorer.commit.removal import Call, Removals
-from scorer.gang.placed_units import PlacedUnit
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Unit
-from scorer.gang.victim_choice import (
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.placed_units import PlacedUnit
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Unit
+from linkwise.planning.gang.victim_choice import (
     Promise,
     RunningUnits,
     choose_victims,
     may_preempt,
     places_held,
 )
+from linkwise.planning.placement.options import PlanOptions
+from linkwise.planning.placement.preemption.search import Eviction
+from linkwise.planning.placement.preemption.victim import Disruptions
+from linkwise.planning.placement.state.node_cache import DeadlineExceeded
+from linkwise.planning.placement.state.snapshot import Snapshot
+from linkwise.planning.state.reserved_gpus import Purpose
+from scorer.commit.handle import Handle
+from scorer.commit.removal import Call, Removals
 from scorer.metrics import PreemptionOutcome
-from scorer.placement.options import PlanOptions
-from scorer.placement.preemption.search import Eviction
-from scorer.placement.preemption.victim import Disruptions
-from scorer.placement.state.node_cache import DeadlineExceeded
-from scorer.placement.state.snapshot import Snapshot
 from scorer.preemption.nomination import (
     Failure,
     new_nomination,

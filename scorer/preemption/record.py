@@ -13,13 +13,13 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from cluster.gang import GangKey
-from cluster.keys import NOMINATIONS
-from cluster.scorer_lease import LEASE, ScorerLease
-from runtime.kube.client import Kube, KubeError
-from runtime.process.clock import loop_time
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.keys import NOMINATIONS
+from linkwise.cluster.scorer_lease import LEASE, ScorerLease
+from linkwise.planning.gang.crd import PlannedPod
+from linkwise.runtime.kube.client import Kube, KubeError
+from linkwise.runtime.process.clock import loop_time
 from scorer.commit.handle import Handle
-from scorer.gang.crd import PlannedPod
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FAULT
 from scorer.report.lease_annotations import annotate_lease

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable
 
-from cluster.gang import GangKey
-from runtime.process.backoff import Backoff
+from linkwise.cluster.gang import GangKey
+from linkwise.runtime.process.backoff import Backoff
 from scorer.preemption.nomination import Failure
 
 _AGAIN, _AGAIN_MAX = 5.0, 60.0

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from cluster.account.node_ledger import Holding
-from cluster.gang import GangKey
-from cluster.objects.time import seconds_of
-from runtime.process.clock import rfc3339
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster.account.node_ledger import Holding
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.objects.time import seconds_of
+from linkwise.planning.gang.placed_units import EvictionRules, PlacedUnit, ends_soon, placed_units
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.planning.state.reserved_gpus import Place
+from linkwise.runtime.process.clock import rfc3339
 from scorer.cache.informers import Informers
-from scorer.cache.reserved_gpus import Place
-from scorer.gang.placed_units import EvictionRules, PlacedUnit, ends_soon, placed_units
-from scorer.gang.pod_info import PodInfo
 
 
 def placed_in(

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable
 
-from cluster.gang import GangKey
-from cluster.objects.pod import Owner
-from runtime.process.backoff import Backoff
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.objects.pod import Owner
+from linkwise.planning.gang.placed_units import PlacedUnit
+from linkwise.runtime.process.backoff import Backoff
+from linkwise.workloads.registry import kind_of
 from scorer.cache.informers import Informers
-from scorer.gang.placed_units import PlacedUnit
 from scorer.queue.gang_size import GangSizeResolver
-from workloads.registry import kind_of
 
 _READ = 2.0
 """The longest wait for owners that are read [s]."""

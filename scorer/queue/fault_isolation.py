@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import structlog
 
-from runtime.process.backoff import Backoff
+from linkwise.runtime.process.backoff import Backoff
 from scorer.fence import LeadershipLost
 from scorer.metrics import Metrics, Stage
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from math import inf
 
-from cluster.gang import GangKey
-from runtime.process.clock import rfc3339
-from scorer.gang.health import Fault
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.health import Fault
+from linkwise.runtime.process.clock import rfc3339
 
 BETWEEN_MOVES = 3600.0
 """The shortest time between two moves of one gang [s]."""

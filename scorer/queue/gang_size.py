@@ -13,23 +13,23 @@ import structlog
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from cluster.gang import GangKey
-from cluster.objects.pod import Owner
-from runtime.kube.client import ApiError, Kube, KubeError, Unreadable
-from runtime.kube.decode import decode
-from runtime.kube.errors import UNDECODABLE
-from runtime.process.backoff import Backoff
-from runtime.process.clock import loop_time
-from runtime.process.fair_schedule import Limits
-from runtime.process.work_queue import Retry, WorkQueue
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.objects.pod import Owner
+from linkwise.planning.gang.unit import Unit
+from linkwise.runtime.kube.client import ApiError, Kube, KubeError, Unreadable
+from linkwise.runtime.kube.decode import decode
+from linkwise.runtime.kube.errors import UNDECODABLE
+from linkwise.runtime.process.backoff import Backoff
+from linkwise.runtime.process.clock import loop_time
+from linkwise.runtime.process.fair_schedule import Limits
+from linkwise.runtime.process.work_queue import Retry, WorkQueue
+from linkwise.workloads.members import OwnerPods, declared
+from linkwise.workloads.paths import path_of
+from linkwise.workloads.pod_group import PodGroup, group_paths
+from linkwise.workloads.registry import kind_of
 from scorer.cache.informers import Informers
-from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from workloads.members import OwnerPods, declared
-from workloads.paths import path_of
-from workloads.pod_group import PodGroup, group_paths
-from workloads.registry import kind_of
 
 _LIMITS = Limits(8, of_group=1)
 _RETRY_MAX = 300.0

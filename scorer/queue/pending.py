@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterator, Set
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cluster.gang import GangKey
-from cluster.objects.pod import Owner
-from runtime.kube.objects import Key
-from scorer.cache.cluster_state import ClusterState
-from scorer.gang.unit import Owners, Unit, units_of
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.objects.pod import Owner
+from linkwise.planning.gang.unit import Owners, Unit, units_of
+from linkwise.planning.placement.result import Refusal
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.runtime.kube.objects import Key
 from scorer.metrics import Stage, WaitReason
-from scorer.placement.result import Refusal
 from scorer.queue.fault_isolation import FaultIsolation
 
 

@@ -7,9 +7,9 @@ can create any number of slow units, so all units of its namespace are planned a
 
 from collections.abc import Callable, Hashable
 
-from cluster.gang import GangKey
-from runtime.process.backoff import Backoff
-from scorer.gang.unit import Unit
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.unit import Unit
+from linkwise.runtime.process.backoff import Backoff
 from scorer.timings import Timings
 
 

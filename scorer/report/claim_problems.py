@@ -6,22 +6,22 @@ A claim holds other GPUs than planned, another pod uses it, or its node does not
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 
-from cluster.allocations.gpus import Exact, GPUs
-from runtime.kube.event_recorder import Event, EventRecorder
-from runtime.process.clock import Clock
-from runtime.process.cooperative import cooperatively
-from scorer.cache.informers import Informers
-from scorer.gang.crd import Gang
-from scorer.gang.pod_info import PodInfo
-from scorer.metrics import Stage
-from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.events import (
+from linkwise.cluster.allocations.gpus import Exact, GPUs
+from linkwise.planning.gang.crd import Gang
+from linkwise.planning.gang.events import (
     EventMessage,
     claim_differs,
     claim_shared,
     claim_unprepared,
     event_about,
 )
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.event_recorder import Event, EventRecorder
+from linkwise.runtime.process.clock import Clock
+from linkwise.runtime.process.cooperative import cooperatively
+from scorer.cache.informers import Informers
+from scorer.metrics import Stage
+from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.status_update import about_gang
 

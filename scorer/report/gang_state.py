@@ -5,19 +5,19 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from cluster.account.pod_usage import PodUsage
-from cluster.allocations.gpus import NO_GPUS, Exact, GPUs
-from cluster.requests.request import Family
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster.account.pod_usage import PodUsage
+from linkwise.cluster.allocations.gpus import NO_GPUS, Exact, GPUs
+from linkwise.cluster.requests.request import Family
+from linkwise.planning.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
+from linkwise.planning.gang.health import unhealthy_gpus, unplanned_gpus, unprepared_pods
+from linkwise.planning.gang.plan_record import tenths
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.whole_plan import gang_bandwidth
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.planning.state.reserved_gpus import Place, Purpose
+from linkwise.workloads.paths import path_of
+from linkwise.workloads.state import OwnerState
 from scorer.cache.informers import Informers
-from scorer.cache.reserved_gpus import Place, Purpose
-from scorer.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
-from scorer.gang.health import unhealthy_gpus, unplanned_gpus, unprepared_pods
-from scorer.gang.plan_record import tenths
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.whole_plan import gang_bandwidth
-from workloads.paths import path_of
-from workloads.state import OwnerState
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from cluster.gang import GangKey, Link
-from runtime.kube.client import ApiError, Kube
-from runtime.kube.objects import Key
-from runtime.kube.paths import path_below
-from scorer.cache.informers import Informers
-from scorer.fence import WRITE_TIMEOUT
-from scorer.gang.crd import (
+from linkwise.cluster.gang import GangKey, Link
+from linkwise.planning.gang.crd import (
     Gang,
     GangPlan,
     GangStatus,
@@ -16,14 +11,19 @@ from scorer.gang.crd import (
     name_of,
     object_key,
 )
-from scorer.gang.crd_patch import (
+from linkwise.planning.gang.crd_patch import (
     annotation_steps,
     new_gang,
     owners_of,
     plan_steps,
     status_steps,
 )
-from scorer.gang.unit import Unit
+from linkwise.planning.gang.unit import Unit
+from linkwise.runtime.kube.client import ApiError, Kube
+from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.kube.paths import path_below
+from scorer.cache.informers import Informers
+from scorer.fence import WRITE_TIMEOUT
 
 _OUTDATED = frozenset({404, 409, 422})
 """Statuses of a write that was based on an older version of the Gang."""

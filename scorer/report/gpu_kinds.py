@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from cluster.cel.values import DeviceFacts
-from cluster.nodes.gpu_kinds import kinds_of
-from cluster.nodes.node import DevicePool, Node
+from linkwise.cluster.cel.values import DeviceFacts
+from linkwise.cluster.nodes.gpu_kinds import kinds_of
+from linkwise.cluster.nodes.node import DevicePool, Node
 
 
 class GPUKinds:

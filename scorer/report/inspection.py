@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from cluster.account.node_ledger import NodeLedger
-from cluster.allocations.gpus import Counted
-from scorer.gang.crd import Gang, GangPlan, Phase
-from scorer.gang.unit import Unit
-from scorer.placement.state.snapshot import Snapshot
+from linkwise.cluster.account.node_ledger import NodeLedger
+from linkwise.cluster.allocations.gpus import Counted
+from linkwise.planning.gang.crd import Gang, GangPlan, Phase
+from linkwise.planning.gang.unit import Unit
+from linkwise.planning.placement.state.snapshot import Snapshot
 
 
 class HolderView(Struct, frozen=True):

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from cluster.cel.values import DeviceFacts
-from cluster.keys import (
+from linkwise.cluster.cel.values import DeviceFacts
+from linkwise.cluster.keys import (
     CLAIMS_NODES,
     GPU_KINDS,
     NVIDIA_NODES,
@@ -16,12 +16,12 @@ from cluster.keys import (
     SCORER_ADDRESS,
     UNFENCED_NODES,
 )
-from cluster.nodes.gpu_kinds import KINDS_MAX, encode_kinds
-from cluster.objects.pod import Metadata
-from cluster.pointer import escape
-from cluster.scorer_lease import LEASE, ScorerLease
-from runtime.kube.client import Kube, KubeError
-from scorer.gang.crd_patch import Steps
+from linkwise.cluster.nodes.gpu_kinds import KINDS_MAX, encode_kinds
+from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.pointer import escape
+from linkwise.cluster.scorer_lease import LEASE, ScorerLease
+from linkwise.planning.gang.crd_patch import Steps
+from linkwise.runtime.kube.client import Kube, KubeError
 
 _RETRY = 5.0
 """Before a failed write is tried again [s]."""

@@ -2,16 +2,22 @@
 
 from collections.abc import Callable
 
-from runtime.kube.client import Kube
-from runtime.kube.event_recorder import EventRecorder
-from runtime.process.clock import Clock
-from runtime.process.cooperative import cooperatively
+from linkwise.planning.gang.events import (
+    SHARED,
+    EventMessage,
+    claim_fenced,
+    claim_left,
+    event_about,
+)
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.event_recorder import EventRecorder
+from linkwise.runtime.process.clock import Clock
+from linkwise.runtime.process.cooperative import cooperatively
 from scorer.cache.informers import Informers
 from scorer.cache.waiting_claims import WaitingClaims
-from scorer.gang.pod_info import PodInfo
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.events import SHARED, EventMessage, claim_fenced, claim_left, event_about
 
 
 class LeftClaims:

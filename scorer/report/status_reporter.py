@@ -15,15 +15,15 @@ from typing import NamedTuple
 import structlog
 from msgspec import structs
 
-from cluster.gang import GangKey
-from runtime.kube.client import Kube, KubeError
-from runtime.kube.event_recorder import Event, EventRecorder
-from runtime.process.clock import Clock, loop_time, rfc3339
-from runtime.process.fair_schedule import URGENT, Limits
-from runtime.process.work_queue import Retry, WorkQueue
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.crd import Gang, GangPlan, GangStatus, Phase
+from linkwise.planning.gang.unit import Unit
+from linkwise.runtime.kube.client import Kube, KubeError
+from linkwise.runtime.kube.event_recorder import Event, EventRecorder
+from linkwise.runtime.process.clock import Clock, loop_time, rfc3339
+from linkwise.runtime.process.fair_schedule import URGENT, Limits
+from linkwise.runtime.process.work_queue import Retry, WorkQueue
 from scorer.cache.informers import Informers
-from scorer.gang.crd import Gang, GangPlan, GangStatus, Phase
-from scorer.gang.unit import Unit
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.gang_state import GangState, gang_state, with_fault_note

@@ -4,9 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from runtime.kube.event_recorder import Event, ObjectReference
-from runtime.process.clock import rfc3339
-from scorer.gang.crd import (
+from linkwise.planning.gang.crd import (
     GPUS_AS_PLANNED,
     GPUS_HEALTHY,
     PREPARED,
@@ -16,9 +14,8 @@ from scorer.gang.crd import (
     NodeGPUs,
     Phase,
 )
-from scorer.gang.crd_status import status_of, with_problem
-from scorer.gang.unit import Unit
-from scorer.report.events import (
+from linkwise.planning.gang.crd_status import status_of, with_problem
+from linkwise.planning.gang.events import (
     EventMessage,
     EventReason,
     evicted,
@@ -28,6 +25,9 @@ from scorer.report.events import (
     unhealthy_message,
     waiting,
 )
+from linkwise.planning.gang.unit import Unit
+from linkwise.runtime.kube.event_recorder import Event, ObjectReference
+from linkwise.runtime.process.clock import rfc3339
 from scorer.report.gang_state import GangState
 
 PENDING = frozenset({Phase.ASSEMBLING, Phase.WAITING})

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Iterator
 from hashlib import sha256
 
-from cluster.account.node_ledger import NodeLedger
-from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster.account.node_ledger import NodeLedger
+from linkwise.planning.gang.events import machine_refused, unaccounted, unaccounted_pod
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
-from scorer.report.events import machine_refused, unaccounted, unaccounted_pod
 
 
 async def report_unaccounted(

@@ -4,11 +4,11 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-from cluster.account.gpu_amounts import GPUClass, gpu_amounts
-from cluster.account.node_ledger import NodeLedger
-from cluster.account.slots import SlotGroup, free_slots
-from runtime.process.clock import monotonic
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster.account.gpu_amounts import GPUClass, gpu_amounts
+from linkwise.cluster.account.node_ledger import NodeLedger
+from linkwise.cluster.account.slots import SlotGroup, free_slots
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.runtime.process.clock import monotonic
 from scorer.metrics import Metrics, Stage, WaitReason
 from scorer.queue.fault_isolation import FaultIsolation
 

@@ -8,9 +8,9 @@ Source: `cluster-autoscaler/apis/provisioningrequest` of the autoscaler reposito
 
 from collections.abc import Mapping
 
-from cluster.keys import MANAGED_BY, PROVISIONING_API, SCORER
-from runtime.kube.objects import OwnerReference, Written
-from runtime.kube.paths import api_path, is_segment, path_below
+from linkwise.cluster.keys import MANAGED_BY, PROVISIONING_API, SCORER
+from linkwise.runtime.kube.objects import OwnerReference, Written
+from linkwise.runtime.kube.paths import api_path, is_segment, path_below
 
 POD_SETS_MAX = 32
 """Most pods that differ in a ProvisioningRequest; each of them is read."""

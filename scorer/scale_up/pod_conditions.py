@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 import structlog
 
-from cluster.objects.pod import NO_CAPACITY
-from runtime.kube.client import Ignored, Kube, KubeError
-from runtime.kube.errors import is_outdated
-from runtime.kube.paths import path_below
-from runtime.process.clock import Clock, rfc3339
-from scorer.gang.pod_info import PodInfo
-from scorer.gang.unit import Unit
+from linkwise.cluster.objects.pod import NO_CAPACITY
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Unit
+from linkwise.runtime.kube.client import Ignored, Kube, KubeError
+from linkwise.runtime.kube.errors import is_outdated
+from linkwise.runtime.kube.paths import path_below
+from linkwise.runtime.process.clock import Clock, rfc3339
 
 _WRITES_MAX = 512
 """Pods that are changed in one pass."""

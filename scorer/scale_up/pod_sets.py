@@ -7,10 +7,10 @@ from hashlib import sha256
 
 import msgspec
 
-from cluster.gang import Link
-from scorer.gang.crd import name_of
-from scorer.gang.unit import Unit
-from scorer.placement.pods.member import Member
+from linkwise.cluster.gang import Link
+from linkwise.planning.gang.crd import name_of
+from linkwise.planning.gang.unit import Unit
+from linkwise.planning.placement.pods.member import Member
 
 _STEM_MAX = 63
 _DIGEST = 10

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Raw, field, json
 
-from cluster.objects.pod import Pod
-from cluster.requests.demand import demand_of, requested
-from runtime.kube.decode import decode
-from runtime.kube.objects import LabelledObject
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.requests.demand import demand_of, requested
+from linkwise.runtime.kube.decode import decode
+from linkwise.runtime.kube.objects import LabelledObject
 
 MAX_BYTES = 64 << 10
 """Longest PodTemplate that is created [bytes]."""

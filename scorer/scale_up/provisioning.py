@@ -11,17 +11,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 import structlog
 
-from cluster.keys import API_VERSION
-from cluster.objects.kube_object import pod_path
-from cluster.objects.time import seconds_of
-from runtime.kube.client import ApiError, Ignored, Kube, KubeError
-from runtime.kube.errors import is_outdated
-from runtime.kube.objects import Key, OwnerReference
-from runtime.kube.paging import Page, Params, pages
-from runtime.process.backoff import Backoff
-from runtime.process.clock import Clock
+from linkwise.cluster.keys import API_VERSION
+from linkwise.cluster.objects.kube_object import pod_path
+from linkwise.cluster.objects.time import seconds_of
+from linkwise.planning.gang.unit import Unit
+from linkwise.runtime.kube.client import ApiError, Ignored, Kube, KubeError
+from linkwise.runtime.kube.errors import is_outdated
+from linkwise.runtime.kube.objects import Key, OwnerReference
+from linkwise.runtime.kube.paging import Page, Params, pages
+from linkwise.runtime.process.backoff import Backoff
+from linkwise.runtime.process.clock import Clock
 from scorer.cache.informers import Informers
-from scorer.gang.unit import Unit
 from scorer.scale_up.crd import (
     OURS,
     POD_SETS_MAX,

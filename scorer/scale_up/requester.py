@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
-from cluster.gang import GangKey
-from runtime.kube.client import KubeError
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.cycle.cycle import in_order
+from linkwise.planning.gang.unit import Unit
+from linkwise.runtime.kube.client import KubeError
 from scorer.cache.informers import Informers
-from scorer.gang.unit import Unit
 from scorer.metrics import Stage
-from scorer.queue.cycle import in_order
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.scale_up.pod_conditions import PodConditions
 from scorer.scale_up.provisioning import ProvisioningRequests

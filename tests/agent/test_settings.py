@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from agent.settings import read_settings
-from runtime.process.environment import SettingsError
+from linkwise.runtime.process.environment import SettingsError
 
 POD = {"KUBERNETES_SERVICE_HOST": "192.0.2.1", "LINKWISE_NODE_NAME": "node-a"}
 

@@ -8,7 +8,7 @@ from email.utils import formatdate
 import pytest
 from aiohttp import web
 
-from runtime.process.clock import wall
+from linkwise.runtime.process.clock import wall
 
 SECRETS = "/api/v1/namespaces/linkwise-system/secrets"
 

@@ -16,7 +16,7 @@ from certs.authority import (
     service_names,
     subject_alt_names,
 )
-from runtime.process.clock import wall
+from linkwise.runtime.process.clock import wall
 
 NAMES = service_names("hook", "ns")
 HOUR, DAY = 3600, 86_400

@@ -8,8 +8,8 @@ from certs.__main__ import KEY_SOURCE, TARGETS
 from certs.authorities import Authorities
 from certs.authority import new_authority, new_leaf
 from certs.ca_bundle import ca_bundle_patch, inject_ca_bundle, trusts
-from certs.objects import WebhookConfiguration
-from runtime.kube.client import ApiError, Kube
+from linkwise.cluster.objects.webhook_configuration import WebhookConfiguration
+from linkwise.runtime.kube.client import ApiError, Kube
 
 NOW = 1_800_000_000.0
 AUTHORITY = new_authority(NOW, 3000, KEY_SOURCE)

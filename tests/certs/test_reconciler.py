@@ -15,11 +15,11 @@ from certs.reconciler import Reconciler, Timings
 from certs.reporter import Reporter
 from certs.rotation import IssuancePolicy
 from certs.store import CA_SECRET, Store
-from cluster.keys import CERTS
-from runtime.kube.client import Kube
-from runtime.kube.event_recorder import EventRecorder
-from runtime.kube.reflector import WatchTimings
-from runtime.process.clock import monotonic, wall
+from linkwise.cluster.keys import CERTS
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.event_recorder import EventRecorder
+from linkwise.runtime.kube.reflector import WatchTimings
+from linkwise.runtime.process.clock import monotonic, wall
 
 NOW, DAY = 1_800_000_000.0, 86_400
 SECRETS = "/api/v1/namespaces/linkwise-system/secrets"

@@ -21,9 +21,9 @@ from certs.authorities import read_authorities
 from certs.authority import is_issued_by, new_authority, renewal_time
 from certs.pem import certificates_pem
 from certs.rotation import Phase
-from certs.status_document import CertificateState
 from certs.transition import Action
-from runtime.process.clock import rfc3339
+from linkwise.cluster.objects.certificate_state import CertificateState
+from linkwise.runtime.process.clock import rfc3339
 
 YEAR = 365 * 86_400
 

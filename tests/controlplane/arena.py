@@ -10,7 +10,7 @@ import yaml
 from controlplane.api import Object
 from support.documents import ARENA
 
-from cluster import keys
+from linkwise.cluster import keys
 
 
 def submitted() -> Object:

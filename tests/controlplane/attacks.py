@@ -25,9 +25,9 @@ from controlplane.scorer import LEASE
 from controlplane.soak import often
 from controlplane.webhook import Webhook
 
-from cluster import keys
-from cluster.nodes.topology_configmap import PublishedTopology, write_published
-from topology.machine import Level, Machine, gpu_records
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
+from linkwise.topology.machine import Level, Machine, gpu_records
 
 GPU = {keys.GPU_WHOLE: 1}
 NODES = tuple(f"gpu-{i}" for i in range(4))

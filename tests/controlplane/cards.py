@@ -9,7 +9,7 @@ from controlplane.history import Write
 from controlplane.pods import Pods
 from controlplane.process import NotReadyError, wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 Card = tuple[str, int]
 """Node and index."""

@@ -18,10 +18,10 @@ from controlplane.nodes import NODES, add_nodes, read_nodes, remove_nodes
 from controlplane.pods import Pods, container, gates
 from controlplane.process import wait_until
 
-from cluster import keys
-from cluster.scorer_lease import LEASE
-from topology import catalogue
-from topology.machine import Level, Machine
+from linkwise.cluster import keys
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.topology import catalogue
+from linkwise.topology.machine import Level, Machine
 
 CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 _GATED = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")

@@ -12,7 +12,7 @@ from controlplane.plane import ControlPlane
 from controlplane.process import wait_until
 from controlplane.sidecar import start_scheduler
 
-from cluster import keys
+from linkwise.cluster import keys
 
 SCHEDULER = "scheduler-plugins-scheduler"
 """Its name in the project's own chart."""

@@ -23,9 +23,9 @@ from controlplane.pods import Pods
 from controlplane.process import NotReadyError, wait_until
 from nvml.standin import compiler
 
-from cluster import keys
-from cluster.nodes.node import Node
-from topology import catalogue
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.node import Node
+from linkwise.topology import catalogue
 
 _ROOT = Path(__file__).parents[2]
 _PODS = f"/api/v1/namespaces/{HOME}/pods"

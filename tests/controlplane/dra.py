@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 
 from controlplane.api import Api, ApiError, Object
 
-from cluster import keys
+from linkwise.cluster import keys
 
 _API = "resource.k8s.io/v1"
 _CLASSES = f"/apis/{_API}/deviceclasses"

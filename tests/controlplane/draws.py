@@ -16,8 +16,8 @@ from controlplane.pods import Pods, container
 from controlplane.process import wait_until
 from controlplane.refusals import LATE, LOST, Fault, Refusals, Write
 
-from cluster import keys
-from runtime.process.clock import monotonic
+from linkwise.cluster import keys
+from linkwise.runtime.process.clock import monotonic
 
 LOW, HIGH = "draws-low", "draws-high"
 """Priority classes of the gangs that run first, and of those that come later."""

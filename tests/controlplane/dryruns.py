@@ -11,7 +11,7 @@ from controlplane.plane import ControlPlane
 from controlplane.process import wait_for
 from controlplane.webhook import Webhook
 
-from cluster import keys
+from linkwise.cluster import keys
 
 _NAME = "ann"
 

@@ -7,8 +7,8 @@ from controlplane.history import Gpu, gpus
 from controlplane.pods import Pods, container
 from controlplane.process import wait_for, wait_until
 
-from cluster import keys
-from scorer.gang.crd import gangs_of
+from linkwise.cluster import keys
+from linkwise.planning.gang.crd import gangs_of
 
 _PATIENCE = 120
 """How long to wait; a busy machine may be slow [s]."""

@@ -19,7 +19,7 @@ from controlplane.api import Api, ApiError, Object
 from controlplane.plane import ControlPlane
 from controlplane.sidecar import start_scheduler
 
-from cluster import keys
+from linkwise.cluster import keys
 
 SCHEDULER = "gpushare"
 _HOME, _ACCOUNT = "kube-system", "gpushare-schd-extender"

@@ -15,7 +15,7 @@ from controlplane.api import Api, ApiError, Object
 from controlplane.background import Background
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 _PODS = "/api/v1/pods"
 _ENDED = ("Succeeded", "Failed")

@@ -12,8 +12,8 @@ from controlplane.process import NotReadyError, answers, wait_until
 from controlplane.scorer import start_scorer
 from controlplane.webhook import PATIENT, register, start_replica
 
-from cluster import keys
-from scorer.gang.crd import Phase, gangs_of
+from linkwise.cluster import keys
+from linkwise.planning.gang.crd import Phase, gangs_of
 
 _LONG = 365 * 86_400
 """Lifetime of tokens, which a kubelet would replace [s]."""

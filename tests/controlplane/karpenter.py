@@ -10,7 +10,7 @@ from controlplane.other_programs import AUTOSCALER_CRDS, KARPENTER
 from controlplane.plane import ControlPlane
 from controlplane.process import Process, answers, free_ports
 
-from cluster import keys
+from linkwise.cluster import keys
 
 POOL = "gpu"
 TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

@@ -14,7 +14,7 @@ from threading import Lock
 
 from controlplane.proxy import Proxy, Request
 
-from runtime.process.clock import wall
+from linkwise.runtime.process.clock import wall
 
 BEFORE, AFTER = "before", "after"
 WRITES = frozenset({"POST", "PATCH", "PUT", "DELETE"})

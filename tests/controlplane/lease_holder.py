@@ -14,11 +14,11 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from cluster import keys
-from runtime.kube.client import ApiError, Kube, KubeError
-from runtime.kube.election import Election
-from runtime.kube.lease import LeaseTimings
-from runtime.process import lifecycle
+from linkwise.cluster import keys
+from linkwise.runtime.kube.client import ApiError, Kube, KubeError
+from linkwise.runtime.kube.election import Election
+from linkwise.runtime.kube.lease import LeaseTimings
+from linkwise.runtime.process import lifecycle
 
 NAMESPACE, NAME = keys.POLICY_NAMESPACE, "linkwise-scorer"
 PAUSE = 0.1

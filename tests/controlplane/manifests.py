@@ -7,7 +7,7 @@ from controlplane.api import ApiError
 from controlplane.plane import ControlPlane
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 ROOT = Path(__file__).parents[2]
 BASE = ROOT / "manifests/base"

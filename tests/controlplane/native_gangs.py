@@ -3,7 +3,7 @@
 from controlplane.api import Object
 from controlplane.binaries import KUBERNETES
 
-from cluster import keys
+from linkwise.cluster import keys
 
 _GATES = {
     "1.36": ("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"),

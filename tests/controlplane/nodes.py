@@ -7,15 +7,15 @@ from contextlib import contextmanager, suppress
 from controlplane.api import Api, ApiError, Object
 from controlplane.process import wait_until
 
-from cli.files.short_form import read_short_form
-from cluster import keys
-from cluster.nodes.node import Node
-from cluster.nodes.topology_configmap import PublishedTopology, write_published
-from manifest.lines import read_documents
-from manifest.value import InputError, Value
-from topology import catalogue
-from topology.machine import Machine, TopologyError
-from topology.table import table_of
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.node import Node
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
+from linkwise.manifest.lines import read_documents
+from linkwise.manifest.value import InputError, Value
+from linkwise.topology import catalogue
+from linkwise.topology.machine import Machine, TopologyError
+from linkwise.topology.table import table_of
+from linkwise.views.files.short_form import read_short_form
 
 NODES = "/api/v1/nodes"
 _MAPS = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"

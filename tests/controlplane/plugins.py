@@ -7,9 +7,9 @@ from controlplane.api import Api, ApiError, Object
 from controlplane.background import Background
 from controlplane.nodes import published
 
-from cluster import keys
-from topology import catalogue
-from topology.machine import Machine
+from linkwise.cluster import keys
+from linkwise.topology import catalogue
+from linkwise.topology.machine import Machine
 
 GPUS = 8
 MACHINE = catalogue.entry("dgx1-v100").machine

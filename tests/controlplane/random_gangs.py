@@ -13,7 +13,7 @@ from controlplane.history import History, Write
 from controlplane.pods import Pods
 from controlplane.process import NotReadyError, wait_until
 
-from scorer.gang.crd import gangs_of
+from linkwise.planning.gang.crd import gangs_of
 
 PASSING = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {ageingMinutes: 600}\n"
 """The policy under which smaller gangs always pass larger ones, however slow the machine is."""

@@ -16,7 +16,7 @@ from math import inf
 
 from controlplane.proxy import Proxy, Request
 
-from runtime.process.clock import monotonic
+from linkwise.runtime.process.clock import monotonic
 
 _POD = re.compile(r"/api/v1/namespaces/([^/?]+)/pods/([^/?]+)(/eviction)?(\?.*)?")
 

@@ -9,7 +9,7 @@ from controlplane.nodes import Line
 from controlplane.pods import Pods
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 CARDS, MEMORY = 4, 15
 """Of each node, and of each card [GiB]."""

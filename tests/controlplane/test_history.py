@@ -3,7 +3,7 @@ import json
 import pytest
 from controlplane.history import History, Write
 
-from cluster import keys
+from linkwise.cluster import keys
 
 
 def a_pod(name, gpus=(), *, on="", asks=1, uid="", phase="Running"):

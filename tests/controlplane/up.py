@@ -21,7 +21,7 @@ from controlplane.nodes import Line, read_nodes
 from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, Process, Processes
 
-from manifest.value import InputError
+from linkwise.manifest.value import InputError
 
 FOLDER = Path(__file__).parents[2] / ".up"
 STATUS = "status.json"

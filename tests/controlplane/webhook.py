@@ -26,7 +26,7 @@ from controlplane.plane import ControlPlane
 from controlplane.process import NotReadyError, Process, answers, free_ports, wait_until
 from support.certificates import KeyPair, a_ca, a_leaf
 
-from cluster import keys
+from linkwise.cluster import keys
 
 PATIENT = 30
 """Timeout of the API server's calls, in tests of other subjects [s]: a busy machine may stand still

@@ -8,15 +8,15 @@ from aiohttp import web
 from support.dashboard import a_current
 from support.servers.fake_api import FakeAPI
 
-from cli.dashboard.server import Dashboard
-from cluster.keys import DASHBOARD
 from dashboard.__main__ import LIMITS
 from dashboard.access import Access
 from dashboard.entrance import Hosts, TokenEntrance
 from dashboard.feeds import Feeds
-from runtime.http.server import serve
-from runtime.kube.client import Kube
-from runtime.process.clock import wall
+from linkwise.cluster.keys import DASHBOARD
+from linkwise.dashboard.server import Dashboard
+from linkwise.runtime.http.server import serve
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.process.clock import wall
 
 HOST = "gpus.example"
 NODES, PODS, GANGS = "nodes", "pods", "gangs"

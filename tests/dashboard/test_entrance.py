@@ -11,11 +11,11 @@ from support.dashboard import JOB, a_current, placed_pod
 from support.servers.fake_api import status
 from support.waiting import PATIENCE, until
 
-from cluster.keys import DRY_RUN_AUDIENCE
 from dashboard import access, feeds
 from dashboard.entrance import VISITS, Hosts
-from runtime.http import reviews
-from runtime.http.authentication import OF_AN_ADDRESS
+from linkwise.cluster.keys import DRY_RUN_AUDIENCE
+from linkwise.runtime.http import reviews
+from linkwise.runtime.http.authentication import OF_AN_ADDRESS
 
 EVENTS = "api/events"
 VIEWS = (

@@ -1,7 +1,7 @@
 import pytest
 
 from dashboard.settings import read_settings
-from runtime.process.environment import SettingsError
+from linkwise.runtime.process.environment import SettingsError
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 

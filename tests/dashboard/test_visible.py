@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.dashboard import CLUSTER, JOB
 
-from cli.dashboard.feed import Feed
-from cli.dashboard.moment import Moment
-from cli.dashboard.queries import Views
-from cli.dashboard.trial import Trial
-from cli.files.cluster_file import collect_objects
-from cli.files.current_cluster import current_cluster
 from dashboard.visible import ALL, ANOTHER, Visible, namespaces_of, seen_by
-from manifest.objects import objects_in
+from linkwise.dashboard.feed import Feed
+from linkwise.dashboard.moment import Moment
+from linkwise.dashboard.queries import Views
+from linkwise.dashboard.trial import Trial
+from linkwise.manifest.objects import objects_in
+from linkwise.views.files.cluster_file import collect_objects
+from linkwise.views.files.current_cluster import current_cluster
 
 KEY = b"k" * 32
 TEAMS = ("red", "green", "blue")

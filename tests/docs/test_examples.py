@@ -9,7 +9,7 @@ import pytest
 import yaml
 from support.documents import COMPUTE_SHARE, GPUSHARE, MODEL_AND_DRIVER
 
-from cli.__main__ import run
+from linkwise.cli.__main__ import run
 
 FOLDER = Path(__file__).parents[2] / "docs/examples"
 CLUSTER = ("--cluster", str(FOLDER / "cluster.yaml"))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.__main__ import run
-from cluster.finding import Code
+from linkwise.cli.__main__ import run
+from linkwise.cluster.finding import Code
 
 PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
 FENCE = "```"

@@ -17,14 +17,14 @@ PAGE = text_of("docs/operations.md") + text_of("docs/operations")
 RULES = ROOT / "manifests/alerts/rules.yaml"
 RECORDING = ROOT / "manifests/alerts/recording.yaml"
 A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-COMPONENTS = ("runtime", "webhook", "certs", "scorer", "agent", "uninstall", "dashboard")
+COMPONENTS = ("linkwise/runtime", "webhook", "certs", "scorer", "agent", "dashboard")
 RUN_ELSEWHERE = {
     "kubectl apply -k manifests/": "tests/e2e/test_printed.py installs from each folder",
     "kubectl get --raw /metrics": "tests/e2e/test_operations.py looks for these metrics",
-    "linkwise certs status": "tests/cli and tests/e2e/test_printed.py run it",
+    "linkwise certs status": "tests/linkwise/cli and tests/e2e/test_printed.py run it",
     "linkwise inspect": "tests/e2e/test_live_cli.py runs it",
     "linkwise explain gang": "tests/e2e/test_live_cli.py runs it",
-    "linkwise check": "tests/cli/commands/test_check.py runs it",
+    "linkwise check": "tests/linkwise/cli/test_check.py runs it",
 }
 """Tests that run commands in sentences which need more than their words."""
 BEGINNINGS = ("kubectl apply -k", "kubectl debug", "kubectl apply")

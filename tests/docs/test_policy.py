@@ -3,9 +3,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from policy.document import Policy, parse_policy
-from policy.lint import lint
-from topology.catalogue import NAMES
+from linkwise.policy.document import Policy, parse_policy
+from linkwise.policy.lint import lint
+from linkwise.topology.catalogue import NAMES
 
 PAGE = (Path(__file__).parents[2] / "docs/policy.md").read_text(encoding="utf-8")
 DEFAULTS, EXAMPLE = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from support.printed import blocks, commands
 
-from cli.__main__ import run
-from cluster import keys
-from policy.lint import lint
-from topology.catalogue import NAMES
+from linkwise.cli.__main__ import run
+from linkwise.cluster import keys
+from linkwise.policy.lint import lint
+from linkwise.topology.catalogue import NAMES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")

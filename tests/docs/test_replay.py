@@ -6,8 +6,8 @@ from pathlib import Path
 
 from support.printed import blocks, commands
 
-from bench.traces import philly_lines
-from cli.__main__ import run
+from linkwise.cli.__main__ import run
+from tools.bench.traces import philly_lines
 
 PAGE = "docs/replay.md"
 

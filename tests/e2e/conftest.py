@@ -36,12 +36,12 @@ from controlplane.temporary import temporary_namespace
 from controlplane.training import run_training_operator
 from controlplane.webhook import Webhook, register_unreachable, run_webhook
 
-from cluster import keys
-from cluster.nodes.node import Node
-from policy.document import Policy
-from release.image import Image
-from release.image import build as build_image
-from release.image import unavailable as image_unavailable
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.node import Node
+from linkwise.policy.document import Policy
+from tools.release.image import Image
+from tools.release.image import build as build_image
+from tools.release.image import unavailable as image_unavailable
 
 PROFILES_ALL = BASE.parent / "profiles-all"
 _BINARIES = pytest.StashKey[Binaries | MissingError]()

@@ -20,10 +20,10 @@ from agent.publish.node_labels import (
     read_node_labels,
 )
 from agent.publish.topology import publish_topology, topology_config_map
-from cluster import keys
-from cluster.nodes.topology_configmap import PublishedTopology
-from runtime.kube.client import Kube
-from runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.event_recorder import Event, EventRecorder, ObjectReference
 
 AGENT = "linkwise-agent"
 FOLDER = ROOT / "manifests/agent"

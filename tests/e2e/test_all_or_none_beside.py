@@ -7,7 +7,7 @@ from controlplane.sidecar import run_sidecar
 from controlplane.soak import often
 from controlplane.webhook import run_webhook
 
-from cluster import keys
+from linkwise.cluster import keys
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from controlplane.gangs import (
 from controlplane.pods import gates
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 JOB = "pytorch-topo-4-vgg16"
 PATIENCE = 120

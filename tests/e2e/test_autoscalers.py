@@ -12,7 +12,7 @@ from controlplane.karpenter import TOLERATION, install_crds, run_karpenter
 from controlplane.manifests import ROOT
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 PROVISIONING = "autoscaling: {request: provisioningRequest}"
 CONDITION = "autoscaling: {request: podCondition}"

@@ -6,8 +6,8 @@ import pytest
 from controlplane.other_webhook import run_neighbour
 from controlplane.pods import container, gates, required, variables
 
-from cluster import keys
-from webhook.device_variables import NO_GPU
+from linkwise.admission.patch.device_variables import NO_GPU
+from linkwise.cluster import keys
 
 # The API server calls registrations in the order of their names; ours is "linkwise".
 BEFORE, AFTER = "a-neighbour", "z-neighbour"

@@ -12,7 +12,7 @@ from controlplane.pods import gates, requirement, terms
 from controlplane.process import wait_until
 from controlplane.soak import RUNS, often
 
-from cluster import keys
+from linkwise.cluster import keys
 
 TENANTS = 3
 ATTEMPTS = often(250, 2500)

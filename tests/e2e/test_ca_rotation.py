@@ -33,8 +33,8 @@ from certs.authority import new_authority, new_leaf, subject_alt_names
 from certs.leaf import Leaf, read_leaf, write_leaf
 from certs.pem import certificates_pem, key_pem
 from certs.store import CA_SECRET
-from cluster import keys
-from runtime.process.clock import wall
+from linkwise.cluster import keys
+from linkwise.runtime.process.clock import wall
 
 pytestmark = pytest.mark.timeout(often(500, 1800))
 

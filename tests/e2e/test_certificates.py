@@ -10,8 +10,8 @@ from controlplane.process import wait_until
 from controlplane.webhook import PATIENT, trusting
 from cryptography import x509
 
-from cluster import keys
-from runtime.process.clock import wall
+from linkwise.cluster import keys
+from linkwise.runtime.process.clock import wall
 
 LASTS = 75
 """A leaf is renewed when a third of this is left: more than what mounting and reloading take."""

@@ -16,7 +16,7 @@ from controlplane.process import wait_until
 from controlplane.raw_requests import JSON, review
 from controlplane.webhook import PATIENT, trusting
 
-from cluster import keys
+from linkwise.cluster import keys
 
 BOUND = 2
 """From a change until both replicas have it [s]; of half of them: a machine may stand still."""

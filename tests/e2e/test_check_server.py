@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 POD = """\

@@ -14,7 +14,7 @@ from controlplane.process import wait_until
 from controlplane.webhook import PATIENT
 from support.certificates import a_ca, a_leaf
 
-from cluster import keys
+from linkwise.cluster import keys
 
 GPU = {keys.GPU_WHOLE: 1}
 GATED = {"schedulingGates": [{"name": keys.GANG}]}

@@ -12,7 +12,7 @@ from controlplane.webhook import PATIENT, register, start_replica
 from support.builders import a_pod
 from support.certificates import a_ca, a_leaf
 
-from cluster import keys
+from linkwise.cluster import keys
 
 CLIENTS, SERVERS = a_ca("clients"), a_ca()
 CONFIGURATION = "apiserver.config.k8s.io/v1"

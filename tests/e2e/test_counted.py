@@ -18,7 +18,7 @@ from controlplane.process import wait_until
 from controlplane.scorer import Scorer
 from controlplane.soak import often
 
-from cluster import keys
+from linkwise.cluster import keys
 
 NODES = often(16, 128)
 SIZE = 8

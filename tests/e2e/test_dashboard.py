@@ -17,7 +17,7 @@ from controlplane.process import wait_until
 from controlplane.relay import Relay
 from support.browser import NEEDS_CHROMIUM, new_context, new_page, running_chromium
 
-from cluster import keys
+from linkwise.cluster import keys
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 DGX = {"machine": "dgx1-v100", "mode": "topology"}

@@ -14,7 +14,7 @@ from controlplane.process import Process, answers, free_ports, wait_until
 from controlplane.temporary import temporary_namespace
 from controlplane.webhook import access
 
-from cluster.keys import DASHBOARD
+from linkwise.cluster.keys import DASHBOARD
 
 ACCESS = BASE.parent / "dashboard/access.yaml"
 DGX = {"machine": "dgx1-v100", "mode": "topology"}

@@ -6,8 +6,8 @@ from controlplane.pods import container, gates, required, variables
 from controlplane.process import wait_until
 from support.documents import COMPUTE_SHARE, GPUSHARE, HPN, HPN_MODEL, MODEL_AND_DRIVER, PROFILE
 
-from cluster import keys
-from webhook.device_variables import NO_GPU
+from linkwise.admission.patch.device_variables import NO_GPU
+from linkwise.cluster import keys
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from controlplane.process import wait_until
 from controlplane.soak import often
 from support.builders import with_gpus
 
-from cluster import keys
-from cluster.nodes.topology_configmap import PublishedTopology, write_published
-from topology import catalogue
-from topology.table import table_of
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
+from linkwise.topology import catalogue
+from linkwise.topology.table import table_of
 
 NODE, COUNTED, HOSTILE = "gpu-0", "counted", "hostile"
 UUIDS = tuple(f"GPU-0000000{i}-1111-2222-3333-444444444444" for i in range(8))

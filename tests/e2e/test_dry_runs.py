@@ -10,7 +10,7 @@ from controlplane.api import refusal
 from controlplane.pods import a_pod, gates
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 MANIFEST = {"apiVersion": "v1", "kind": "Pod", **a_pod("dry", {keys.GPU_WHOLE: 1})}

@@ -11,7 +11,7 @@ from controlplane.manifests import BASE, MUTATING, NOT_FENCE, ROOT, complaints, 
 from controlplane.process import wait_until
 from controlplane.webhook import PATIENT, register, run_webhook
 
-from cluster import keys
+from linkwise.cluster import keys
 
 SCRIPT = ROOT / "manifests/emergency-stop"
 GPU = {keys.GPU_WHOLE: "1"}

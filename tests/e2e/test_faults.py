@@ -20,7 +20,7 @@ from controlplane.soak import long
 from controlplane.webhook import PATIENT
 
 from certs.leaf import read_leaf
-from cluster import keys
+from linkwise.cluster import keys
 
 # Some of it waits for what takes a minute where nothing else runs.
 pytestmark = pytest.mark.timeout(400)

@@ -15,7 +15,7 @@ from controlplane.pods import a_pod
 from controlplane.process import Process, wait_until
 from controlplane.webhook import access
 
-from cluster import keys
+from linkwise.cluster import keys
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 LEASE = f"{LEASES}/{NAME}"

@@ -12,9 +12,9 @@ from controlplane.pods import a_pod
 from controlplane.process import answered_in_time, wait_until
 from msgspec import convert
 
-from cluster import keys
-from cluster.allocations.record import parse_record
-from cluster.objects.pod import Pod
+from linkwise.cluster import keys
+from linkwise.cluster.allocations.record import parse_record
+from linkwise.cluster.objects.pod import Pod
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 SHARES = {"name": "share-0", "machine": "t4x4", "mode": "core_mem", "gpuMemory": 15}

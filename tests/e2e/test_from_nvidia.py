@@ -17,7 +17,7 @@ from controlplane.plugins import (
 from controlplane.pods import container, gates
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 NODES = ("dgx-0", "dgx-1")
 PATIENCE = 300

@@ -20,7 +20,7 @@ from controlplane.nodes import NODES
 from controlplane.pods import a_pod, container
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 PATIENCE = 120
 HOST = "kubernetes.io/hostname"

@@ -21,10 +21,10 @@ from controlplane.history import History
 from controlplane.pods import Pods, gates
 from controlplane.process import wait_until
 
-from cluster import keys
-from topology import catalogue
-from topology.machine import mask_of
-from topology.table import table_of
+from linkwise.cluster import keys
+from linkwise.topology import catalogue
+from linkwise.topology.machine import mask_of
+from linkwise.topology.table import table_of
 
 DGX = table_of(catalogue.entry("dgx1-v100").machine)
 BEST_FOURS = ({0, 1, 2, 3}, {4, 5, 6, 7})

@@ -5,7 +5,7 @@ from controlplane.api import refusal
 from controlplane.gangs import make_gang, wait_until_placed
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 ONE = {keys.GPU_WHOLE: 1}
 CONTAINER = f"{keys.NVIDIA_CDI_CONTAINER}c0"

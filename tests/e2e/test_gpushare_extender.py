@@ -6,7 +6,7 @@ from controlplane.gangs import events
 from controlplane.gpushare import SCHEDULER, run_gpushare
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 SHARED = {"name": "share", "machine": "t4x4", "mode": "share", "gpuMemory": 15}
 SPREAD = {**SHARED, "labels": {keys.NODE_PLACEMENT: "spread"}}

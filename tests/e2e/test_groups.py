@@ -6,7 +6,7 @@ from controlplane.gangs import gang_labels, wait_for_phase, wait_until_placed, w
 from controlplane.manifests import DEFINITIONS
 from controlplane.pods import container
 
-from cluster import keys
+from linkwise.cluster import keys
 
 pytestmark = [pytest.mark.usefixtures("placing"), pytest.mark.versions]
 

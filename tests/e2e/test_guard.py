@@ -9,8 +9,8 @@ from controlplane.pods import a_pod as pod
 from controlplane.pods import container
 from controlplane.process import wait_until
 
-from cluster import keys
-from webhook.device_variables import NO_GPU
+from linkwise.admission.patch.device_variables import NO_GPU
+from linkwise.cluster import keys
 
 GATE = {"name": keys.GANG}
 RECORD = {keys.ALLOCATION: '{"node": "none", "gpus": []}'}

@@ -15,8 +15,8 @@ from controlplane.process_limits import granted, memory
 from controlplane.raw_requests import JSON, MIB, connect, post, review, send, status, verdict
 from controlplane.temporary import temporary_namespace
 
-from cluster import keys
-from runtime.http.limits import Limits
+from linkwise.cluster import keys
+from linkwise.runtime.http.limits import Limits
 
 # Some of it waits for what takes a minute where nothing else runs.
 pytestmark = pytest.mark.timeout(400)

@@ -14,7 +14,7 @@ from controlplane.process import wait_until
 from controlplane.scorer import Scorer, holder, start_scorer
 from controlplane.temporary import priority_class
 
-from cluster import keys
+from linkwise.cluster import keys
 
 _LEASE = {
     "LINKWISE_LEASE_SECONDS": "600",

@@ -21,7 +21,7 @@ from controlplane.manifests import (
 from controlplane.pods import Pods, gates
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 GPU = {keys.GPU_WHOLE: 1}
 NVIDIA = {keys.NVIDIA_GPU: 1}

@@ -10,8 +10,8 @@ from controlplane.credentials import kubeconfig
 from controlplane.gangs import make_gang
 from controlplane.process import wait_until
 
-from cluster import keys
-from scorer.gang.crd import gangs_of
+from linkwise.cluster import keys
+from linkwise.planning.gang.crd import gangs_of
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 DGX = {"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"}

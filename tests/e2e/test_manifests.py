@@ -20,7 +20,7 @@ from controlplane.webhook import register_unreachable
 from certs.leaf import read_leaf
 from certs.settings import SERVERS, WEBHOOK_CONFIGURATIONS
 from certs.store import CA_SECRET
-from cluster import keys
+from linkwise.cluster import keys
 
 ROOT = Path(__file__).parents[2]
 BASE, PROFILES_ALL = ROOT / "manifests/base", ROOT / "manifests/profiles-all"
@@ -547,7 +547,7 @@ def test_certs_with_its_shipped_access_makes_the_secret_and_keeps_the_registrati
         wait_until(lambda: {"CAIssued", "CAAnnounced"} <= reasons(plane), "both have an Event")
         status = plane.api.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/linkwise-certs")
         assert json.loads(status["data"]["status.json"])["mode"] == "self"
-        command = (sys.executable, "-m", "cli", "certs", "status", "-o", "json")
+        command = (sys.executable, "-m", "linkwise.cli", "certs", "status", "-o", "json")
         asked = (*command, f"--kubeconfig={plane.kubeconfig}")
 
         def report():

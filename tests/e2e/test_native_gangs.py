@@ -12,7 +12,7 @@ from controlplane.process import wait_until
 from controlplane.scorer import run_scorer
 from controlplane.webhook import run_webhook
 
-from cluster import keys
+from linkwise.cluster import keys
 
 LINE = {"name": "gpu", "count": 2, "machine": "dgx1-v100", "mode": "topology"}
 ROOM = {"cpu": 96, "memory": "768Gi"}

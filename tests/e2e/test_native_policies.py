@@ -7,12 +7,12 @@ from controlplane.api import refusal
 from controlplane.pods import a_pod
 from controlplane.process import wait_until
 
-from cluster.keys import MODEL_SERIES
-from cluster.objects.selector import REQUIRED_PATH
-from policy.document import parse_policy
-from policy.profile import parse_profiles
-from policy.snapshot import PolicySnapshot
-from webhook.native_policy import Target, native_policies
+from linkwise.admission.decide.native_policy import Target, native_policies
+from linkwise.cluster.keys import MODEL_SERIES
+from linkwise.cluster.objects.selector import REQUIRED_PATH
+from linkwise.policy.document import parse_policy
+from linkwise.policy.profile import parse_profiles
+from linkwise.policy.snapshot import PolicySnapshot
 
 POLICY = "profilesAll: true\ncatalogue: {replace: true, models: {X1: {aliases: [X1A]}}}\n"
 TEAM = {"key": "team", "operator": "In", "values": ["a", "b"]}

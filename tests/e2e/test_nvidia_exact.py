@@ -7,7 +7,7 @@ from controlplane.history import gpus
 from controlplane.pods import gates, requirement, terms
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 GPU = {keys.NVIDIA_GPU: 1}
 EXACT = ("exact-0", "exact-1")

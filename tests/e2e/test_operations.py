@@ -11,7 +11,7 @@ from controlplane.manifests import NAMESPACE
 from controlplane.process import wait_until
 from support.builders import a_pod
 
-from cluster import keys
+from linkwise.cluster import keys
 
 PAGE = Path(__file__).parents[2] / "docs/operations/alerts.md"
 REFUSED = {keys.GPU_MEM: 2, keys.GPU_CORE: 22}

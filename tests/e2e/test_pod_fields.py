@@ -1,6 +1,6 @@
 """The fields of pods that `check` knows are those of a real API server."""
 
-from manifest.pod_fields import POD_SPEC, pod_fields
+from linkwise.manifest.pod_fields import POD_SPEC, pod_fields
 
 _CORE = "/openapi/v3/api/v1"
 _PREFIX = "#/components/schemas/"

@@ -6,7 +6,7 @@ from controlplane.pods import container
 from controlplane.process import wait_until
 from controlplane.temporary import priority_class
 
-from cluster import keys
+from linkwise.cluster import keys
 
 pytestmark = pytest.mark.usefixtures("placing")
 

@@ -26,8 +26,8 @@ from controlplane.process import wait_until
 from controlplane.soak import often
 from controlplane.temporary import priority_class
 
-from cluster import keys
-from scorer.gang.crd import gangs_of
+from linkwise.cluster import keys
+from linkwise.planning.gang.crd import gangs_of
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 VALUES = {"nightly": 100, "research": 500, "production": 1000}

@@ -20,11 +20,11 @@ NOT_RUN = {
     "make ": "tests/e2e/test_up.py does what they do",
     "NODES=claims make up": "tests/e2e/test_up.py does what it does",
     "NODES=real make up": "tests/e2e/node/test_up_in_containers.py does what it does",
-    "pip": "tests/release/test_wheel.py installs the wheel",
+    "pip": "tests/tools/release/test_wheel.py installs the wheel",
     "docker ": "it needs Docker and a registry",
     "helm ": "tests/e2e/charts/test_printed.py runs it",
     "linkwise dashboard": "it does not end by itself; tests/e2e/test_dashboard.py runs it",
-    "linkwise snapshot --watch": "it does not end by itself; cli/commands/test_snapshot.py runs it",
+    "linkwise snapshot --watch": "it does not end by itself; linkwise/cli/test_snapshot.py runs it",
     "kubectl -n linkwise-system port-forward": "kwok's kubelets forward no ports",
 }
 """Why commands that begin so are not run; what is behind a forwarded port is asked where it is."""

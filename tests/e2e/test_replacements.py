@@ -10,8 +10,8 @@ from controlplane.pods import container
 from controlplane.process import wait_for, wait_until
 from controlplane.soak import often
 
-from cluster import keys
-from scorer.gang.crd import gangs_of
+from linkwise.cluster import keys
+from linkwise.planning.gang.crd import gangs_of
 
 PATIENCE = 120
 EACH = 4

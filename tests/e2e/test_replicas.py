@@ -8,7 +8,7 @@ from controlplane.nodes import add_nodes, read_nodes, remove_nodes
 from controlplane.pods import gates, requirement, terms
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 NODE = "nvidia-0"
 REPLICA = {keys.NVIDIA_GPU_SHARED: 1}

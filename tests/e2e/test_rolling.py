@@ -14,7 +14,7 @@ from controlplane.process import wait_until
 from controlplane.soak import often
 from controlplane.webhook import PATIENT
 
-from cluster import keys
+from linkwise.cluster import keys
 
 # Some of it waits for what takes a minute where nothing else runs.
 pytestmark = pytest.mark.timeout(400)

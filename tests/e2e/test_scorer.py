@@ -8,8 +8,8 @@ from controlplane.pods import a_pod
 from controlplane.process import wait_until
 from controlplane.scorer import QUICK, holder, run_scorer, start_scorer, wait_for_leader
 
-from cluster import keys
-from scorer.gang.crd import gangs_of
+from linkwise.cluster import keys
+from linkwise.planning.gang.crd import gangs_of
 
 pytestmark = pytest.mark.usefixtures("shipped")
 

@@ -6,10 +6,10 @@ from controlplane.history import gpus
 from controlplane.pods import a_pod, container
 from controlplane.process import wait_until
 
-from cluster import keys
-from topology import catalogue
-from topology.machine import mask_of
-from topology.table import table_of
+from linkwise.cluster import keys
+from linkwise.topology import catalogue
+from linkwise.topology.machine import mask_of
+from linkwise.topology.table import table_of
 
 PATIENCE = 120
 DGX = table_of(catalogue.entry("dgx1-v100").machine)

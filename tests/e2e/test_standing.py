@@ -13,7 +13,7 @@ from controlplane.gangs import (
 from controlplane.pods import container
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 pytestmark = pytest.mark.usefixtures("placing")
 

@@ -23,7 +23,7 @@ from controlplane.process_limits import MIB, Limited, granted
 from controlplane.scorer import LEASE
 from controlplane.soak import long, often
 
-from cluster import keys
+from linkwise.cluster import keys
 
 IN_TIME = 5
 """Longest time from the creation of a gang to its last binding, during an attack [s]."""

@@ -7,8 +7,8 @@ from controlplane.api import refusal
 from controlplane.pods import a_pod, gates, variables
 from controlplane.process import wait_until
 
-from cluster import keys
-from webhook.device_variables import NO_GPU
+from linkwise.admission.patch.device_variables import NO_GPU
+from linkwise.cluster import keys
 
 NODE = "gpu-0"
 WHOLE = {keys.GPU_WHOLE: 8}

@@ -9,7 +9,7 @@ from controlplane.process import wait_until
 from controlplane.scorer import LEASE
 from controlplane.temporary import temporary_namespace
 
-from cluster import keys
+from linkwise.cluster import keys
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 NEARLY_FULL = {"any": "a" * 261_900}

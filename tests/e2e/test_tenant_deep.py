@@ -8,7 +8,7 @@ from controlplane.pods import Pods, a_pod
 from controlplane.process import wait_until
 from controlplane.scorer import run_scorer
 
-from cluster import keys
+from linkwise.cluster import keys
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 DEPTHS = (1500, 9000, 9980)

@@ -8,7 +8,7 @@ from controlplane.pods import Pods
 from controlplane.process import wait_until
 from controlplane.process_limits import memory
 
-from cluster import keys
+from linkwise.cluster import keys
 
 MIB = 1 << 20
 ROOM = 60 * MIB

@@ -12,7 +12,7 @@ from controlplane.pods import Pods, container
 from controlplane.process import wait_until
 from controlplane.scorer import LEASE, run_scorer
 
-from cluster import keys
+from linkwise.cluster import keys
 
 pytestmark = pytest.mark.timeout(400)
 

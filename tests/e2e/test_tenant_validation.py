@@ -20,9 +20,9 @@ from controlplane.load import Load
 from controlplane.process import wait_until
 from controlplane.process_limits import memory, restart_peak
 
-from cluster import keys
-from policy.problem import MAX_BYTES
-from runtime.http.limits import Limits
+from linkwise.cluster import keys
+from linkwise.policy.problem import MAX_BYTES
+from linkwise.runtime.http.limits import Limits
 
 MIB = 1 << 20
 GROWTH = 64 * MIB

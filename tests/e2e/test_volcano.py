@@ -12,7 +12,7 @@ from controlplane.plane import control_plane
 from controlplane.pods import Pods, container, gates
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 API = "batch.volcano.sh/v1alpha1"
 WORKERS = 5

@@ -5,18 +5,18 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct
 
-from cluster.allocations.device_claim import DeviceRequest
-from cluster.nodes.device_claims import ClaimObject
-from cluster.nodes.device_pool import NO_SLICES
-from cluster.nodes.node_devices import NodeDevices, devices_by_node
-from cluster.nodes.node_resources import NodeError, NodeObject
-from cluster.nodes.resource_slice import SliceObject
-from cluster.nodes.taint_rules import RuleObject
-from policy.snapshot import PolicySnapshot
-from runtime.kube.errors import UNDECODABLE
-from scorer.cache.node_info import build_node
-from topology.errors import TopologyError
-from topology.machine import MAX_GPUS
+from linkwise.cluster.allocations.device_claim import DeviceRequest
+from linkwise.cluster.nodes.device_claims import ClaimObject
+from linkwise.cluster.nodes.device_pool import NO_SLICES
+from linkwise.cluster.nodes.node_devices import NodeDevices, devices_by_node
+from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
+from linkwise.cluster.nodes.resource_slice import SliceObject
+from linkwise.cluster.nodes.taint_rules import RuleObject
+from linkwise.planning.state.node_info import build_node
+from linkwise.policy.snapshot import PolicySnapshot
+from linkwise.runtime.kube.errors import UNDECODABLE
+from linkwise.topology.errors import TopologyError
+from linkwise.topology.machine import MAX_GPUS
 
 
 class _Input(Struct, frozen=True):

@@ -23,10 +23,7 @@ import atheris
 import structlog
 from fuzz.mutate import Mutator
 
-OURS = (
-    *("topology", "cluster", "workloads", "manifest", "policy", "runtime"),
-    *("webhook", "scorer", "certs", "agent", "cli"),
-)
+OURS = ("linkwise", "webhook", "scorer", "certs", "agent")
 with atheris.instrument_imports(include=[*OURS]):
     from fuzz.targets import TARGETS
 

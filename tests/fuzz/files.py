@@ -9,10 +9,10 @@ from tempfile import mkstemp
 
 import yaml
 
-from cli.files.inputs import InputFiles, read_inputs
-from cli.files.policies import read_policies
-from cli.live.kubeconfig import Access, load_user_context
-from manifest.value import InputError
+from linkwise.manifest.value import InputError
+from linkwise.views.files.inputs import InputFiles, read_inputs
+from linkwise.views.files.policies import read_policies
+from linkwise.views.live.kubeconfig import Access, load_user_context
 
 _RUN = frozenset({"exec", "auth-provider"})
 """Parts of a kubeconfig by which the library runs a command, or connects to a server."""

@@ -41,31 +41,32 @@ from certs.leaf import Server, read_leaf
 from certs.pem import ContentError
 from certs.rotation import IssuancePolicy, next_transition
 from certs.snapshot import Snapshot, Stored
-from cluster.account.accounting import ledger_of
-from cluster.allocations.foreign import read_foreign
-from cluster.allocations.gpus import GPUShare
-from cluster.allocations.record import RecordError, parse_record
-from cluster.keys import GPU_WHOLE
-from cluster.nodes.capacity import Capacity
-from cluster.nodes.topology_configmap import read_published
-from cluster.objects.pod import Pod
-from manifest.value import InputError
-from policy.active_config import POLICY, PROFILES, ConfigSource
-from policy.document import parse_plugin_config, parse_policy
-from policy.lint import lint, lint_plugin_config
-from policy.problem import PolicyError
-from policy.profile import parse_profiles
-from policy.sharing import SharingGroup, shared_by
-from policy.snapshot import PolicySnapshot
-from runtime.kube.errors import UNDECODABLE
+from linkwise.admission.dry_run.dryrun import decode_result, dry_run_body, encode_dry_run
+from linkwise.cluster.account.accounting import ledger_of
+from linkwise.cluster.allocations.foreign import read_foreign
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.allocations.record import RecordError, parse_record
+from linkwise.cluster.keys import GPU_WHOLE
+from linkwise.cluster.nodes.capacity import Capacity
+from linkwise.cluster.nodes.topology_configmap import read_published
+from linkwise.cluster.objects.pod import Pod
+from linkwise.manifest.value import InputError
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.planning.placement.pods.member import Member, new_member
+from linkwise.planning.placement.schedule import plan
+from linkwise.planning.placement.state.snapshot import snapshot_of
+from linkwise.policy.active_config import POLICY, PROFILES, ConfigSource
+from linkwise.policy.document import parse_plugin_config, parse_policy
+from linkwise.policy.lint import lint, lint_plugin_config
+from linkwise.policy.problem import PolicyError
+from linkwise.policy.profile import parse_profiles
+from linkwise.policy.sharing import SharingGroup, shared_by
+from linkwise.policy.snapshot import PolicySnapshot
+from linkwise.runtime.kube.errors import UNDECODABLE
+from linkwise.topology.catalogue import NAMES
+from linkwise.topology.errors import TopologyError
+from linkwise.topology.read import read_machine
 from scorer.extender.wire import WireError, read_binding, read_candidates, read_preempt
-from scorer.gang.pod_info import pod_info
-from scorer.placement.pods.member import Member, new_member
-from scorer.placement.schedule import plan
-from scorer.placement.state.snapshot import snapshot_of
-from topology.catalogue import NAMES
-from topology.errors import TopologyError
-from topology.read import read_machine
 from webhook.config_validation import (
     ConfigReview,
     config_response,
@@ -73,7 +74,6 @@ from webhook.config_validation import (
     lint_text,
     read_config_review,
 )
-from webhook.dryrun import decode_result, dry_run_body, encode_dry_run
 from webhook.review import API_VERSION, KIND, ProtocolError
 
 Target = Callable[[bytes], None]

@@ -4,18 +4,18 @@ from contextlib import suppress
 
 import msgspec
 
-from cluster.nodes.node_resources import NodeError, NodeObject
-from policy.snapshot import PolicySnapshot
-from runtime.kube.decode import decode
-from runtime.kube.errors import UNDECODABLE
-from runtime.kube.paging import Page
-from runtime.kube.paths import is_segment
-from scorer.cache.node_info import NodeConfigMap, build_node
+from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
+from linkwise.planning.gang.crd import read_gang
+from linkwise.planning.state.node_info import NodeConfigMap, build_node
+from linkwise.planning.state.workloads import read_job, read_stateful_set
+from linkwise.policy.snapshot import PolicySnapshot
+from linkwise.runtime.kube.decode import decode
+from linkwise.runtime.kube.errors import UNDECODABLE
+from linkwise.runtime.kube.paging import Page
+from linkwise.runtime.kube.paths import is_segment
+from linkwise.topology.errors import TopologyError
 from scorer.cache.partial_pod import read_pod
-from scorer.cache.workloads import read_job, read_stateful_set
-from scorer.gang.crd import read_gang
 from scorer.scale_up.crd import ProvisioningRequest
-from topology.errors import TopologyError
 
 _node_decoder = msgspec.json.Decoder(NodeObject)
 _map_decoder = msgspec.json.Decoder(dict[str, NodeConfigMap])

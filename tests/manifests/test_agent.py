@@ -9,8 +9,8 @@ from agent.control.desired_state import UNUSED
 from agent.mps.daemon import DaemonSettings
 from agent.publish.node_labels import FIELD_MANAGER, LABELS
 from agent.settings import read_settings
-from cluster import keys
-from cluster.mode import NodeMode
+from linkwise.cluster import keys
+from linkwise.cluster.mode import NodeMode
 
 FOLDER = Path(__file__).parents[2] / "manifests/agent"
 NAME = "linkwise-agent"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import yaml
 
-from cluster import keys
+from linkwise.cluster import keys
 from scorer.scale_up.crd import OURS
 
 FILE = Path(__file__).parents[2] / "manifests/autoscaling/access.yaml"

@@ -10,11 +10,11 @@ from certs.ca_bundle import API
 from certs.settings import SERVERS, WEBHOOK_CONFIGURATIONS
 from certs.settings import read_settings as certs_settings
 from certs.store import CA_SECRET
-from cluster import keys
-from cluster.gang import Link
-from cluster.mode import NodeMode
-from policy.document import parse_policy
-from scorer.gang.crd import (
+from linkwise.admission.patch.device_variables import NO_GPU
+from linkwise.cluster import keys
+from linkwise.cluster.gang import Link
+from linkwise.cluster.mode import NodeMode
+from linkwise.planning.gang.crd import (
     GANGS,
     GangCondition,
     GangPlan,
@@ -23,11 +23,11 @@ from scorer.gang.crd import (
     Phase,
     PlannedPod,
 )
+from linkwise.policy.document import parse_policy
+from linkwise.topology.machine import MAX_GPUS
+from linkwise.workloads.registry import KINDS
 from scorer.settings import read_settings as scorer_settings
-from topology.machine import MAX_GPUS
-from webhook.device_variables import NO_GPU
 from webhook.settings import Settings
-from workloads.registry import KINDS
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 BASE = MANIFESTS / "base"

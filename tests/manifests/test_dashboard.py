@@ -3,8 +3,8 @@ from pathlib import Path
 import yaml
 
 from certs.settings import DASHBOARD_SERVER
-from cluster.keys import DASHBOARD, POLICY_NAMESPACE
 from dashboard.settings import Settings
+from linkwise.cluster.keys import DASHBOARD, POLICY_NAMESPACE
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 

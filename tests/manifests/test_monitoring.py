@@ -6,7 +6,7 @@ import pytest
 import yaml
 from support.exposed import Metric, exposed
 
-from cluster import keys
+from linkwise.cluster import keys
 
 ROOT = Path(__file__).parents[2]
 RULES = [

@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from cluster import keys
-from policy.document import Policy, parse_policy
-from runtime.http.types import Route
+from linkwise.cluster import keys
+from linkwise.policy.document import Policy, parse_policy
+from linkwise.runtime.http.types import Route
 from scorer.__main__ import LEASE
 from scorer.api.extender import Extender
 from scorer.settings import read_settings

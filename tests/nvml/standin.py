@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from topology.machine import Level
+from linkwise.topology.machine import Level
 
 SOURCE = Path(__file__).with_name("standin.c")
 MACHINE = "LINKWISE_NVML_MACHINE"

@@ -17,9 +17,9 @@ from support.certificates import a_ca, a_leaf
 from support.servers.fake_cluster import FakeCluster
 from support.waiting import PATIENCE, until, until_true
 
-from cluster.whatif_api import PATH
-from runtime.kube.client import Kube
-from runtime.process.logs import configure
+from linkwise.cluster.whatif_api import PATH
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.process.logs import configure
 from scorer.__main__ import LEASE, run_scorer
 from scorer.settings import Settings
 from scorer.timings import Timings

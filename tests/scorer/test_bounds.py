@@ -21,31 +21,31 @@ from support.builders import (
 )
 from support.counting import calls
 
-from cluster import keys
-from cluster.account.accounting import account
-from cluster.account.node_ledger import Holding
-from cluster.account.pod_usage import pod_usage
-from cluster.nodes.node import NodeObject, Taint
-from cluster.nodes.topology_configmap import read_published
-from cluster.objects.pod import Owner, Pod
-from cluster.requests.demand import HostPort, PortsTaken
-from cluster.requests.request import read_request
-from policy.snapshot import PolicySnapshot
-from scorer.cache.node_info import NodeConfigMap, build_node
-from scorer.commit.patches import allocation_patch
+from linkwise.cluster import keys
+from linkwise.cluster.account.accounting import account
+from linkwise.cluster.account.node_ledger import Holding
+from linkwise.cluster.account.pod_usage import pod_usage
+from linkwise.cluster.nodes.node import NodeObject, Taint
+from linkwise.cluster.nodes.topology_configmap import read_published
+from linkwise.cluster.objects.pod import Owner, Pod
+from linkwise.cluster.requests.demand import HostPort, PortsTaken
+from linkwise.cluster.requests.request import read_request
+from linkwise.planning.cycle.cycle import SchedulingCycle
+from linkwise.planning.gang.crd import GangPlan, PlannedPod, read_gang
+from linkwise.planning.gang.lost_members import lost_members
+from linkwise.planning.gang.patches import allocation_patch
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.placement.pods.group import new_group
+from linkwise.planning.placement.preemption.search import Eviction, find_victims
+from linkwise.planning.placement.preemption.victim import Disruptions, Victim, VictimPod
+from linkwise.planning.placement.result import Refusal
+from linkwise.planning.state.node_info import NodeConfigMap, build_node
+from linkwise.policy.snapshot import PolicySnapshot
+from linkwise.workloads.kinds.kubeflow import TF_JOB
+from linkwise.workloads.members import declared
+from linkwise.workloads.pod_group import PodGroup
 from scorer.extender.wire import read_candidates
-from scorer.gang.crd import GangPlan, PlannedPod, read_gang
-from scorer.gang.lost_members import lost_members
-from scorer.gang.pod_info import pod_info
-from scorer.gang.unit import Owners, units_of
-from scorer.placement.pods.group import new_group
-from scorer.placement.preemption.search import Eviction, find_victims
-from scorer.placement.preemption.victim import Disruptions, Victim, VictimPod
-from scorer.placement.result import Refusal
-from scorer.queue.cycle import SchedulingCycle
-from workloads.kinds.kubeflow import TF_JOB
-from workloads.members import declared
-from workloads.pod_group import PodGroup
 
 STORED = 1_500_000
 """The largest object that an API server stores [bytes]."""

@@ -16,9 +16,9 @@ from support.servers.claims_cluster import (
 from support.servers.leader_harness import JOB, Clock, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.scorer_lease import LEASE
-from runtime.process.clock import rfc3339
+from linkwise.cluster import keys
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.runtime.process.clock import rfc3339
 
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 RULES = "/apis/resource.k8s.io/v1/devicetaintrules"

@@ -9,7 +9,7 @@ from support.servers.fake_cluster import FENCED
 from support.servers.leader_harness import Clock, Cluster, leading
 from support.waiting import until
 
-from cluster import keys
+from linkwise.cluster import keys
 from scorer.extender.wire import Binding
 from scorer.fence import WRITE_TIMEOUT
 

@@ -11,11 +11,11 @@ from support.builders import a_node, an_exact_node
 from support.servers.fake_cluster import FakeCluster
 from support.waiting import PATIENCE, until
 
-from cluster.nodes.device_fence import FenceRule, fence_of
-from cluster.nodes.node import DevicePool
-from cluster.nodes.taint_rules import Selector
-from runtime.kube.client import Kube
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster.nodes.device_fence import FenceRule, fence_of
+from linkwise.cluster.nodes.node import DevicePool
+from linkwise.cluster.nodes.taint_rules import Selector
+from linkwise.planning.state.cluster_state import ClusterState
+from linkwise.runtime.kube.client import Kube
 from scorer.device_fence import DeviceFence
 from scorer.metrics import Metrics
 from scorer.queue.fault_isolation import FaultIsolation

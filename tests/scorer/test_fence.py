@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.kube.errors import Unreachable, api_error
+from linkwise.runtime.kube.errors import Unreachable, api_error
 from scorer.fence import is_leadership_lost
 
 RESPONSES = json.loads(Path(__file__).with_name("refusals.json").read_text())

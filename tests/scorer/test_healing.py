@@ -19,11 +19,11 @@ from support.servers.claims_cluster import (
 from support.servers.leader_harness import Clock, Cluster, leading
 from support.waiting import until
 
-from cluster import keys
-from scorer.gang.crd import GANGS
-from topology import catalogue
-from topology.machine import mask_of
-from topology.table import table_of
+from linkwise.cluster import keys
+from linkwise.planning.gang.crd import GANGS
+from linkwise.topology import catalogue
+from linkwise.topology.machine import mask_of
+from linkwise.topology.table import table_of
 
 PROBES = count()
 EVICT = "gangs: {onFault: evict, onFaultSeconds: 60}"

@@ -8,7 +8,7 @@ from support.servers.fake_cluster import FENCED
 from support.servers.leader_harness import Clock, Cluster, leading
 from support.waiting import until
 
-from scorer.gang.crd import GANGS
+from linkwise.planning.gang.crd import GANGS
 
 MEMBERS = 100
 IN_FLIGHT = 16

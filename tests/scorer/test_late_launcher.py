@@ -6,7 +6,7 @@ from support.builders import a_container
 from support.servers.leader_harness import Clock, Cluster, leading
 from support.waiting import until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 MPI_JOB = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "bert", "uid": "mpi"}
 LAUNCHER_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert-launcher", "uid": "launch"}

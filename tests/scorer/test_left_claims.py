@@ -7,7 +7,7 @@ from support.servers.claims_cluster import claims_cluster, pod
 from support.servers.leader_harness import Clock, leading
 from support.waiting import until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 REFUSED = "0/2 nodes are available: 1 cannot allocate all claims, 1 node(s) were unschedulable."
 GPU = {"exactly": {"deviceClassName": "gpu.nvidia.com"}}

@@ -11,7 +11,7 @@ from support.builders import a_pod
 from support.servers.fake_cluster import FENCED
 from support.waiting import PATIENCE, until, until_true
 
-from cluster import keys
+from linkwise.cluster import keys
 from scorer.__main__ import LEASE, main
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/linkwise-system/leases"

@@ -2,13 +2,13 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from support.builders import a_node
 
-from cluster import keys
-from cluster.account.gpu_amounts import GPUClass
-from cluster.account.node_ledger import Holding, NodeLedger
-from cluster.account.slots import free_slots
-from cluster.allocations.gpus import Exact, GPUShare
-from cluster.gang import Link
-from scorer.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, Phase
+from linkwise.cluster import keys
+from linkwise.cluster.account.gpu_amounts import GPUClass
+from linkwise.cluster.account.node_ledger import Holding, NodeLedger
+from linkwise.cluster.account.slots import free_slots
+from linkwise.cluster.allocations.gpus import Exact, GPUShare
+from linkwise.cluster.gang import Link
+from linkwise.planning.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, Phase
 from scorer.metrics import EvictionReason, Metrics, PreemptionOutcome, WaitReason, show_state
 
 

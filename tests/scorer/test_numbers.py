@@ -17,21 +17,21 @@ from support.servers.claims_cluster import pod as claimed_pod
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.gang import GangKey
-from cluster.nodes.node import NodeObject
-from cluster.nodes.resource_slice import SliceObject
-from cluster.objects.disruption_budget import DisruptionBudget
-from cluster.objects.pod import Pod
-from cluster.scorer_lease import LEASE
-from scorer.gang import compact_pod
-from scorer.gang.crd import Gang, name_of
-from scorer.gang.pod_info import pod_info
-from scorer.gang.unit import Owners, units_of
+from linkwise.cluster import keys
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.nodes.node import NodeObject
+from linkwise.cluster.nodes.resource_slice import SliceObject
+from linkwise.cluster.objects.disruption_budget import DisruptionBudget
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.planning.gang import compact_pod
+from linkwise.planning.gang.crd import Gang, name_of
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.workloads.members import declared
+from linkwise.workloads.pod_group import PodGroup
+from linkwise.workloads.registry import KINDS
 from scorer.preemption.record import Record
-from workloads.members import declared
-from workloads.pod_group import PodGroup
-from workloads.registry import KINDS
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
 PODS = "/api/v1/namespaces/team/pods"

@@ -10,11 +10,11 @@ from support.servers.fake_cluster import FENCED
 from support.servers.leader_harness import Clock, Cluster, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.gang import GangKey
-from runtime.process.clock import wall
-from scorer.gang.crd import Phase, name_of
-from scorer.gang.crd_status import status_of
+from linkwise.cluster import keys
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.crd import Phase, name_of
+from linkwise.planning.gang.crd_status import status_of
+from linkwise.runtime.process.clock import wall
 
 WAITING = "WaitingForGPUs"
 RESERVED = "reserved for the unit that waited longest"

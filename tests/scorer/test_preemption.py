@@ -13,12 +13,12 @@ from support.servers.leader_harness import NOW, PODS, Clock
 from support.servers.running_cluster import NONE_YET, OWNER, Running, full, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.scorer_lease import LEASE
-from runtime.process.clock import rfc3339
+from linkwise.cluster import keys
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.planning.gang import victim_choice
+from linkwise.planning.placement.preemption.search import find_victims
+from linkwise.runtime.process.clock import rfc3339
 from scorer.commit.removal import Removals
-from scorer.gang import victim_choice
-from scorer.placement.preemption.search import find_victims
 from scorer.preemption import nominations
 from scorer.preemption.nomination import Nomination
 from scorer.preemption.preemptor import Preemptor

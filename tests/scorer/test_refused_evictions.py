@@ -8,9 +8,9 @@ from support.servers.leader_harness import NOW, Clock
 from support.servers.running_cluster import OWNER, Running, full, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.gang import GangKey
-from runtime.process.clock import rfc3339
+from linkwise.cluster import keys
+from linkwise.cluster.gang import GangKey
+from linkwise.runtime.process.clock import rfc3339
 from scorer.commit import removal_state
 from scorer.commit.removal import Request
 from scorer.commit.removal_state import Step

@@ -7,8 +7,8 @@ from support.builders import a_container, a_held_pod
 from support.servers.leader_harness import JOB, Clock, Cluster, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.objects.pod import Pod
+from linkwise.cluster import keys
+from linkwise.cluster.objects.pod import Pod
 from scorer.extender.wire import Binding
 
 WAITING = "WaitingForGPUs"

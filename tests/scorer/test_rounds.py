@@ -10,12 +10,12 @@ from structlog.testing import capture_logs
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until, until_true
 
-from cluster import keys
-from cluster.objects import node_terms
-from scorer.gang import compact_pod, plan_record
-from scorer.gang.crd import GANGS
-from scorer.placement.filtering import feasibility
-from scorer.placement.state import node_columns
+from linkwise.cluster import keys
+from linkwise.cluster.objects import node_terms
+from linkwise.planning.gang import compact_pod, plan_record
+from linkwise.planning.gang.crd import GANGS
+from linkwise.planning.placement.filtering import feasibility
+from linkwise.planning.placement.state import node_columns
 from scorer.timings import Timings
 
 WORKERS = 8

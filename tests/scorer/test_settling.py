@@ -7,7 +7,7 @@ from support.builders import a_held_pod
 from support.servers.leader_harness import Clock, Cluster, leading
 from support.waiting import until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 POLICY = "machines: [{nodeLabels: {pool: dgx}, machine: dgx1-v100}]"
 SLOW = (0, 5)

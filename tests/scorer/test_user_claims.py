@@ -24,7 +24,7 @@ from support.servers.user_claims_cluster import (
 )
 from support.waiting import PATIENCE, until
 
-from cluster import keys
+from linkwise.cluster import keys
 from scorer.preemption.units import placed_in
 
 

@@ -6,15 +6,15 @@ from types import MappingProxyType
 import jsonpatch
 import msgspec
 
-from cluster import keys
-from cluster.nodes.capacity import Capacity, capacity_of
-from cluster.objects.pod import Pod
-from policy.document import parse_policy
-from policy.profile import parse_profiles
-from policy.snapshot import PolicySnapshot
+from linkwise.admission.decide.admit import admit, deny_unreadable
+from linkwise.admission.decide.outcome import Verdict
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.capacity import Capacity, capacity_of
+from linkwise.cluster.objects.pod import Pod
+from linkwise.policy.document import parse_policy
+from linkwise.policy.profile import parse_profiles
+from linkwise.policy.snapshot import PolicySnapshot
 from support.builders import a_node, an_exact_node
-from webhook.admit import admit, deny_unreadable
-from webhook.outcome import Verdict
 from webhook.review import allow_unchanged, encode_response, parse_pod_review
 
 # A node offers replicas that Linkwise chooses.

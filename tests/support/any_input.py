@@ -5,7 +5,7 @@ import json
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
-from cli.__main__ import run
+from linkwise.cli.__main__ import run
 
 
 def ran(*arguments: str, stdin: str) -> tuple[int, str, str]:

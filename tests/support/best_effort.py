@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from statistics import mean
 
-from topology.catalogue import NAMES, entry
-from topology.choice import ChoiceMode, ChoiceRequest, choose
-from topology.machine import Machine, gpus_of, mask_of
-from topology.table import table_of
+from linkwise.topology.catalogue import NAMES, entry
+from linkwise.topology.choice import ChoiceMode, ChoiceRequest, choose
+from linkwise.topology.machine import Machine, gpus_of, mask_of
+from linkwise.topology.table import table_of
 
 GPUS = 8
 

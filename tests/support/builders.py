@@ -6,21 +6,21 @@ from typing import Any
 
 import msgspec
 
-from cluster import keys
-from cluster.account.ledger import Ledger
-from cluster.account.node_ledger import Holding, NodeLedger
-from cluster.allocations.gpus import Exact, GPUShare
-from cluster.allocations.record import Allocation, Isolation, format_record
-from cluster.nodes.node import Card, MachineSource, Node, NodeMode
-from cluster.nodes.topology_configmap import PublishedTopology, write_published
-from cluster.objects.pod import Pod
-from cluster.requests.request import read_request
-from scorer.gang.pod_info import PodInfo, pod_info
-from scorer.placement.options import Preferences
-from scorer.placement.pods.member import Member, new_member
-from scorer.placement.state.snapshot import Snapshot, snapshot_of
-from topology.constants import Constants
-from topology.machine import NIC, Level, Machine, gpu_records
+from linkwise.cluster import keys
+from linkwise.cluster.account.ledger import Ledger
+from linkwise.cluster.account.node_ledger import Holding, NodeLedger
+from linkwise.cluster.allocations.gpus import Exact, GPUShare
+from linkwise.cluster.allocations.record import Allocation, Isolation, format_record
+from linkwise.cluster.nodes.node import Card, MachineSource, Node, NodeMode
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.requests.request import read_request
+from linkwise.planning.gang.pod_info import PodInfo, pod_info
+from linkwise.planning.placement.options import Preferences
+from linkwise.planning.placement.pods.member import Member, new_member
+from linkwise.planning.placement.state.snapshot import Snapshot, snapshot_of
+from linkwise.topology.constants import Constants
+from linkwise.topology.machine import NIC, Level, Machine, gpu_records
 
 EXACT_LABELS = {keys.NODE_MODE: "topology", keys.RESOURCE_NAME: "nvidia.com-gpu"}
 """Of a node on which Linkwise chooses `nvidia.com/gpu`."""

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from cluster.keys import SCORER_SERVER_NAME, SERVER_NAME
+from linkwise.cluster.keys import SCORER_SERVER_NAME, SERVER_NAME
 
 UNKNOWN_KEY = b"-----BEGIN PRIVATE KEY-----\nMAwCAQAwBQYDKgMEBAA=\n-----END PRIVATE KEY-----\n"
 """A key of an unknown algorithm, with the object identifier 1.2.3.4."""

@@ -20,10 +20,10 @@ from certs.pem import ContentError, read_certificates
 from certs.reporter import Reporter
 from certs.rotation import IssuancePolicy
 from certs.store import CA_SECRET, Store
-from cluster.keys import CERTS, ROTATE_CA
-from runtime.kube import client
-from runtime.kube.errors import api_error
-from runtime.kube.event_recorder import EventRecorder
+from linkwise.cluster.keys import CERTS, ROTATE_CA
+from linkwise.runtime.kube import client
+from linkwise.runtime.kube.errors import api_error
+from linkwise.runtime.kube.event_recorder import EventRecorder
 
 NOW = 1_800_000_000.0
 NAMESPACE = "/api/v1/namespaces/linkwise-system"

@@ -2,9 +2,9 @@
 
 import re
 
-from cli.files.cluster_file import collect_objects
-from cli.files.current_cluster import CurrentCluster, current_cluster
-from manifest.objects import objects_in
+from linkwise.manifest.objects import objects_in
+from linkwise.views.files.cluster_file import collect_objects
+from linkwise.views.files.current_cluster import CurrentCluster, current_cluster
 
 CLUSTER = """
 apiVersion: linkwise.dev/v1alpha1

@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from cluster import keys
+from linkwise.cluster import keys
 from support.builders import node_object
 from support.servers.fake_cluster import FakeCluster
 

@@ -4,9 +4,9 @@ import json
 
 import msgspec
 
-from cluster.nodes.device_claims import ClaimObject
-from cluster.nodes.resource_slice import SliceObject
-from cluster.nodes.taint_rules import RuleObject
+from linkwise.cluster.nodes.device_claims import ClaimObject
+from linkwise.cluster.nodes.resource_slice import SliceObject
+from linkwise.cluster.nodes.taint_rules import RuleObject
 
 DRIVER = "gpu.nvidia.com"
 PRODUCT = "NVIDIA H100 80GB HBM3"

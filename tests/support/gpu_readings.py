@@ -1,7 +1,7 @@
 """Readings of the driver."""
 
 from agent.driver.reading import GPU, DriverReading
-from topology.machine import Level
+from linkwise.topology.machine import Level
 
 
 def gpu(i, **fields):

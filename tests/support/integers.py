@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from msgspec import inspect
 
-from cluster.keys import GPU_WHOLE
+from linkwise.cluster.keys import GPU_WHOLE
 
 VALUES = ((1 << 63) - 1, 10**12, 0, -1, -(1 << 63))
 """The largest that an API server stores, and those at which arithmetic goes wrong."""

@@ -3,7 +3,7 @@
 import json
 import zlib
 
-from cluster.keys import DRA_GPU_DRIVER
+from linkwise.cluster.keys import DRA_GPU_DRIVER
 
 
 def claim_of(*devices, pods=("uid",), driver=DRA_GPU_DRIVER):

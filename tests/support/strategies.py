@@ -5,10 +5,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cluster import keys
-from cluster.nodes.node import MachineSource, Node, PackingStrategy, Taint, uniform_machine
-from scorer.placement.pods.member import Member
-from scorer.placement.state.snapshot import Snapshot
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.node import MachineSource, Node, PackingStrategy, Taint, uniform_machine
+from linkwise.planning.placement.pods.member import Member
+from linkwise.planning.placement.state.snapshot import Snapshot
+from linkwise.topology.choice import ChoiceMode
+from linkwise.topology.constants import Constants
+from linkwise.topology.machine import GPU, NIC, Level, Machine
 from support.builders import (
     a_member,
     a_node,
@@ -19,9 +22,6 @@ from support.builders import (
     dgx1_p100,
     dgx1_v100,
 )
-from topology.choice import ChoiceMode
-from topology.constants import Constants
-from topology.machine import GPU, NIC, Level, Machine
 
 # ---- Pods, as JSON: everything optional may be absent, null or empty, and unknown fields appear.
 

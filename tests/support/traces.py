@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from cluster.allocations.gpus import Exact, GPUShare
-from cluster.nodes.node import Card, MachineSource, Node, uniform_machine
-from replay.fleet import PLENTY, empty_fleet
-from replay.job import Job, Shape, members_of
-from replay.policies.policy import Context
-from replay.policies.registry import POLICIES
-from scorer.placement.options import Preferences
-from topology.catalogue import entry
+from linkwise.cluster.allocations.gpus import Exact, GPUShare
+from linkwise.cluster.nodes.node import Card, MachineSource, Node, uniform_machine
+from linkwise.planning.placement.options import Preferences
+from linkwise.replay.fleet import PLENTY, empty_fleet
+from linkwise.replay.job import Job, Shape, members_of
+from linkwise.replay.policies.policy import Context
+from linkwise.replay.policies.registry import POLICIES
+from linkwise.topology.catalogue import entry
 
 
 def shared_fleet(*sizes, cpu=PLENTY, model=""):

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from cluster.account.node_ledger import Holding
-from cluster.gang import Link
-from scorer.placement.options import PlanOptions
-from scorer.placement.preemption.search import EXACT_MAX, Eviction, find_victims
-from scorer.placement.preemption.victim import Disruptions, Victim, VictimPod
-from scorer.placement.result import Plan
-from scorer.placement.schedule import plan
+from linkwise.cluster.account.node_ledger import Holding
+from linkwise.cluster.gang import Link
+from linkwise.planning.placement.options import PlanOptions
+from linkwise.planning.placement.preemption.search import EXACT_MAX, Eviction, find_victims
+from linkwise.planning.placement.preemption.victim import Disruptions, Victim, VictimPod
+from linkwise.planning.placement.result import Plan
+from linkwise.planning.placement.schedule import plan
 from support.builders import a_node, a_snapshot, an_nvswitch_machine, exact, workers
 
 NOW = 1_000.0

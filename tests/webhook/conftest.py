@@ -18,8 +18,8 @@ from support.certificates import a_ca, a_leaf
 from support.servers.fake_api import FakeAPI
 from support.waiting import until, until_true
 
-from cluster import keys
-from runtime.process.logs import configure
+from linkwise.cluster import keys
+from linkwise.runtime.process.logs import configure
 from webhook.__main__ import admission
 from webhook.settings import Settings
 

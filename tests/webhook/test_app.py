@@ -9,11 +9,11 @@ from prometheus_client import CollectorRegistry
 from support.builders import a_pod
 from support.waiting import PATIENCE, until, until_true
 
-from cluster import keys
-from cluster.scorer_lease import LEASE
-from runtime.http.types import HttpRequest
-from runtime.kube.client import Kube
-from runtime.process.worker import Worker
+from linkwise.cluster import keys
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.runtime.http.types import HttpRequest
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.process.worker import Worker
 from webhook import app
 from webhook.claim_reader import ClaimReader
 from webhook.informers import Informers

@@ -15,9 +15,9 @@ from support.servers.user_claims_cluster import (
 )
 from support.waiting import until
 
-from cluster.requests.user_claims.claim_spec import ClaimedDevices, LeftToScheduler
-from cluster.requests.user_claims.pod_claims import CLAIM, TEMPLATE, ClaimSource
-from runtime.kube.client import Kube
+from linkwise.cluster.requests.user_claims.claim_spec import ClaimedDevices, LeftToScheduler
+from linkwise.cluster.requests.user_claims.pod_claims import CLAIM, TEMPLATE, ClaimSource
+from linkwise.runtime.kube.client import Kube
 from webhook import claim_reader
 from webhook.claim_reader import ClaimReader, NotInTimeError
 

@@ -6,12 +6,18 @@ import pytest
 import yaml
 from msgspec import to_builtins
 
-from cluster import keys
-from cluster.nodes.capacity import Capacity
-from cluster.whatif_api import MAX_PODS, FitResult, NodeLeft, PodFit
-from manifest.value import InputError
-from policy.snapshot import PolicySnapshot
-from webhook.dryrun import MAX_NAMESPACES, MAX_TEMPLATES, dry_run, encode_dry_run, read_manifest
+from linkwise.admission.dry_run.dryrun import (
+    MAX_NAMESPACES,
+    MAX_TEMPLATES,
+    dry_run,
+    encode_dry_run,
+    read_manifest,
+)
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.capacity import Capacity
+from linkwise.cluster.whatif_api import MAX_PODS, FitResult, NodeLeft, PodFit
+from linkwise.manifest.value import InputError
+from linkwise.policy.snapshot import PolicySnapshot
 
 CONTAINER = "{name: c, resources: {limits: {aliyun.com/gpu: 1}}}"
 POD = f"""\

@@ -6,8 +6,8 @@ import json
 import pytest
 from support.builders import a_pod
 
-from cluster import keys
-from policy.problem import MAX_BYTES
+from linkwise.cluster import keys
+from linkwise.policy.problem import MAX_BYTES
 
 MAX_ANSWER = 64 << 10
 """No answer to a ConfigMap is longer [bytes]."""

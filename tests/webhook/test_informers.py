@@ -6,11 +6,11 @@ from structlog.testing import capture_logs
 from support.servers.fake_api import status, text
 from support.waiting import until
 
-from cluster import keys
-from cluster.scorer_lease import LEASE
-from policy.active_config import PROFILES
-from runtime.kube import event_recorder
-from runtime.kube.client import Kube
+from linkwise.cluster import keys
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.policy.active_config import PROFILES
+from linkwise.runtime.kube import event_recorder
+from linkwise.runtime.kube.client import Kube
 from webhook.informers import Informers
 
 NODES = "/api/v1/nodes"

@@ -2,7 +2,7 @@
 
 from support.builders import a_container, a_pod
 
-from cluster import keys
+from linkwise.cluster import keys
 
 SECRET = "correct horse battery staple"  # noqa: S105
 

@@ -10,13 +10,13 @@ from support.builders import a_pod
 from support.integers import VALUES, integers, with_number
 from support.strategies import pods
 
-from bench.admission.review import review_bytes, run, worker
-from cluster import keys
-from cluster.nodes.capacity import Capacity
-from cluster.objects.pod import NewPod
-from policy.document import parse_policy
-from policy.profile import parse_profiles
-from policy.snapshot import PolicySnapshot
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.capacity import Capacity
+from linkwise.cluster.objects.pod import NewPod
+from linkwise.policy.document import parse_policy
+from linkwise.policy.profile import parse_profiles
+from linkwise.policy.snapshot import PolicySnapshot
+from tools.bench.admission.review import review_bytes, run, worker
 from webhook.review import ProtocolError, parse_pod_review
 
 POLICY = PolicySnapshot()

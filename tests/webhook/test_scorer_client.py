@@ -10,10 +10,10 @@ from support.certificates import a_ca, a_leaf
 from support.servers.fake_cluster import FakeCluster
 from support.waiting import PATIENCE, until_true
 
-from cluster import keys
-from cluster.objects.pod import Metadata, Pod
-from cluster.scorer_lease import LEASE
-from cluster.whatif_api import (
+from linkwise.cluster import keys
+from linkwise.cluster.objects.pod import Metadata, Pod
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.cluster.whatif_api import (
     MAX_PODS,
     PATH,
     FitRequest,
@@ -22,10 +22,10 @@ from cluster.whatif_api import (
     FitTemplate,
     PodFit,
 )
-from runtime.http import types
-from runtime.http.server import serve
-from runtime.http.types import Route, error_response
-from runtime.kube.client import Kube
+from linkwise.runtime.http import types
+from linkwise.runtime.http.server import serve
+from linkwise.runtime.http.types import Route, error_response
+from linkwise.runtime.kube.client import Kube
 from webhook.__main__ import _scorer_client
 from webhook.scorer_client import NoPlacementError, ScorerClient
 from webhook.settings import Settings

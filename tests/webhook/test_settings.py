@@ -1,6 +1,6 @@
 import pytest
 
-from runtime.process.environment import SettingsError
+from linkwise.runtime.process.environment import SettingsError
 from webhook.settings import Settings, read_settings
 
 POD = {"KUBERNETES_SERVICE_HOST": "192.0.2.1"}

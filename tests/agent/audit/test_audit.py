@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agent.audit.audit import MISMATCH, RESOLVED, Auditor, AuditReport, Expected
 from agent.audit.processes import ContainerId, Process
-from cluster.allocations.gpus import GPUShare
+from linkwise.cluster.allocations.gpus import GPUShare
 
 UUIDS = ("GPU-a", "GPU-b", "GPU-c", "GPU-d")
 

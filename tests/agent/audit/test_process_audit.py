@@ -15,7 +15,7 @@ from agent.mps.daemon import ControlDaemon, DaemonSettings
 from agent.mps.isolation import Prober
 from agent.mps.shares import MPSShares
 from agent.settings import Settings
-from cluster.mode import NodeMode
+from linkwise.cluster.mode import NodeMode
 
 
 class Driver:

@@ -26,10 +26,10 @@ from agent.binding.names import device_name, file_name
 from agent.binding.node_spec import NodeSpec, Toolkit
 from agent.kubelet.call import KubeletError
 from agent.kubelet.container_devices import ContainerDevices
-from cluster.keys import ALLOCATION, CDI_BINDING
-from runtime.kube.client import Kube
-from runtime.kube.event_recorder import EventRecorder
-from runtime.process.backoff import Backoff
+from linkwise.cluster.keys import ALLOCATION, CDI_BINDING
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.event_recorder import EventRecorder
+from linkwise.runtime.process.backoff import Backoff
 
 WHOLE, SHARE = "aliyun.com/gpu", "aliyun.com/gpu-mem"
 

@@ -13,9 +13,9 @@ from support.strategies import JSON
 from agent.binding.container_gpus import conflicts, container_gpus
 from agent.binding.container_spec import Binding
 from agent.binding.errors import BindError
-from cluster.allocations.gpus import GPUShare
-from cluster.keys import ALLOCATION
-from cluster.objects.pod import Pod
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.keys import ALLOCATION
+from linkwise.cluster.objects.pod import Pod
 
 WHOLE, SHARE, REPLICA = "aliyun.com/gpu", "aliyun.com/gpu-mem", "nvidia.com/gpu.shared"
 NVIDIA = "nvidia.com/gpu"

@@ -11,8 +11,8 @@ from support.gpu_readings import gpu
 from agent.binding.cdi_spec import Edits, SpecError, encode_spec, parse_spec
 from agent.binding.container_spec import Binding, container_spec, read_binding
 from agent.binding.gpu_edits import edits_of
-from cluster.allocations.gpus import GPUShare
-from cluster.keys import CDI_BINDING
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.keys import CDI_BINDING
 
 HERE = Path(__file__).parent
 BINDING = Binding(

@@ -11,7 +11,7 @@ from support.nvidia_cdi import as_yaml, nvidia_spec
 from support.waiting import PATIENCE, until
 
 from agent.binding.node_spec import NodeSpec, Toolkit
-from runtime.process.backoff import Backoff
+from linkwise.runtime.process.backoff import Backoff
 
 FOUR = reading()
 

@@ -13,7 +13,7 @@ from agent.binding.container_spec import Binding, container_spec
 from agent.binding.errors import BindError
 from agent.binding.names import file_name
 from agent.binding.spec_files import SpecFiles
-from cluster.allocations.gpus import GPUShare
+from linkwise.cluster.allocations.gpus import GPUShare
 
 ROOT = Path(__file__).parents[3]
 FILL = """

@@ -6,8 +6,8 @@ from support.builders import a_machine
 from agent.control.desired_state import UNUSED, Observation, ProblemReason, desired_state
 from agent.driver.reading import GPU, DriverReading
 from agent.kubelet.container_devices import ContainerDevices
-from cluster import keys
-from cluster.mode import NodeMode
+from linkwise.cluster import keys
+from linkwise.cluster.mode import NodeMode
 
 N = 4
 MACHINE = a_machine(N, memory=(16,) * N)

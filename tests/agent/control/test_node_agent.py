@@ -34,8 +34,8 @@ from agent.kubelet.api import podresources_pb2
 from agent.kubelet.prepared_claims import STATE_FILE
 from agent.plugin.watchdog import LIMIT
 from agent.settings import read_settings
-from cluster import keys
-from topology.catalogue import entry
+from linkwise.cluster import keys
+from linkwise.topology.catalogue import entry
 
 NODE = "gpu-0"
 MAP = f"{keys.TOPOLOGY_NAME_PREFIX}{NODE}"

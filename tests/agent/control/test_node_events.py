@@ -8,10 +8,10 @@ from support.waiting import until
 
 from agent.control.desired_state import Problem, ProblemReason
 from agent.control.node_events import NodeEvents
-from runtime.kube import event_recorder
-from runtime.kube.client import Kube
-from runtime.kube.event_recorder import EventRecorder
-from runtime.process.work_queue import Retry
+from linkwise.runtime.kube import event_recorder
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.event_recorder import EventRecorder
+from linkwise.runtime.process.work_queue import Retry
 
 LOST = Problem(ProblemReason.GPU_UNHEALTHY, "GPU 3 is lost")
 WAITS = Problem(ProblemReason.MODE_NOT_SWITCHED, "mode share waits")

@@ -2,7 +2,7 @@ import pytest
 from nvml.standin import MACHINE, StandInNVML, compiler, library
 
 from agent.driver.nvml import Driver
-from topology.catalogue import entry
+from linkwise.topology.catalogue import entry
 
 
 @pytest.fixture

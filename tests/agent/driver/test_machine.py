@@ -9,9 +9,9 @@ from support.builders import numa_of
 
 from agent.driver.machine import machine_of, pair_bandwidth
 from agent.driver.reading import GPU, DriverReading
-from topology.catalogue import NAMES, entry
-from topology.machine import Level, Machine, gpu_records
-from topology.table import table_of
+from linkwise.topology.catalogue import NAMES, entry
+from linkwise.topology.machine import Level, Machine, gpu_records
+from linkwise.topology.table import table_of
 
 GIB = 1 << 30
 

@@ -4,7 +4,7 @@ import pytest
 
 from agent.driver.nics import numa_node, read_nics
 from agent.driver.reading import GPU
-from topology.machine import NIC, Level
+from linkwise.topology.machine import NIC, Level
 
 SWITCH = "pci0000:00/0000:00:02.0/0000:05:00.0"
 GPUS = (

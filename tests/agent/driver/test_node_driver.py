@@ -9,7 +9,7 @@ from nvml.standin import MACHINE, StandInNVML, compiler, library
 
 from agent.driver.node_driver import NodeDriver
 from agent.driver.reading import DriverError
-from topology.catalogue import entry
+from linkwise.topology.catalogue import entry
 
 SMI = r"""
 #include <stdio.h>

@@ -9,9 +9,9 @@ from support.builders import numa_of, with_gpus
 from agent.driver.machine import machine_of
 from agent.driver.nvml import APPLICATION_XIDS
 from agent.driver.reading import DriverError, DriverReplacedError
-from topology.canonical import class_of
-from topology.catalogue import NAMES, entry
-from topology.machine import Level
+from linkwise.topology.canonical import class_of
+from linkwise.topology.catalogue import NAMES, entry
+from linkwise.topology.machine import Level
 
 LOST = "GPU is lost"
 SOON = 0.02

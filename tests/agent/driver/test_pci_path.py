@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.driver.pci_path import meeting_level
-from topology.machine import Level
+from linkwise.topology.machine import Level
 
 GPU = "/sys/devices/pci0000:00/0000:00:02.0/0000:05:00.0/0000:06:08.0/0000:07:00.0"
 PATHS = [

@@ -7,7 +7,7 @@ import sys
 import pytest
 from nvml.standin import StandInNVML, compiler
 
-from topology.catalogue import entry
+from linkwise.topology.catalogue import entry
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="needs gcc")
 

@@ -10,7 +10,7 @@ from support.strategies import machines
 from agent.driver.machine import machine_of
 from agent.driver.reading import DriverError
 from agent.driver.topo_text import processes_in, read_texts
-from topology.machine import Level, Machine
+from linkwise.topology.machine import Level, Machine
 
 BANNER = "| NVIDIA-SMI 535.161.08   Driver Version: 535.161.08   CUDA Version: 12.2     |"
 QUERY = (

@@ -13,7 +13,7 @@ from agent.kubelet.api import podresources_pb2 as api
 from agent.kubelet.call import KubeletError
 from agent.kubelet.container_devices import ContainerDevices
 from agent.kubelet.pod_resources import PodResources, containers_of
-from cluster.keys import GPU_COUNT, GPU_MEM
+from linkwise.cluster.keys import GPU_COUNT, GPU_MEM
 
 
 @pytest.fixture

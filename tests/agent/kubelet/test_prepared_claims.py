@@ -11,7 +11,7 @@ from support.strategies import JSON
 
 from agent.kubelet.call import KubeletError
 from agent.kubelet.prepared_claims import PodWithClaim, pods_with_claims
-from cluster.allocations.gpus import GPUShare
+from linkwise.cluster.allocations.gpus import GPUShare
 
 # After a reboot, minors may be in another order than indices.
 GPUS = tuple(gpu(i, minor=7 - i) for i in range(8))

@@ -5,7 +5,7 @@ import pytest
 
 from agent.mps.isolation import Enforcement, Prober
 from agent.mps.limits import Directories
-from cluster.allocations.record import Isolation
+from linkwise.cluster.allocations.record import Isolation
 
 
 @pytest.fixture

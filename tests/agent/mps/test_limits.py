@@ -9,10 +9,10 @@ from agent.mps.limits import (
     daemon_limits,
     limit_commands,
 )
-from cluster.allocations.gpus import GPUShare
-from cluster.keys import ENV_MPS_MEMORY, ENV_MPS_PIPES, ENV_MPS_THREADS, GPU_MEM
-from cluster.requests.mps import PIPES
-from cluster.requests.request import ContainerRequest
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.keys import ENV_MPS_MEMORY, ENV_MPS_PIPES, ENV_MPS_THREADS, GPU_MEM
+from linkwise.cluster.requests.mps import PIPES
+from linkwise.cluster.requests.request import ContainerRequest
 
 HERE = Directories("/run/linkwise/mps/pipe", "/run/linkwise/mps/shm")
 

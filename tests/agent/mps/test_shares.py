@@ -13,11 +13,11 @@ from agent.binding.errors import BindError
 from agent.mps.daemon import ControlDaemon, State
 from agent.mps.isolation import Prober
 from agent.mps.shares import MPSShares
-from cluster import keys
-from cluster.allocations.gpus import GPUShare
-from cluster.allocations.record import Isolation
-from cluster.mode import NodeMode
-from cluster.objects.pod import Pod
+from linkwise.cluster import keys
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.allocations.record import Isolation
+from linkwise.cluster.mode import NodeMode
+from linkwise.cluster.objects.pod import Pod
 
 SHARE = (GPUShare(0, "GPU-0", mem=4, core=25),)
 

@@ -17,7 +17,7 @@ from agent.plugin.devices import (
     unhealthy_slots,
     unusable_gpus,
 )
-from cluster.keys import (
+from linkwise.cluster.keys import (
     GFD_REPLICAS,
     GPU_CORE,
     GPU_COUNT,

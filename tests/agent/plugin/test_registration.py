@@ -16,7 +16,7 @@ from agent.binding.names import device_name, qualified_name
 from agent.kubelet.call import KubeletError
 from agent.plugin.devices import Offer
 from agent.plugin.registration import DevicePlugins, Timings
-from cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE
+from linkwise.cluster.keys import GPU_CORE, GPU_MEM, GPU_WHOLE
 
 WHOLE = Offer(GPU_WHOLE, (1,) * 8)
 MEMORY = Offer(GPU_MEM, (288,) * 16)

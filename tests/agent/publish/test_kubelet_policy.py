@@ -4,7 +4,7 @@ import os
 import pytest
 
 from agent.publish.kubelet_policy import read_kubelet_policy
-from cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
+from linkwise.cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
 
 STATE = {
     "policyName": "static",

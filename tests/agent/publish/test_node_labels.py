@@ -14,9 +14,9 @@ from agent.publish.node_labels import (
     publish_labels,
     read_node_labels,
 )
-from cluster import keys
-from policy.models import SHIPPED
-from runtime.kube.client import ApiError, Kube
+from linkwise.cluster import keys
+from linkwise.policy.models import SHIPPED
+from linkwise.runtime.kube.client import ApiError, Kube
 
 NODE = "/api/v1/nodes/gpu-0"
 T4 = {

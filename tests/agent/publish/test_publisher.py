@@ -7,9 +7,9 @@ from support.builders import dgx1_v100
 from support.waiting import until
 
 from agent.publish.publisher import Publication, Publisher
-from cluster import keys
-from cluster.nodes.topology_configmap import PublishedTopology, read_published
-from runtime.kube.client import Kube
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology, read_published
+from linkwise.runtime.kube.client import Kube
 
 PATH = "/api/v1/namespaces/kube-system/configmaps/topology-gpu-0"
 NODE = "/api/v1/nodes/gpu-0"

@@ -3,10 +3,14 @@ import pytest
 from support.builders import dgx1_v100, topology_map
 
 from agent.publish.topology import ATTEMPTS, publish_topology, topology_config_map
-from cluster import keys
-from cluster.nodes.topology_configmap import PublishedError, PublishedTopology, read_published
-from runtime.kube.client import ApiError, Kube
-from scorer.cache.node_info import NodeConfigMap
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.topology_configmap import (
+    PublishedError,
+    PublishedTopology,
+    read_published,
+)
+from linkwise.planning.state.node_info import NodeConfigMap
+from linkwise.runtime.kube.client import ApiError, Kube
 
 ZEROS = [[0.0] * 8] * 8
 COLLECTION = "/api/v1/namespaces/kube-system/configmaps"

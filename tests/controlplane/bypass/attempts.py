@@ -17,7 +17,7 @@ from controlplane.bypass.hostile_pod import (
 )
 from controlplane.bypass.spelling import encode, quantity
 
-from cluster import keys
+from linkwise.cluster import keys
 
 _JSON, _YAML = "application/json", "application/yaml"
 _APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"

@@ -5,7 +5,7 @@ from typing import Any
 
 from controlplane.bypass.spelling import quantity
 
-from cluster import keys
+from linkwise.cluster import keys
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from controlplane.history import History, Write
 
-from cluster import keys
+from linkwise.cluster import keys
 
 Json = dict[str, Any]
 Limits = tuple[int, int, int]

@@ -6,7 +6,7 @@ import pytest
 from controlplane.bypass.judge import Judge, amount, total
 from controlplane.history import History, Write
 
-from cluster import keys
+from linkwise.cluster import keys
 
 JUDGE = Judge(
     {"gpu-0": (1, 0, 0), "share": (0, 15, 100)}, {"gpu-0": "topology", "share": "core_mem"}

@@ -14,7 +14,7 @@ from controlplane.plane import ControlPlane
 from controlplane.process import Process, answers, free_ports, wait_until
 from nvml.standin import MACHINE
 
-from cluster.keys import AGENT, TOPOLOGY_NAME_PREFIX, TOPOLOGY_NAMESPACE
+from linkwise.cluster.keys import AGENT, TOPOLOGY_NAME_PREFIX, TOPOLOGY_NAMESPACE
 
 _MANIFESTS = ROOT / "manifests/agent"
 # Without the DaemonSet, whose pods would need an image of the project.

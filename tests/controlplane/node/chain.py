@@ -20,7 +20,7 @@ from controlplane.scorer import Scorer
 from agent.binding.container_spec import Binding, read_binding
 from agent.binding.names import is_ours
 from agent.kubelet.pod_resources import PodResources
-from cluster import keys
+from linkwise.cluster import keys
 
 _REPORT = """
 for file in /dev/nvidia[0-9]*; do [ ! -e "$file" ] || echo "device ${file#/dev/nvidia}"; done

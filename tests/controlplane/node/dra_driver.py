@@ -42,7 +42,7 @@ from controlplane.node.gpus import StandInGPUs
 from controlplane.node.machine import NODES, RealNode
 from controlplane.process import Process
 
-from cluster.keys import DRA_GPU_DRIVER
+from linkwise.cluster.keys import DRA_GPU_DRIVER
 
 ABSENCE = 5.0
 """From the deletion of the slices until the driver writes them again, at most 30 s with NVIDIA's

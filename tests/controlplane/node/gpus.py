@@ -9,7 +9,7 @@ from pathlib import Path
 from controlplane.node.image import BUSYBOX
 from nvml.standin import StandInNVML
 
-from topology.machine import Machine
+from linkwise.topology.machine import Machine
 
 _LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
 _NULL = os.makedev(1, 3)

@@ -26,7 +26,7 @@ from agent.kubelet.api.deviceplugin_pb2 import (
     RegisterRequest,
 )
 from agent.kubelet.call import call
-from cluster.keys import NVIDIA_CDI_KIND, NVIDIA_GPU
+from linkwise.cluster.keys import NVIDIA_CDI_KIND, NVIDIA_GPU
 
 _SOCKET = "nvidia-gpu.sock"
 

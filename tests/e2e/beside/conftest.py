@@ -11,7 +11,7 @@ from controlplane.process import wait_until
 from controlplane.sidecar import Sidecar, restart_scheduler, run_sidecar
 from controlplane.webhook import Webhook, run_webhook
 
-from cluster import keys
+from linkwise.cluster import keys
 
 _CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 

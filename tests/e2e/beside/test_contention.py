@@ -9,7 +9,7 @@ from controlplane.history import History, asked, gpus
 from controlplane.process import wait_until
 from controlplane.shares import bound, create_all, made
 
-from cluster import keys
+from linkwise.cluster import keys
 
 PATIENCE = 400
 NODES, SINGLES, GANGS = 2, 40, 10

@@ -6,7 +6,7 @@ from controlplane.pods import a_pod
 from controlplane.process import wait_until
 from controlplane.scorer import LEASE
 
-from cluster import keys
+from linkwise.cluster import keys
 
 SHARE = {keys.GPU_MEM: 10, keys.GPU_CORE: 30}
 

@@ -14,7 +14,7 @@ import pytest
 from controlplane.cards import where
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 # The field's own node and label: nothing of it says Linkwise.

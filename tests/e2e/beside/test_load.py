@@ -16,7 +16,7 @@ from controlplane.process import wait_until
 from controlplane.shares import CARDS, MEMORY, bound, create_all, made, share, share_nodes
 from controlplane.soak import often
 
-from cluster import keys
+from linkwise.cluster import keys
 
 PATIENCE = 400
 SHARES = often(600, 3000)

@@ -8,7 +8,7 @@ from controlplane.nodes import NODES
 from controlplane.pods import container
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 SHARED = {"name": "share", "machine": "t4x4", "mode": "share", "gpuMemory": 15}
 NODE = f"{NODES}/share"

@@ -5,7 +5,7 @@ from controlplane.cards import where
 from controlplane.pods import gates
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 MACHINE = {"name": "dgx", "machine": "dgx1-v100", "mode": "topology"}
 EXACT = {**MACHINE, "labels": {keys.RESOURCE_NAME: "nvidia.com-gpu"}}

@@ -5,7 +5,7 @@ from controlplane.cards import wait_for_reason, where
 from controlplane.gangs import make_gang
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 SHARED = {"name": "share", "machine": "t4x4", "mode": "share", "gpuMemory": 15}
 WHOLE = {"name": "whole", "machine": "dgx1-v100", "mode": "topology"}

@@ -5,7 +5,7 @@ from controlplane.api import refusal
 from controlplane.cards import wait_for_reason, where
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 SHARED = {"name": "share", "machine": "t4x4", "mode": "share", "gpuMemory": 15}
 WHOLE_CARD = {keys.GPU_MEM: 15}

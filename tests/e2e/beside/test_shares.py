@@ -7,7 +7,7 @@ from controlplane.nodes import NODES
 from controlplane.pods import Pods, container
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 SHARED = {"name": "share", "machine": "t4x4", "mode": "core_mem", "gpuMemory": 15}
 MEMORY = {**SHARED, "mode": "share"}

@@ -6,7 +6,7 @@ from controlplane.nodes import NODES
 from controlplane.pods import Pods, container
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 POLICY = f"""
 sharing:

@@ -7,7 +7,7 @@ from controlplane.history import gpus
 from controlplane.pods import gates
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 PLAIN = {"name": "plain", "machine": "t4x4", "cpu": 96, "memory": "768Gi"}
 

@@ -15,7 +15,7 @@ from controlplane.pods import container, gates
 from controlplane.process import wait_until
 from controlplane.temporary import priority_class
 
-from cluster import keys
+from linkwise.cluster import keys
 
 GROUP_LABEL = "kueue.x-k8s.io/pod-group-name"
 GROUP_SIZE = "kueue.x-k8s.io/pod-group-total-count"

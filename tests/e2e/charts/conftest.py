@@ -11,7 +11,7 @@ from controlplane.manifests import DEFINITIONS, GANGS, NAMESPACE, NAMESPACES, RO
 from controlplane.process import wait_until
 from controlplane.required import required
 
-from cluster import keys
+from linkwise.cluster import keys
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from certs.leaf import read_leaf
 from certs.pem import encode
 from certs.settings import SERVERS
 from certs.status import fingerprint
-from cluster import keys
+from linkwise.cluster import keys
 
 PROFILE = f"--values={CHART / 'profiles/cert-manager.yaml'}"
 CA = f"{SECRETS}/linkwise-ca"
@@ -83,7 +83,7 @@ def run_linkwise(plane, mode):
 
 def status(plane):
     """Return what `linkwise certs status` reports, and its exit code."""
-    command = (sys.executable, "-m", "cli", "certs", "status", "-o", "json")
+    command = (sys.executable, "-m", "linkwise.cli", "certs", "status", "-o", "json")
     asked = (*command, f"--kubeconfig={plane.kubeconfig}")
     ran = subprocess.run(asked, capture_output=True, text=True, check=False, cwd=ROOT)
     return json.loads(ran.stdout), ran.returncode

@@ -15,7 +15,7 @@ from controlplane.scorer import start_scorer
 from controlplane.training import run_training_operator
 from controlplane.webhook import PATIENT
 
-from cluster import keys
+from linkwise.cluster import keys
 
 VALUES = "--set=agent.enabled=false,nodeSelector.pool=system"
 PATIENCE = 120

@@ -12,7 +12,7 @@ from controlplane.process import wait_until
 from controlplane.uninstall_hook import HookKubelet
 from support.printed import commands
 
-from cluster import keys
+from linkwise.cluster import keys
 
 OPERATIONS = "docs/operations/install.md"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"

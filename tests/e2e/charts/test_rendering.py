@@ -10,7 +10,7 @@ from controlplane.binaries import binaries
 from controlplane.chart import CHART, RenderError, rendered
 from controlplane.manifests import NAMESPACE, ROOT
 
-from uninstall.withdrawal import OTHERS, REJECTING
+from scorer.withdraw.withdrawal import OTHERS, REJECTING
 
 MANIFESTS = ROOT / "manifests"
 PROFILES = CHART / "profiles"

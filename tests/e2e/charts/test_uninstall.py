@@ -18,9 +18,9 @@ from controlplane.webhook import register, start_replica
 from msgspec import to_builtins
 from support.certificates import a_ca, a_leaf
 
-from cluster import keys
-from cluster.nodes.device_fence import FenceRule
-from cluster.nodes.taint_rules import Selector
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.device_fence import FenceRule
+from linkwise.cluster.nodes.taint_rules import Selector
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 KINDS = (

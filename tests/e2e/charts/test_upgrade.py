@@ -12,7 +12,7 @@ from controlplane.manifests import BASE, MUTATING, NAMESPACE, VALIDATING
 from controlplane.process import answers, wait_until
 
 from certs.leaf import read_leaf
-from cluster import keys
+from linkwise.cluster import keys
 
 VALUES = "--set=policy.gangs.ageingMinutes=5,webhook.replicas=3"
 SCHEDULER = (

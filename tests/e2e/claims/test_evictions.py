@@ -9,7 +9,7 @@ from controlplane.pods import container
 from controlplane.process import wait_for
 from controlplane.temporary import priority_class
 
-from cluster import keys
+from linkwise.cluster import keys
 
 PATIENCE = 120
 HEADER = "apiVersion: linkwise.dev/v1alpha1\nkind: Policy\n"

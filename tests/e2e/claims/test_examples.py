@@ -6,7 +6,7 @@ from controlplane.dra import SLICES, claims_of
 from controlplane.process import wait_until
 from support.dra_examples import path_of
 
-from cluster import keys
+from linkwise.cluster import keys
 
 PATIENCE = 120
 POLICY = """

@@ -25,10 +25,10 @@ from controlplane.process import wait_until
 from controlplane.scorer import holder, start_scorer
 from controlplane.soak import RUNS, often
 
-from cluster import keys
-from topology import catalogue
-from topology.machine import mask_of
-from topology.table import table_of
+from linkwise.cluster import keys
+from linkwise.topology import catalogue
+from linkwise.topology.machine import mask_of
+from linkwise.topology.table import table_of
 
 PATIENCE = 120
 SIZE = often(8, 15)

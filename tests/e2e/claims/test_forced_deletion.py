@@ -7,7 +7,7 @@ from controlplane.manifests import ROOT
 from controlplane.pods import container
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 POLICY = str(ROOT / "manifests/forced-deletion")
 COLLECTOR = "system:serviceaccount:kube-system:pod-garbage-collector"

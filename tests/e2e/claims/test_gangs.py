@@ -11,10 +11,10 @@ from controlplane.manifests import DEFINITIONS
 from controlplane.pods import container, gates
 from controlplane.process import wait_for, wait_until
 
-from cluster import keys
-from topology import catalogue
-from topology.machine import mask_of
-from topology.table import table_of
+from linkwise.cluster import keys
+from linkwise.topology import catalogue
+from linkwise.topology.machine import mask_of
+from linkwise.topology.table import table_of
 
 DGX = table_of(catalogue.entry("dgx1-v100").machine)
 PYTORCH = ("kubeflow.org", "v1", "PyTorchJob")

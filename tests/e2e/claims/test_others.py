@@ -18,7 +18,7 @@ from controlplane.pods import gates
 from controlplane.process import wait_until
 from controlplane.soak import often
 
-from cluster import keys
+from linkwise.cluster import keys
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 TOLERANT = [{"operator": "Exists"}]

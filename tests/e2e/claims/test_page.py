@@ -7,7 +7,7 @@ from controlplane.page import Page
 from controlplane.pods import Pods
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 SLICES, LABEL, RULES, APPLY, CLAIMS, DELETE, BACK = range(7)
 

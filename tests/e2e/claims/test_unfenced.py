@@ -15,13 +15,13 @@ from controlplane.plane import control_plane
 from controlplane.pods import gates
 from controlplane.process import wait_until
 
-from cluster import keys
-from cluster.scorer_lease import LEASE
-from runtime.process.clock import wall
-from scorer.gang.crd import gangs_of
-from topology import catalogue
-from topology.machine import mask_of
-from topology.table import table_of
+from linkwise.cluster import keys
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.planning.gang.crd import gangs_of
+from linkwise.runtime.process.clock import wall
+from linkwise.topology import catalogue
+from linkwise.topology.machine import mask_of
+from linkwise.topology.table import table_of
 
 LINKWISE = Path(sys.executable).with_name("linkwise")
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"

@@ -13,8 +13,8 @@ from controlplane.pods import Pods
 from controlplane.process import wait_until
 from nvml.standin import compiler
 
-from cluster import keys
-from topology import catalogue
+from linkwise.cluster import keys
+from linkwise.topology import catalogue
 
 NODE = "real"
 _LOST_XID = 79

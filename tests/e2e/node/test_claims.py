@@ -20,11 +20,11 @@ from controlplane.process import Process, wait_until
 from controlplane.scorer import ACCOUNT
 from nvml.standin import compiler
 
-from cluster import keys
-from cluster.allocations.device_claim import TOLERATION
-from cluster.keys import TOPOLOGY_NAME_PREFIX, TOPOLOGY_NAMESPACE
+from linkwise.cluster import keys
+from linkwise.cluster.allocations.device_claim import TOLERATION
+from linkwise.cluster.keys import TOPOLOGY_NAME_PREFIX, TOPOLOGY_NAMESPACE
+from linkwise.planning.gang.crd import GANGS
 from scorer.cache.unreleased_gpus import CLOSED_FOR
-from scorer.gang.crd import GANGS
 
 NODE = "real"
 REFUSED = "is already allocated to different claim of-others"

@@ -5,7 +5,7 @@ from controlplane.node.chain import container
 from controlplane.process import wait_until
 from controlplane.soak import often
 
-from cluster import keys
+from linkwise.cluster import keys
 
 
 def gpus(count):

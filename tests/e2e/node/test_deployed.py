@@ -33,8 +33,8 @@ from controlplane.required import required
 from nvml.standin import compiler
 from support.printed import blocks
 
-from cluster import keys
-from topology import catalogue
+from linkwise.cluster import keys
+from linkwise.topology import catalogue
 
 VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 BEST_FOURS = ({0, 1, 2, 3}, {4, 5, 6, 7})

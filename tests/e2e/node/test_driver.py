@@ -6,7 +6,7 @@ import pytest
 from controlplane.node.chain import container
 from controlplane.process import wait_until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -18,7 +18,7 @@ from controlplane.node.chain import container
 from controlplane.process import wait_until
 from controlplane.training import run_training_operator
 
-from cluster import keys
+from linkwise.cluster import keys
 
 BEST_FOURS = ({0, 1, 2, 3}, {4, 5, 6, 7})
 WHOLE = {keys.GPU_WHOLE: 1}

@@ -13,7 +13,7 @@ from controlplane.pods import Pods, gates
 from controlplane.process import wait_for, wait_until
 from nvml.standin import compiler
 
-from cluster import keys
+from linkwise.cluster import keys
 
 NODE = "real"
 PODS = 5

@@ -8,7 +8,7 @@ from controlplane.node.chain import container
 from controlplane.process import wait_until
 from controlplane.scorer import ACCOUNT
 
-from cluster import keys
+from linkwise.cluster import keys
 
 
 def gpus(count):

@@ -6,8 +6,8 @@ from controlplane.pods import gates
 from controlplane.process import wait_until
 from controlplane.shares import share
 
-from cluster import keys
-from topology import catalogue
+from linkwise.cluster import keys
+from linkwise.topology import catalogue
 
 
 @pytest.fixture(scope="module")

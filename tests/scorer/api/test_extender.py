@@ -4,8 +4,8 @@ import pytest
 from support.builders import a_pod
 from support.waiting import until, until_true
 
-from cluster import keys
-from scorer.placement.filtering.reasons import Reason
+from linkwise.cluster import keys
+from linkwise.planning.placement.filtering.reasons import Reason
 from scorer.timings import Timings
 
 NODE = {"status": {"allocatable": {keys.GPU_WHOLE: "8", "cpu": "96", "pods": "110"}}}

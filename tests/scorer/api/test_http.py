@@ -9,11 +9,11 @@ from msgspec import UNSET
 from support.builders import a_held_pod, a_pod, placed_pod
 from support.waiting import until, until_true
 
-from cluster import keys
-from cluster.allocations.gpus import GPUShare
-from cluster.objects.pod import Pod
-from cluster.scorer_lease import LEASE
-from cluster.whatif_api import MAX_PODS, FitRequest, FitResponse, FitTemplate
+from linkwise.cluster import keys
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.cluster.whatif_api import MAX_PODS, FitRequest, FitResponse, FitTemplate
 from scorer import __main__ as process
 from scorer.api import http
 from scorer.timings import Timings

@@ -6,11 +6,11 @@ from support.builders import placed_pod
 from support.servers.informers_harness import watching
 from support.waiting import until
 
-from cluster import keys
-from cluster.allocations.gpus import GPUShare
-from cluster.objects.pod import Pod
-from scorer.gang.budgets import OF_NAMESPACE_MAX
-from scorer.gang.pod_info import pod_info
+from linkwise.cluster import keys
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.budgets import OF_NAMESPACE_MAX
+from linkwise.planning.gang.pod_info import pod_info
 
 BUDGETS = "/apis/policy/v1/namespaces/team/poddisruptionbudgets"
 

@@ -12,11 +12,11 @@ from support.servers.informers_harness import watching
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.cel.values import Version
-from cluster.nodes.device_pool import Pool
-from cluster.nodes.node_devices import ClaimedGPUs, node_devices
-from runtime.kube.client import Kube
+from linkwise.cluster import keys
+from linkwise.cluster.cel.values import Version
+from linkwise.cluster.nodes.device_pool import Pool
+from linkwise.cluster.nodes.node_devices import ClaimedGPUs, node_devices
+from linkwise.runtime.kube.client import Kube
 from scorer.cache.claim_informer import ClaimInformer
 from scorer.cache.node_index import NodeIndex
 from scorer.cache.node_informer import NodeInformer

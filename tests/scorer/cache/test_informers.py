@@ -1,8 +1,8 @@
 from support.servers.informers_harness import node_in, watching
 from support.waiting import until
 
-from cluster import keys
-from runtime.kube.client import Kube
+from linkwise.cluster import keys
+from linkwise.runtime.kube.client import Kube
 from scorer.cache.informers import Informers
 
 

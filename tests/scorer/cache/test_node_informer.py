@@ -6,10 +6,10 @@ from support.builders import dgx1_v100, placed_pod
 from support.servers.informers_harness import CONFIG_MAPS, node_in, watching
 from support.waiting import until
 
-from cluster import keys
-from cluster.allocations.gpus import GPUShare
-from cluster.nodes.topology_configmap import PublishedTopology, write_published
-from topology.machine import GPU
+from linkwise.cluster import keys
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
+from linkwise.topology.machine import GPU
 
 
 def topology(cluster, name="gpu-0", **labels):

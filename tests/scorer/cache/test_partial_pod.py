@@ -8,7 +8,7 @@ from support.builders import a_held_pod
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
-from cluster import keys
+from linkwise.cluster import keys
 from scorer.cache.partial_pod import read_pod
 
 PODS = "/api/v1/namespaces/team/pods"

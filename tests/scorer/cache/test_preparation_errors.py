@@ -7,10 +7,10 @@ from msgspec import convert
 from support.builders import a_claimed_pod
 from support.servers.fake_cluster import FakeCluster, status
 
-from cluster.objects.pod import Pod
-from runtime.kube.client import Kube
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.runtime.kube.client import Kube
 from scorer.cache.preparation_errors import PreparationErrors
-from scorer.gang.pod_info import pod_info
 
 PATH = "/api/v1/namespaces/team/events"
 

@@ -11,18 +11,18 @@ from support.builders import a_member, a_pod, an_nvswitch_machine
 from support.servers.informers_harness import CONFIG_MAPS, node_in, watching
 from support.waiting import until
 
-from cluster import keys
-from cluster.nodes.topology_configmap import PublishedTopology, write_published
-from cluster.objects.pod import Pod
-from runtime.kube.client import Kube
-from runtime.process.work_queue import Retry
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.placement.filtering.reasons import Reason
+from linkwise.planning.placement.result import Plan
+from linkwise.planning.placement.schedule import plan
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.process.work_queue import Retry
+from linkwise.topology.table import machine_class, table_bytes, table_of
 from scorer.cache.informers import Informers
 from scorer.cache.table_builder import TableBuilder
 from scorer.extender.filter import Filter
-from scorer.placement.filtering.reasons import Reason
-from scorer.placement.result import Plan
-from scorer.placement.schedule import plan
-from topology.table import machine_class, table_bytes, table_of
 
 
 @asynccontextmanager
@@ -152,7 +152,7 @@ async def test_machine_whose_build_fails_is_tried_again_and_other_nodes_are_plan
     cluster, monkeypatch, gpus
 ):
     monkeypatch.setattr("scorer.cache.table_builder._RETRY", Retry(0.01, 600))
-    monkeypatch.setattr("runtime.process.work_queue._JITTER", (1, 1))
+    monkeypatch.setattr("linkwise.runtime.process.work_queue._JITTER", (1, 1))
     broken = True
 
     def build(machine):

@@ -4,10 +4,10 @@ import pytest
 from msgspec import convert
 from support.servers.leader_harness import Cluster
 
-from cluster.objects.pod import Pod
-from runtime.kube.client import Kube
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.runtime.kube.client import Kube
 from scorer.cache.waiting_claims import WaitingClaims
-from scorer.gang.pod_info import pod_info
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims"
 

@@ -3,11 +3,11 @@ from support.builders import a_held_pod
 from support.servers.informers_harness import watching
 from support.waiting import until
 
-from cluster import keys
-from cluster.gang import GangKey
-from cluster.objects.pod import Owner
-from workloads.members import ExpectedPods
-from workloads.state import OwnerState
+from linkwise.cluster import keys
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.objects.pod import Owner
+from linkwise.workloads.members import ExpectedPods
+from linkwise.workloads.state import OwnerState
 
 JOBS = "/apis/batch/v1/namespaces/team/jobs"
 STATEFUL_SETS = "/apis/apps/v1/namespaces/team/statefulsets"

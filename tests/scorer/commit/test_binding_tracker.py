@@ -8,10 +8,10 @@ from support.builders import a_seen
 from support.servers.leader_harness import JOB, NOW, Clock, Cluster, leading
 from support.waiting import until
 
-from cluster import keys
+from linkwise.cluster import keys
+from linkwise.planning.gang.crd import GANGS
 from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.pending_binding import recreation_time
-from scorer.gang.crd import GANGS
 
 
 @pytest_asyncio.fixture

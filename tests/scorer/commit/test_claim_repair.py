@@ -21,13 +21,13 @@ from support.servers.claims_cluster import (
 from support.servers.leader_harness import JOB, Clock, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.allocations.record import Allocation
-from cluster.objects.pod import Pod
+from linkwise.cluster import keys
+from linkwise.cluster.allocations.record import Allocation
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.placement.pods.member import new_member
+from linkwise.topology.choice import ChoiceMode
+from linkwise.topology.machine import mask_of
 from scorer.commit.lost_gpus import other_gpus
-from scorer.placement.pods.member import new_member
-from topology.choice import ChoiceMode
-from topology.machine import mask_of
 
 FOREIGN = "/apis/resource.k8s.io/v1/namespaces/other/resourceclaims/foreign"
 

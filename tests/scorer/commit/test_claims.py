@@ -13,18 +13,18 @@ from support.builders import a_claimed_pod, a_held_pod, a_node, exact
 from support.servers.leader_harness import SHORT, Clock, Cluster
 from support.waiting import PATIENCE, until
 
-from cluster import keys
-from cluster.allocations.gpus import Exact, GPUShare
-from cluster.allocations.record import Allocation
-from cluster.objects.pod import Container, Pod, ResourceClaim, Resources
-from runtime.kube.client import Kube
-from runtime.kube.event_recorder import EventRecorder
+from linkwise.cluster import keys
+from linkwise.cluster.allocations.gpus import Exact, GPUShare
+from linkwise.cluster.allocations.record import Allocation
+from linkwise.cluster.objects.pod import Container, Pod, ResourceClaim, Resources
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.planning.placement.result import Placement
+from linkwise.runtime.kube.client import Kube
+from linkwise.runtime.kube.event_recorder import EventRecorder
 from scorer.cache.informers import Informers
 from scorer.commit.committer import Committer, PodAllocation
 from scorer.commit.handle import Handle
-from scorer.gang.pod_info import pod_info
 from scorer.metrics import Metrics
-from scorer.placement.result import Placement
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.status_reporter import StatusReporter
 

@@ -6,7 +6,7 @@ from support.builders import a_pod
 from support.servers.leader_harness import JOB, Clock, Cluster, leading
 from support.waiting import until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 REPLICA_SET = {**JOB, "kind": "ReplicaSet", "apiVersion": "apps/v1"}
 

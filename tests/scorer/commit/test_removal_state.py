@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import a_seen
 
-from cluster.gang import GangKey
+from linkwise.cluster.gang import GangKey
 from scorer.commit import protected_units
 from scorer.commit.protected_units import FIRST, LONGEST, ProtectedUnits
 from scorer.commit.removal_state import AGAIN, Removal, Step

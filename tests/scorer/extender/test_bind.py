@@ -11,12 +11,12 @@ from support.servers.fake_cluster import FENCED
 from support.servers.leader_harness import Cluster, beginning, leading
 from support.waiting import until
 
-from cluster import keys
-from runtime.http.types import HttpRequest
+from linkwise.cluster import keys
+from linkwise.planning.placement.filtering.reasons import Reason
+from linkwise.runtime.http.types import HttpRequest
 from scorer.api.extender import Extender
 from scorer.extender.wire import Binding
 from scorer.metrics import Metrics
-from scorer.placement.filtering.reasons import Reason
 
 AMOUNTS = {
     keys.GPU_MEM: "60",

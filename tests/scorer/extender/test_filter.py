@@ -4,13 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.builders import TIMESLICED, a_machine, a_node, a_pod, placed_pod
 
-from cluster import keys
-from cluster.allocations.gpus import GPUShare
-from cluster.objects.pod import Pod
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster import keys
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.planning.placement.filtering.reasons import Reason
+from linkwise.planning.state.cluster_state import ClusterState
 from scorer.extender.filter import Filter
-from scorer.gang.pod_info import pod_info
-from scorer.placement.filtering.reasons import Reason
 
 GANG = {keys.GANG: "bert", keys.GANG_SIZE: "2"}
 

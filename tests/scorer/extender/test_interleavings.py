@@ -11,16 +11,16 @@ from prometheus_client import CollectorRegistry
 from support import virtual_time
 from support.builders import TIMESLICED, a_machine, a_node, a_pod
 
-from cluster import keys
-from cluster.account.accounting import ledger_of
-from cluster.allocations.record import parse_record
-from cluster.objects.pod import Pod
-from runtime.kube.client import ApiError, Kube, Unreachable
+from linkwise.cluster import keys
+from linkwise.cluster.account.accounting import ledger_of
+from linkwise.cluster.allocations.record import parse_record
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.runtime.kube.client import ApiError, Kube, Unreachable
 from scorer.cache.informers import Informers
 from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter
 from scorer.extender.wire import Binding
-from scorer.gang.pod_info import pod_info
 from scorer.metrics import Metrics
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.timings import Timings

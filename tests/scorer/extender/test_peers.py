@@ -4,14 +4,14 @@ import msgspec
 import pytest
 from support.builders import a_container, a_machine, a_node, a_pod, placed_pod
 
-from cluster import keys
-from cluster.allocations.gpus import GPUShare
-from cluster.objects.pod import Pod
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster import keys
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.planning.placement.filtering.reasons import Reason
+from linkwise.planning.state.cluster_state import ClusterState
 from scorer.extender.filter import Filter, request_of
 from scorer.extender.gpu_choice import choose_gpus
-from scorer.gang.pod_info import pod_info
-from scorer.placement.filtering.reasons import Reason
 from scorer.report.inspection import view_nodes
 
 

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.builders import TIMESLICED, a_machine, a_node, a_pod, placed_pod
 
-from cluster import keys
-from cluster.allocations.gpus import GPUShare
-from cluster.objects.pod import Pod
-from scorer.cache.cluster_state import ClusterState
+from linkwise.cluster import keys
+from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.planning.gang.unit import Owners
+from linkwise.planning.state.cluster_state import ClusterState
 from scorer.extender.filter import Filter
 from scorer.extender.preempt import Preemption
 from scorer.extender.wire import MetaPod, MetaVictims
-from scorer.gang.pod_info import pod_info
-from scorer.gang.unit import Owners
 
 NO_OWNERS = Owners({}, {})
 AMOUNTS = {keys.GPU_MEM: 60, keys.GPU_COUNT: 4, keys.GPU_CORE: 400}

@@ -2,11 +2,11 @@ import msgspec
 import pytest
 from support.builders import a_pod
 
-from cluster import keys
-from cluster.objects.pod import Pod
+from linkwise.cluster import keys
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.placement.filtering.reasons import Reason
 from scorer.extender.filter import FilterVerdict, request_of
 from scorer.extender.refusals import Refusals
-from scorer.placement.filtering.reasons import Reason
 
 REFUSED = {"a": Reason.GPUS}
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.gang import GangKey
+from linkwise.cluster.gang import GangKey
 from scorer.preemption.nomination import Failure
 from scorer.preemption.search_delays import SearchDelays
 

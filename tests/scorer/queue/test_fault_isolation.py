@@ -12,15 +12,15 @@ from structlog.testing import capture_logs
 from support.servers.leader_harness import SHORT, Clock, Cluster
 from support.waiting import until
 
-from cluster import keys
-from runtime.kube.client import Kube
+from linkwise.cluster import keys
+from linkwise.planning.gang import unit
+from linkwise.planning.placement.state import node_columns
+from linkwise.runtime.kube.client import Kube
 from scorer.commit import binding_tracker
 from scorer.extender.wire import Binding
 from scorer.fence import LeadershipLost
-from scorer.gang import unit
 from scorer.leader import Leader
 from scorer.metrics import Metrics, Stage
-from scorer.placement.state import node_columns
 
 PODS = "/api/v1/namespaces/team/pods"
 GANGS = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.gang import GangKey
-from scorer.gang.health import Fault
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.health import Fault
 from scorer.queue.fault_moves import BETWEEN_MOVES, Candidate, decide
 
 NOW, SECONDS = 100_000.0, 60.0

@@ -10,12 +10,12 @@ from support.builders import a_held_pod
 from support.servers.leader_harness import JOB, Cluster, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.gang import GangKey
-from cluster.objects.pod import Owner
-from runtime.kube.client import Kube
+from linkwise.cluster import keys
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.objects.pod import Owner
+from linkwise.planning.gang.crd import GANGS
+from linkwise.runtime.kube.client import Kube
 from scorer.cache.informers import Informers
-from scorer.gang.crd import GANGS
 from scorer.metrics import Metrics
 from scorer.queue import gang_size
 from scorer.queue.fault_isolation import FaultIsolation

@@ -2,12 +2,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from support.builders import a_seen
 
-from cluster import keys
-from cluster.objects.pod import Owner
-from scorer.cache.cluster_state import ClusterState
-from scorer.gang.unit import Owners
+from linkwise.cluster import keys
+from linkwise.cluster.objects.pod import Owner
+from linkwise.planning.gang.unit import Owners
+from linkwise.planning.placement.result import Refusal
+from linkwise.planning.state.cluster_state import ClusterState
 from scorer.metrics import Metrics
-from scorer.placement.result import Refusal
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.queue.pending import ClosedNodes, PendingUnits
 

@@ -4,17 +4,25 @@ import msgspec
 import pytest
 from support.builders import a_counted_node, a_node, a_snapshot, workers
 
-from cluster.account.ledger import Ledger
-from cluster.account.node_ledger import Holding, NodeLedger
-from cluster.allocations.gpus import Counted, Exact, GPUShare
-from cluster.gang import GangKey, Link
-from cluster.keys import NVIDIA_GPU
-from cluster.nodes.device_pool import NO_SLICES
-from cluster.nodes.node import DevicePool
-from scorer.gang.crd import Gang, GangMetadata, GangPlan, GangSpec, GangStatus, Phase, PlannedPod
-from scorer.gang.pod_info import pod_info
-from scorer.gang.unit import Unit
-from scorer.placement.state.snapshot import snapshot_of
+from linkwise.cluster.account.ledger import Ledger
+from linkwise.cluster.account.node_ledger import Holding, NodeLedger
+from linkwise.cluster.allocations.gpus import Counted, Exact, GPUShare
+from linkwise.cluster.gang import GangKey, Link
+from linkwise.cluster.keys import NVIDIA_GPU
+from linkwise.cluster.nodes.device_pool import NO_SLICES
+from linkwise.cluster.nodes.node import DevicePool
+from linkwise.planning.gang.crd import (
+    Gang,
+    GangMetadata,
+    GangPlan,
+    GangSpec,
+    GangStatus,
+    Phase,
+    PlannedPod,
+)
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.planning.gang.unit import Unit
+from linkwise.planning.placement.state.snapshot import snapshot_of
 from scorer.report.inspection import view_gangs, view_nodes
 
 

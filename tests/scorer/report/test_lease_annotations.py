@@ -5,9 +5,9 @@ import pytest_asyncio
 from support.servers.fake_cluster import FakeCluster
 from support.waiting import until
 
-from cluster import keys
-from cluster.scorer_lease import LEASE
-from runtime.kube.client import Kube
+from linkwise.cluster import keys
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.runtime.kube.client import Kube
 from scorer.report.lease_annotations import publish_address
 
 ADDRESS = "192.0.2.1:8445"

@@ -10,10 +10,10 @@ from support.servers.claims_cluster import SLICE, claims_cluster, publish
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.nodes.gpu_kinds import encode_kinds, kinds_of
-from cluster.scorer_lease import LEASE, ScorerLease
-from runtime.kube.client import Kube
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.gpu_kinds import encode_kinds, kinds_of
+from linkwise.cluster.scorer_lease import LEASE, ScorerLease
+from linkwise.runtime.kube.client import Kube
 from scorer.report.lease_annotations import (
     ClaimsNodes,
     report_claims_nodes,

@@ -8,10 +8,10 @@ from support.builders import a_held_pod, dgx1_v100, topology_map
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.gang import GangKey
-from cluster.nodes.topology_configmap import PublishedTopology
-from scorer.gang.crd import GANGS, name_of
+from linkwise.cluster import keys
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology
+from linkwise.planning.gang.crd import GANGS, name_of
 from scorer.report.gang_writer import GangWriter
 from scorer.report.status_reporter import StatusReporter
 

@@ -5,9 +5,9 @@ from support.builders import a_pod, an_nvswitch_machine, with_gpus
 from support.servers.informers_harness import CONFIG_MAPS
 from support.waiting import until, until_true
 
-from cluster import keys
-from cluster.nodes.topology_configmap import PublishedTopology, write_published
-from cluster.scorer_lease import LEASE
+from linkwise.cluster import keys
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
+from linkwise.cluster.scorer_lease import LEASE
 
 PODS = "/api/v1/namespaces/team/pods"
 

@@ -2,7 +2,7 @@ from prometheus_client import CollectorRegistry
 from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
-from cluster import keys
+from linkwise.cluster import keys
 
 
 def value(registry, name, **labels):

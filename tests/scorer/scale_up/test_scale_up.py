@@ -5,10 +5,10 @@ import pytest_asyncio
 from support.servers.leader_harness import NOW, Clock, Cluster, leading
 from support.waiting import until
 
-from cluster import keys
-from cluster.objects.pod import NO_CAPACITY
-from runtime.process.clock import rfc3339
-from scorer.gang.crd import GANGS
+from linkwise.cluster import keys
+from linkwise.cluster.objects.pod import NO_CAPACITY
+from linkwise.planning.gang.crd import GANGS
+from linkwise.runtime.process.clock import rfc3339
 from scorer.scale_up.crd import OURS, POD_SETS_MAX
 
 REQUESTS = "/apis/autoscaling.x-k8s.io/v1/provisioningrequests"

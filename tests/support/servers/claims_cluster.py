@@ -3,7 +3,7 @@
 import re
 from contextlib import asynccontextmanager
 
-from cluster import keys
+from linkwise.cluster import keys
 from support.builders import a_claimed_pod, a_held_pod
 from support.dra import a_claim, a_device, a_slice
 from support.servers.leader_harness import JOB, Cluster

@@ -3,8 +3,8 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from cluster import keys
-from runtime.kube.client import Kube
+from linkwise.cluster import keys
+from linkwise.runtime.kube.client import Kube
 from scorer.cache.informers import Informers
 
 CONFIG_MAPS = f"/api/v1/namespaces/{keys.TOPOLOGY_NAMESPACE}/configmaps"

@@ -9,11 +9,11 @@ from dataclasses import replace
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from cluster import keys
-from cluster.gang import GangKey
-from cluster.scorer_lease import LEASE
-from runtime.kube.client import Kube
-from scorer.gang.crd import GANGS, name_of
+from linkwise.cluster import keys
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.planning.gang.crd import GANGS, name_of
+from linkwise.runtime.kube.client import Kube
 from scorer.leader import Leader
 from scorer.metrics import Metrics
 from scorer.timings import Timings

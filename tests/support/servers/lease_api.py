@@ -7,7 +7,7 @@ from itertools import repeat
 
 import msgspec
 
-from runtime.kube.client import ApiError, Kube, Unreachable
+from linkwise.runtime.kube.client import ApiError, Kube, Unreachable
 from support import virtual_time
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"

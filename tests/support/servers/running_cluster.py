@@ -4,11 +4,11 @@ import asyncio
 import json
 from contextlib import asynccontextmanager
 
-from cluster import keys
-from cluster.gang import GangKey
-from cluster.scorer_lease import LEASE
-from runtime.process.clock import rfc3339
-from scorer.gang.crd import name_of
+from linkwise.cluster import keys
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.scorer_lease import LEASE
+from linkwise.planning.gang.crd import name_of
+from linkwise.runtime.process.clock import rfc3339
 from support.servers import leader_harness
 from support.servers.fake_cluster import status
 from support.servers.leader_harness import NOW, Cluster

@@ -5,9 +5,9 @@ import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from runtime.http.limits import Limits
-from runtime.http.server import serve
-from runtime.http.types import JSON, HttpResponse, Route
+from linkwise.runtime.http.limits import Limits
+from linkwise.runtime.http.server import serve
+from linkwise.runtime.http.types import JSON, HttpResponse, Route
 from support.waiting import PATIENCE
 
 TAKES = frozenset({JSON})

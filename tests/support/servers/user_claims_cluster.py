@@ -2,7 +2,7 @@
 
 import json
 
-from cluster import keys
+from linkwise.cluster import keys
 from support.builders import a_held_pod
 from support.servers.leader_harness import JOB
 

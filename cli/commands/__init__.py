@@ -1,1 +1,0 @@
-"""The command line: the commands of `linkwise` and their parameters."""

@@ -1,0 +1,1 @@
+"""Linkwise: what is decided, and what a person runs. Processes import it."""

@@ -1,0 +1,1 @@
+"""Decide about a pod: validation, outcome and messages."""

@@ -1,0 +1,1 @@
+"""Admission of the pods of a manifest, without creating them."""

@@ -1,0 +1,1 @@
+"""Change a pod: one module for each subject of the patch."""

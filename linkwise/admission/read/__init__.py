@@ -1,0 +1,1 @@
+"""Read a pod: its request, its gang, its claims and the sharing."""

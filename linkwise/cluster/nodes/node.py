@@ -1,0 +1,393 @@
+"""A node: its mode, its cards, and the links between them."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cache
+
+from linkwise.cluster.allocations.record import Isolation
+from linkwise.cluster.cel.values import DeviceFacts
+from linkwise.cluster.keys import (
+    CORDON,
+    GFD_PRODUCT,
+    GPU_MEM,
+    NODE_POOLS,
+    NVIDIA_GPU,
+    UNHEALTHY_NAME_PREFIX,
+)
+from linkwise.cluster.mode import NodeMode, PackingStrategy, counting_resource, read_placement
+from linkwise.cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy
+from linkwise.cluster.nodes.node_resources import (
+    NodeError,
+    NodeObject,
+    NodeResources,
+    read_node_resources,
+)
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology, read_indices
+from linkwise.cluster.requests.amounts import MEMORY_MAX
+from linkwise.topology.machine import GPU, MAX_GPUS, Level, Machine
+
+__all__ = [
+    "Card",
+    "MachineSource",
+    "Node",
+    "NodeError",
+    "NodeMode",
+    "NodeObject",
+    "PackingStrategy",
+    "Taint",
+    "read_host",
+    "read_node",
+    "uniform_machine",
+]
+
+DEFAULT_PODS = 110
+"""Maximum number of pods of a node; the default of the kubelet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One GPU of a node."""
+
+    memory: int | None = None
+    """Memory [GiB]; None if unknown."""
+    uuid: str | None = None
+    """UUID of the driver; None if not published."""
+    healthy: bool = True
+    cordoned: bool = False
+    """Cordoned, by an administrator or since it has just recovered: running pods stay, no new
+    ones."""
+    faulty: bool = False
+    """It is reported as unhealthy. A GPU that is only not offered, as while its agent restarts, is
+    not healthy either, but its pods run on."""
+    claimed: bool = False
+    """A ResourceClaim holds it, or a part of it."""
+
+    @property
+    def is_closed(self) -> bool:
+        """It takes no new pods, for another reason than a fault."""
+        return self.cordoned or self.claimed
+
+    @property
+    def usable(self) -> bool:
+        """New pods may be placed here."""
+        return self.healthy and not self.is_closed
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePool:
+    """The pool in which NVIDIA's DRA driver offers the GPUs of a claims node."""
+
+    name: str
+    devices: tuple[str, ...]
+    """Name of the device of each GPU, by GPU index; GPUs are in the order of their bus ids."""
+    others: int = 0
+    """Other devices of the pool, such as MIG devices, that Linkwise does not place."""
+    missing: str | None = None
+    """Why nothing new is placed here, such as "the driver's slices are missing"; None: complete."""
+    left: frozenset[str] = frozenset()
+    """Names of GPUs that Linkwise leaves alone, since claims may share them, or their partitions
+    are not planned."""
+    facts: tuple[DeviceFacts, ...] = ()
+    """What selectors of claims read of each GPU, by GPU index; empty: it is not known."""
+    lost: frozenset[str] = frozenset()
+    """Names of GPUs that the complete pool lacks."""
+    busy: frozenset[str] = frozenset()
+    """Names of GPUs on which a process of no pod that has them runs, as the agent publishes it."""
+
+
+class MachineSource(StrEnum):
+    """The source of the links of a node's GPUs."""
+
+    AGENT = "agent"
+    """The agent of the node publishes them."""
+    CAPTURED = "captured"
+    """A ConfigMap of the node has a captured machine; there is no agent."""
+    POLICY = "policy"
+    """A rule of the policy names the machine."""
+    FEATURE_DISCOVERY = "gpu-feature-discovery"
+    """Labels of GPU feature discovery identify the machine."""
+    CATALOGUE = "catalogue"
+    """The product and number of GPUs in ResourceSlices identify the machine."""
+    RESOURCE_SLICES = "resource-slices"
+    """ResourceSlices have PCIe roots and NUMA nodes; NVLinks are unknown."""
+    FILE = "cluster-file"
+    """A short form in a cluster file names the machine."""
+    UNKNOWN = "unknown"
+    """All GPUs count as equal."""
+
+    @property
+    def words(self) -> str:
+        """The source for people, who read it after "the links of its GPUs are"."""
+        return _SOURCE_WORDS[self]
+
+
+_SOURCE_WORDS = {
+    MachineSource.AGENT: "published by the agent of the node",
+    MachineSource.CAPTURED: "captured in a ConfigMap of the node",
+    MachineSource.POLICY: "named by the policy",
+    MachineSource.FEATURE_DISCOVERY: "identified by labels of GPU feature discovery",
+    MachineSource.CATALOGUE: "identified by the product and number of GPUs in ResourceSlices",
+    MachineSource.RESOURCE_SLICES: "those of PCIe and NUMA in ResourceSlices: NVLinks are unknown",
+    MachineSource.FILE: "named by the cluster file",
+    MachineSource.UNKNOWN: "unknown: all GPUs count as equal",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node with everything that placement needs."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    mode: NodeMode = NodeMode.DEFAULT
+    placement: PackingStrategy = PackingStrategy.BINPACK
+    machine: Machine | None = None
+    """Links of the cards; None if there are no cards."""
+    machine_source: MachineSource = MachineSource.UNKNOWN
+    preparing: bool = False
+    """Tables of its machine are still being built; Linkwise places nothing on it until then."""
+    machine_refused: str | None = None
+    """Why no tables of its machine are built, so that nothing is placed on it; None: they are."""
+    cards: tuple[Card, ...] = ()
+    """By GPU index; as many as the machine has GPUs."""
+    cpu: int = 0
+    """Allocatable CPU [millicores]."""
+    memory: int = 0
+    """Allocatable memory [bytes]."""
+    pods: int = DEFAULT_PODS
+    """Maximum number of pods."""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    """Allocatable extended resources (those with a domain in their name)."""
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    """False only with a Ready condition that is not True."""
+    pool: DevicePool | None = None
+    """The devices of its GPUs, if this is a claims node."""
+    replicas: int = 0
+    """Replicas per GPU of a time-sliced node; 0 in every other mode."""
+    isolation: Isolation | None = None
+    """What its agent saw to keep shares within their limits; None: no agent reports it."""
+    mismatch: str | None = None
+    """How the processes on its GPUs contradict the records of pods, as its agent publishes it."""
+    kubelet: KubeletPolicy = UNKNOWN_POLICY
+    """The policies of its kubelet, as its agent publishes them."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about guessed or ignored data, for users."""
+    selected: int | None = None
+    """Mask of the cards that satisfy the claims for which a plan is made; None: every card does."""
+    usable_mask: int = field(init=False, repr=False, compare=False)
+    """Cards on which new pods may be placed."""
+    gpu_resource: str = field(init=False, repr=False, compare=False)
+    """The resource that counts its GPUs or replicas, such as `aliyun.com/gpu`."""
+
+    @property
+    def is_counted(self) -> bool:
+        """NVIDIA's plugin offers whole GPUs here and chooses those of each pod."""
+        return self.mode is NodeMode.DEFAULT and NVIDIA_GPU in self.resources
+
+    @property
+    def is_claims(self) -> bool:
+        """NVIDIA's DRA driver offers whole GPUs here, and Linkwise chooses those of each pod."""
+        return self.pool is not None
+
+    @property
+    def awaits_slices(self) -> bool:
+        """Slices of NVIDIA's DRA driver may be missing, so GPUs that it lacks are not gone."""
+        is_empty = self.mode is NodeMode.TOPOLOGY and not self.cards
+        return bool(self.pool.missing) if self.pool else is_empty
+
+    @property
+    def machine_known(self) -> bool:
+        """False if all GPUs count as equal because their links are unknown."""
+        return self.machine_source is not MachineSource.UNKNOWN
+
+    @property
+    def model(self) -> str | None:
+        """The product name of its GPUs, by its machine or the label of GPU feature discovery."""
+        return (self.machine.model if self.machine else None) or self.labels.get(GFD_PRODUCT)
+
+    @property
+    def node_pool(self) -> str | None:
+        """The name of its pool, by the label of the provider; None without one."""
+        return next((self.labels[key] for key in NODE_POOLS if key in self.labels), None)
+
+    def __post_init__(self) -> None:
+        if len(self.cards) != (self.machine.n if self.machine else 0):
+            raise NodeError(f"node {self.name}: one card for each GPU of its machine is expected")
+        mask = sum(1 << i for i, card in enumerate(self.cards) if card.usable)
+        mask &= mask if self.selected is None else self.selected
+        object.__setattr__(self, "usable_mask", mask)
+        resource = NVIDIA_GPU if self.pool else counting_resource(self.mode, self.labels)
+        object.__setattr__(self, "gpu_resource", resource)
+
+
+def read_node(
+    raw: NodeObject,
+    *,
+    published: PublishedTopology | None = None,
+    machine: Machine | None = None,
+    discovered: Machine | None = None,
+    unhealthy: str = "",
+    placement: PackingStrategy = PackingStrategy.BINPACK,
+) -> Node:
+    """Return a node from its Node object and other sources about its GPUs.
+
+    A node has GPUs if the resource of its mode counts some, healthy or not. A machine that the
+    agent publishes is used regardless of that count. A machine of the policy, or else of the
+    labels, is used if the count matches; otherwise all GPUs count as equal. Unreadable entries of
+    GPU lists are ignored with a warning.
+
+    Args:
+        raw: The Node.
+        published: Topology that the agent publishes.
+        machine: Machine by the rules of the policy.
+        discovered: Machine by the labels of GPU feature discovery.
+        unhealthy: List in the ConfigMap of unhealthy GPUs.
+        placement: Default by the policy; the label of the node takes precedence.
+
+    Raises:
+        NodeError: An amount is not a Kubernetes quantity.
+    """
+    published = published or PublishedTopology(None, ())
+    offer = read_node_resources(raw, published.machine.n if published.machine else 0)
+    linked, source, miscount = _read_machine(offer, published.machine, machine, discovered)
+    layout, misspelt = read_placement(offer.labels, placement)
+    n = linked.n if linked else 0
+    listed, unlisted = read_indices(unhealthy, n)
+    faulty = listed | published.unhealthy
+    cordoned, undrained = read_indices(offer.annotations.get(CORDON, ""), n)
+    is_published = linked is published.machine
+    cards = tuple(
+        replace(
+            card,
+            healthy=card.healthy and i not in faulty,
+            cordoned=i in cordoned,
+            faulty=i in faulty,
+        )
+        for i, card in enumerate(_read_cards(offer, linked, is_published=is_published))
+    )
+    problems = (
+        misspelt,
+        *(f"published topology: {problem}" for problem in _published_warnings(published)),
+        miscount,
+        f"ConfigMap {UNHEALTHY_NAME_PREFIX}{raw.metadata.name}: {unlisted}" if unlisted else None,
+        f"{CORDON}: {undrained}" if undrained else None,
+        _missing(offer, cards),
+        _unit(cards),
+    )
+    return replace(
+        read_host(raw, offer),
+        placement=layout,
+        machine=linked,
+        machine_source=source,
+        cards=cards,
+        replicas=offer.replicas if linked else 0,
+        isolation=published.isolation,
+        mismatch=published.mismatch,
+        kubelet=published.kubelet,
+        warnings=(*offer.warnings, *(problem for problem in problems if problem)),
+    )
+
+
+def read_host(raw: NodeObject, offer: NodeResources) -> Node:
+    """Return a node without GPUs."""
+    return Node(
+        name=raw.metadata.name,
+        labels=offer.labels,
+        mode=offer.mode,
+        cpu=offer.allocatable.get("cpu", 0),
+        memory=offer.allocatable.get("memory", 0),
+        pods=offer.allocatable.get("pods", DEFAULT_PODS),
+        resources={name: amount for name, amount in offer.allocatable.items() if "/" in name},
+        taints=tuple(Taint(t.key, t.value, t.effect) for t in raw.spec.taints or ()),
+        unschedulable=bool(raw.spec.unschedulable),
+        ready=all(c.status == "True" for c in raw.status.conditions or () if c.type == "Ready"),
+    )
+
+
+@cache
+def uniform_machine(n: int) -> Machine:
+    """Return a machine of n equal GPUs, for unknown links."""
+    return Machine(links=((0,) * n,) * n, levels=((Level.UNKNOWN,) * n,) * n, gpus=(GPU(),) * n)
+
+
+def _published_warnings(published: PublishedTopology) -> tuple[str, ...]:
+    """Return warnings about a published topology and its machine."""
+    guessed = published.machine.warnings if published.machine else ()
+    return (*published.warnings, *guessed)
+
+
+def _read_machine(
+    offer: NodeResources,
+    published: Machine | None,
+    mapped: Machine | None,
+    discovered: Machine | None,
+) -> tuple[Machine | None, MachineSource, str | None]:
+    """Return the machine, its source, and a warning."""
+    n = offer.count
+    if not n:
+        return None, MachineSource.UNKNOWN, None
+    if published:
+        differ = f"the agent publishes {published.n} GPUs, but the kubelet counts {n}"
+        return published, MachineSource.AGENT, None if published.n == n else differ
+    if n > MAX_GPUS:
+        problem = f"{n} GPUs: at most {MAX_GPUS} on a node are placed, so none is"
+        return None, MachineSource.UNKNOWN, problem
+    if mapped and mapped.n == n:
+        return mapped, MachineSource.POLICY, None
+    if discovered and discovered.n == n and not mapped:
+        return discovered, MachineSource.FEATURE_DISCOVERY, None
+    other = f"the policy says a machine of {mapped.n} GPUs, the kubelet {n}" if mapped else None
+    return uniform_machine(n), MachineSource.UNKNOWN, other
+
+
+def _read_cards(
+    offer: NodeResources, machine: Machine | None, *, is_published: bool
+) -> Iterator[Card]:
+    if machine is None:
+        return
+    # The kubelet reports how many GPUs are allocatable, not which; 0 means none of them.
+    some_usable = offer.usable > 0 or not offer.mode.is_ours
+    for gpu in machine.gpus:
+        yield Card(
+            memory=_read_memory(offer, gpu, is_published=is_published),
+            uuid=gpu.uuid if is_published else None,
+            healthy=some_usable,
+        )
+
+
+def _read_memory(offer: NodeResources, gpu: GPU, *, is_published: bool) -> int | None:
+    """Return the memory of one card [GiB]: as published, else its part of the registered total."""
+    if gpu.memory is not None and (is_published or not offer.mode.shares_memory):
+        return gpu.memory
+    return offer.shared_memory // offer.count or None if offer.mode.shares_memory else None
+
+
+def _missing(offer: NodeResources, cards: tuple[Card, ...]) -> str | None:
+    """Return a warning about GPUs that are not allocatable and cannot be identified."""
+    missing = offer.count - offer.usable
+    if not offer.mode.is_ours or missing <= sum(not card.healthy for card in cards):
+        return None
+    return f"{missing} of {offer.count} GPUs are not allocatable, and it is unknown which"
+
+
+def _unit(cards: tuple[Card, ...]) -> str | None:
+    """Return a warning if memory was registered in another unit than GiB."""
+    most = max((card.memory or 0 for card in cards), default=0)
+    if most <= MEMORY_MAX:
+        return None
+    return (
+        f"{most} GiB on one card cannot be: {GPU_MEM} counts GiB, so let the device plugin count "
+        "GiB (gpushare's: --memory-unit=GiB)"
+    )

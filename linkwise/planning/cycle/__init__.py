@@ -1,0 +1,1 @@
+"""One scheduling cycle: the order of units, and their plans."""

@@ -1,0 +1,319 @@
+"""Types of the custom resource Gang, and its reader.
+
+Its `spec` holds the plan: after a crash of the scorer, the next leader completes it. Its `status`
+is for users; the next leader reads since when its conditions hold, and nothing else decides by it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from hashlib import sha256
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from linkwise.cluster.allocations.gpus import Counted, Exact, GPUs, GPUShare, number_counted
+from linkwise.cluster.allocations.record import Index
+from linkwise.cluster.gang import GangKey, Link
+from linkwise.cluster.keys import API_VERSION, NVIDIA_GPU
+from linkwise.cluster.objects.pod import Owner
+from linkwise.runtime.kube.objects import OwnerReference, Written
+from linkwise.runtime.kube.paths import api_path, path_below
+
+GANGS = api_path(API_VERSION, "gangs")
+"""The Gangs of all namespaces."""
+PLACED, ASSEMBLED = "Placed", "Assembled"
+GPUS_HEALTHY, GPUS_AS_PLANNED, PREPARED = "GPUsHealthy", "GPUsAsPlanned", "PodsPrepared"
+"""The types of a Gang's conditions. The last three are absent until they do not hold."""
+MEMBERS_MAX = 4096
+"""Most members of a Gang: a larger plan could not be stored."""
+_NAME_MAX = 63
+_OUTSIDE = re.compile(r"[^a-z0-9]+")
+
+
+class Phase(StrEnum):
+    """The progress of a gang."""
+
+    ASSEMBLING = "Assembling"
+    """Members are missing, or their number is unknown."""
+    WAITING = "Waiting"
+    """It does not fit now."""
+    COMMITTING = "Committing"
+    """Its GPUs are reserved, and the gates of its pods are being removed."""
+    PLACED = "Placed"
+    """All its members are bound."""
+    FINISHED = "Finished"
+    """All its members have succeeded, or its owner has ended; it holds no GPUs."""
+    SUSPENDED = "Suspended"
+    """It has no pods, since its owner makes none for now."""
+    GONE = "Gone"
+    """It has no pods, and its owner is not known to be suspended."""
+
+
+class PlannedPod(Written, frozen=True):
+    """Node and GPUs of one member."""
+
+    pod: str
+    """Its name; of a late launcher that does not exist yet that of its Job."""
+    uid: str
+    """Empty until the pod exists."""
+    node: str
+    indices: tuple[Index, ...] = msgspec.field(name="gpus")
+    """Of its GPUs, ascending; of replicas one entry each, so an index may repeat."""
+    count: Annotated[int, Meta(ge=0)] = 0
+    """Number of GPUs that NVIDIA's plugin chooses; there are no indices then."""
+
+    @property
+    def gpus(self) -> GPUs:
+        """Its GPUs, of shares without their amounts."""
+        return _read_gpus(self.indices, self.count)
+
+
+class NodeGPUs(Written, frozen=True):
+    """The GPUs of a gang on one node."""
+
+    node: str
+    indices: tuple[Index, ...] = msgspec.field(name="gpus")
+    """Of the GPUs, ascending, each once; empty where NVIDIA's plugin chooses."""
+    count: Annotated[int, Meta(ge=0)] = 0
+    """Number of GPUs that NVIDIA's plugin chooses."""
+
+    @property
+    def gpus(self) -> GPUs:
+        """The GPUs, of shares without their amounts."""
+        return _read_gpus(self.indices, self.count)
+
+
+class Held(Written, frozen=True):
+    """The GPUs of the present members of a gang."""
+
+    nodes: tuple[NodeGPUs, ...] = ()
+    """By name of the node."""
+    bandwidth: float | None = None
+    """Modelled all-reduce bandwidth over all of them [GB/s]."""
+    reserved: tuple[NodeGPUs, ...] = ()
+    """GPUs that are reserved for the replacements of others, or for a late launcher."""
+    nominated: tuple[NodeGPUs, ...] = ()
+    """GPUs that are reserved while others are evicted for the gang."""
+
+
+class GangPlan(Written, frozen=True):
+    """Nodes and GPUs of all members, and their bandwidth [GB/s]."""
+
+    id: str
+    exact: bool
+    members: tuple[PlannedPod, ...]
+    bandwidth: float | None = None
+    best_possible: float | None = None
+    """Of the same members on the empty cluster."""
+    index_order: float | None = None
+    """Of nodes by name and lowest free indices."""
+    domain: str | None = None
+    bandwidth_note: str | None = None
+    """`nic unknown`: the NICs do not count in the bandwidth. `GPUs unknown`: there is none,
+    since NVIDIA's plugin chooses some of the GPUs."""
+    best_possible_nodes: int | None = None
+    """The number of nodes that best_possible spans."""
+    index_order_nodes: int | None = None
+    """The number of nodes that index_order spans."""
+    planned_at: str = ""
+    """RFC 3339; empty in plans of an earlier version."""
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Its nodes, in the order of ranks."""
+        return tuple(dict.fromkeys(member.node for member in self.members))
+
+    @property
+    def late(self) -> int:
+        """Number of members that are planned before their pods exist."""
+        return sum(not member.uid for member in self.members)
+
+    @property
+    def held(self) -> Held:
+        """The GPUs of its members once all are bound."""
+        nodes = held_nodes((member.node, member.gpus) for member in self.members)
+        return Held(nodes, self.bandwidth)
+
+
+class GangSpec(Written, frozen=True):
+    """The gang and its plan."""
+
+    gang: str
+    """The mark's name, truncated where it is very long."""
+    link: Link
+    size: Annotated[int, Meta(ge=1)] | None = None
+    """Members that are placed together; None where it is unknown, or more than are placed."""
+    owner: str | None = None
+    plan: GangPlan | None = None
+
+
+class GangCondition(Written, frozen=True):
+    """A condition, for `kubectl wait`."""
+
+    type: str
+    status: str
+    last_transition_time: str
+    reason: str
+    message: str
+
+
+class GangStatus(Written, frozen=True):
+    """The state of a gang, for users."""
+
+    phase: Phase | None = None
+    members: str = ""
+    """`3/4`: the present ones while some wait, else the bound ones; `3/?` of an unknown number."""
+    nodes: str = ""
+    """The nodes of its members: their names, or their number."""
+    gpus: int = 0
+    """Number of GPUs of the members, whole or in part."""
+    held: tuple[NodeGPUs, ...] = ()
+    """These GPUs."""
+    bandwidth: float | None = None
+    """Of these [GB/s]."""
+    reserved: tuple[NodeGPUs, ...] = ()
+    """GPUs that are reserved for the replacements of members, or for a late launcher."""
+    nominated_nodes: tuple[NodeGPUs, ...] = ()
+    """GPUs that are reserved for it while others are evicted."""
+    reason: str = ""
+    """Why it is not placed; empty when it is."""
+    conditions: tuple[GangCondition, ...] = ()
+
+    @property
+    def unhealthy(self) -> str | None:
+        """Its unhealthy GPUs; empty: all are healthy again; None: none was unhealthy."""
+        return self.message(GPUS_HEALTHY)
+
+    def message(self, kind: str) -> str | None:
+        """Return the message of a condition; None: there is none."""
+        return next((each.message for each in self.conditions if each.type == kind), None)
+
+    def since(self, kind: str, status: str) -> str | None:
+        """Return the time since which a condition has this status; None where it has another."""
+        times = (
+            condition.last_transition_time
+            for condition in self.conditions
+            if (condition.type, condition.status) == (kind, status)
+        )
+        return next(times, None)
+
+
+class GangMetadata(Written, frozen=True):
+    """The metadata that is read or written."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    annotations: Mapping[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Gang(Written, frozen=True):
+    """A Gang."""
+
+    metadata: GangMetadata
+    spec: GangSpec
+    status: GangStatus = GangStatus()
+    api_version: str = ""
+    kind: str = ""
+
+    @property
+    def key(self) -> GangKey:
+        """The gang that this object describes."""
+        return GangKey(self.metadata.namespace, self.spec.gang, self.spec.owner or "")
+
+    @property
+    def owner(self) -> Owner | None:
+        """Its job; None where pods own it."""
+        owners = (
+            Owner(
+                kind=reference.kind,
+                api_version=reference.api_version,
+                name=reference.name,
+                uid=reference.uid,
+            )
+            for reference in self.metadata.owner_references
+            if reference.uid == self.spec.owner
+        )
+        return next(owners, None)
+
+    @property
+    def path(self) -> str:
+        """Its path on the API server."""
+        return path_below(gangs_of(self.metadata.namespace), self.metadata.name)
+
+    @property
+    def assembled_since(self) -> str | None:
+        """The time since which it could be planned (RFC 3339); None: it cannot be planned now."""
+        return self.status.since(ASSEMBLED, "True")
+
+
+def gangs_of(namespace: str) -> str:
+    """Return the collection of a namespace's Gangs."""
+    return api_path(API_VERSION, "namespaces", namespace, "gangs")
+
+
+def name_of(key: GangKey) -> str:
+    """Return a valid name for a gang's object, different for each key.
+
+    It begins with the mark's name as far as possible; the digest distinguishes jobs that were
+    submitted again under the same name.
+    """
+    # Neither a namespace nor a uid can contain the separator.
+    whole = "\0".join((key.namespace, key.owner, key.name))
+    digest = sha256(whole.encode(errors="surrogatepass")).hexdigest()[:8]
+    stem = _OUTSIDE.sub("-", key.name.lower())[: _NAME_MAX - 9].strip("-")
+    return f"{stem or 'gang'}-{digest}"
+
+
+def object_key(key: GangKey) -> tuple[str, str]:
+    """Return namespace and name of a gang's object."""
+    return key.namespace, name_of(key)
+
+
+def planned_pod(name: str, uid: str, node: str, gpus: GPUs) -> PlannedPod:
+    """Return a member as it is written."""
+    return PlannedPod(name, uid, node, gpus.indices, number_counted(gpus))
+
+
+def held_nodes(pods: Iterable[tuple[str, GPUs]]) -> tuple[NodeGPUs, ...]:
+    """Return the GPUs of pods by node.
+
+    Args:
+        pods: The node of each pod, and its GPUs.
+    """
+    by_node: dict[str, set[int]] = {}
+    counts = Counter[str]()
+    for node, gpus in pods:
+        by_node.setdefault(node, set()).update(gpus.indices)
+        counts[node] += number_counted(gpus)
+    return tuple(
+        NodeGPUs(node, tuple(sorted(indices)), counts[node])
+        for node, indices in sorted(by_node.items())
+    )
+
+
+def _read_gpus(indices: Iterable[int], count: int) -> GPUs:
+    return Counted(NVIDIA_GPU, count) if count else Exact(tuple(map(GPUShare, indices)))
+
+
+def truncated(text: str, longest: int) -> str:
+    """Return a text of at most so many characters; an ellipsis stands for the rest."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def read_gang(raw: bytes | msgspec.Raw) -> Gang:
+    """Return a Gang from its JSON.
+
+    Raises:
+        msgspec.DecodeError: The JSON is not a Gang.
+    """
+    return _gangs.decode(raw)
+
+
+_gangs = msgspec.json.Decoder(Gang)

@@ -1,0 +1,287 @@
+"""The part of a pod that the scorer keeps: little of a placed pod, more of one that waits."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from linkwise.cluster.account.pod_usage import PodUsage, pod_usage
+from linkwise.cluster.allocations.record import Allocation
+from linkwise.cluster.gang import Mark, foreign_mark, gang_mark, is_leader, may_be_member
+from linkwise.cluster.keys import LEFT_TO_SCHEDULER
+from linkwise.cluster.objects.kube_object import Labels, pod_path
+from linkwise.cluster.objects.pod import Metadata, Owner, Pod, PodSpec
+from linkwise.cluster.requests.demand import Demand
+from linkwise.cluster.requests.other_systems import gpus_of_others
+from linkwise.cluster.requests.request import Family, Request, read_request
+from linkwise.planning.gang.budgets import ENTRY
+from linkwise.planning.gang.compact_pod import compact, oversize_reason, weight
+from linkwise.planning.placement.pods.member import Member, first_error, new_member
+from linkwise.workloads.owned_gang import owned_gang
+from linkwise.workloads.registry import GANG_KINDS
+
+_LEFT_MAX = 300
+"""A reason that admission writes is shorter [characters]."""
+_GRACE, _GRACE_MAX = 30, 366 * 86_400
+"""The default of Kubernetes, and what counts as longest: the API server takes any [s]."""
+_MAX_LENGTH = 320
+"""Longest text of an ownerReference; no name or type of an object is longer [characters]."""
+_LABELS_MAX = 8 << 10
+"""Memory of the labels of a pod that has GPUs [bytes, about]; larger ones are not kept."""
+_PREPARATION = 60.0
+"""A node usually prepares devices, volumes and network within this time [s]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The start and the end of a pod with GPUs, and the labels that disruption budgets select."""
+
+    started: str
+    """RFC 3339; empty: no kubelet has started it yet."""
+    ends: str
+    """Until when its containers may take to end once it is deleted (RFC 3339); empty: it is not."""
+    grace: int
+    """The time that its containers have to end [s]."""
+    labels: Labels | None
+    """None: too many are there to keep them, so that each budget of its namespace counts it."""
+    tie: str = ""
+    """Why a pod that Linkwise did not place is no unit of its own; empty: it is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodInfo:
+    """A pod as the scorer's cache keeps it."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: str
+    """Its resourceVersion."""
+    created: str
+    """RFC 3339."""
+    usage: PodUsage | None
+    """The resources that it holds or will hold; None once it is finished."""
+    gang: str | None
+    """Name of the gang that it is planned with, or that it is a member of since it was bound."""
+    controller: Owner | None
+    settled: bool
+    """It counts towards its gang's size: it has its GPUs and stays, or had them and succeeded."""
+    member: Member | None
+    """The parsed pod, while it waits for GPUs behind our scheduling gate."""
+    ungated: Member | None = None
+    """The parsed pod, while it waits for GPUs without our gate, so that a scheduler places it."""
+    unplannable: str | None = None
+    """Why it is not planned although it waits; only its name is kept then."""
+    was_tried: bool = False
+    """A scheduler has looked for a node for it since its gates were removed."""
+    unprepared_since: float | None = None
+    """Since when its node prepares it [s since 1970], if it has a claim; None: it is prepared."""
+    lacks_capacity: bool = False
+    """Its condition asks an autoscaler for nodes."""
+    states_size: bool = False
+    """Its mark has the size of its gang."""
+    is_group_leader: bool = False
+    """It may own the object that makes the other members of its gang."""
+    nominated: str = ""
+    """Its nominated node, until it is bound or has GPUs."""
+    lacks_devices: bool = False
+    """kube-scheduler finds no devices for its claims, none of which Linkwise made."""
+    left: str = ""
+    """Why kube-scheduler allocates its claims for GPUs, while it has no node."""
+    weight: int = 0
+    """Memory for the pod while it waits [bytes, about]."""
+    life: Life | None = None
+    """What an eviction depends on, of a pod that has GPUs."""
+    annotations: int = 0
+    """Size of all its annotations while it waits [characters]; the API server limits it."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its namespace and name."""
+        return self.namespace, self.name
+
+    @property
+    def path(self) -> str:
+        """Its path on the API server."""
+        return pod_path(self.namespace, self.name)
+
+    @property
+    def waiting(self) -> Pod | None:
+        """The pod, while it waits for GPUs behind our scheduling gate."""
+        return self.member.pod if self.member else None
+
+    @property
+    def group(self) -> str | None:
+        """The name under which it is planned: its gang's, or its own until it is bound, or None.
+
+        The name of a pod on its own begins with a slash, which no label value contains.
+        """
+        if self.gang is not None:
+            return self.gang
+        usage = self.usage
+        is_assigned = usage is not None and usage.record is not None and not usage.node
+        return f"/{self.name}" if self.member or is_assigned else None
+
+    @property
+    def bound(self) -> bool:
+        """It has a node, or had one and succeeded."""
+        return self.settled and (self.usage is None or bool(self.usage.node))
+
+    def is_unprepared(self, now: float) -> bool:
+        """Return whether its node has not prepared it for longer than usual.
+
+        Args:
+            now: Seconds since 1970.
+        """
+        return self.unprepared_since is not None and now - self.unprepared_since > _PREPARATION
+
+    @property
+    def is_ending(self) -> bool:
+        """It is being deleted, and has GPUs until it has ended."""
+        usage = self.usage
+        has_gpus = usage is not None and bool(usage.target and (usage.places or usage.nvidia))
+        return has_gpus and not self.settled
+
+    @property
+    def allocation(self) -> Allocation | None:
+        """Its GPUs by our record; None where it has none, or an unreadable one."""
+        return self.usage.allocation if self.usage else None
+
+    def with_allocation(self, allocation: Allocation) -> "PodInfo":
+        """Return the pod as it will be once it has these GPUs."""
+        if self.usage is None:
+            raise ValueError(f"{self.name} is finished and takes no GPUs")
+        usage = replace(self.usage, record=allocation)
+        return replace(self, usage=usage, settled=True, member=None, ungated=None)
+
+
+def pod_info(pod: Pod) -> PodInfo:
+    """Return the part of a pod that is kept."""
+    metadata, phase = pod.metadata, pod.status.phase
+    namespace = metadata.namespace or "default"
+    request, findings = read_request(pod)
+    usage = pod_usage(pod, request)
+    mark, _ = gang_mark(pod)
+    gang = _gang_of(pod, request, mark)
+    is_placed = usage is not None and (bool(usage.node) or usage.record is not None)
+    is_terminating = bool(metadata.deletion_timestamp)
+    info = PodInfo(
+        namespace=namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+        version=metadata.resource_version,
+        created=metadata.creation_timestamp or "",
+        usage=usage,
+        gang=gang,
+        controller=controller_of(metadata.owner_references or ()),
+        settled=(is_placed or phase == "Succeeded") and not is_terminating,
+        member=None,
+        was_tried=pod.status.was_tried,
+        unprepared_since=_unprepared_since(pod, usage),
+        lacks_capacity=pod.status.lacks_capacity,
+        states_size=mark is not None and (mark.min_available or mark.total) is not None,
+        is_group_leader=is_leader(pod),
+        nominated="" if is_placed or is_terminating else pod.status.nominated_node_name or "",
+        lacks_devices=not request.places and not pod.spec.node_name and pod.status.lacks_devices,
+        left="" if pod.spec.node_name else pod.annotations.get(LEFT_TO_SCHEDULER, "")[:_LEFT_MAX],
+        life=_life(pod, usage) if is_placed and usage and (usage.places or usage.nvidia) else None,
+    )
+    if usage is None or not usage.places or is_placed or is_terminating:
+        return info
+    kept = compact(pod)
+    member = Member(
+        pod=kept,
+        name=usage.name,
+        request=request,
+        demand=usage.demand,
+        gang=f"{namespace}/{gang}" if gang else None,
+        violation=first_error(findings),
+    )
+    info = replace(
+        info,
+        member=member if pod.spec.is_gated else None,
+        ungated=None if pod.spec.is_gated else member,
+        weight=weight(kept),
+        annotations=sum(len(key) + len(text) for key, text in pod.annotations.items()),
+    )
+    reason = oversize_reason(kept, usage.demand, info.weight)
+    return unplanned(info, f"it is too large to plan: {reason}") if reason else info
+
+
+def _gang_of(pod: Pod, request: Request, mark: Mark | None) -> str | None:
+    """Return the name of the gang of a pod; None: it has none.
+
+    A pod with GPUs that was bound without admission is a member, too: it was created before
+    Linkwise was installed, or while no webhook ran. So it lacks the mark of a gang by owner, and
+    whether its own claims are for GPUs is not known.
+    """
+    is_bound = bool((request.gpus or pod.spec.resource_claims) and pod.spec.node_name)
+    if not (request.places or is_bound):
+        return None
+    if mark is None and not request.places:
+        owned = owned_gang(pod, GANG_KINDS)
+        return owned.name if owned else None
+    return mark.name if mark and may_be_member(pod, mark) else None
+
+
+def _unprepared_since(pod: Pod, usage: PodUsage | None) -> float | None:
+    has_claim = usage is not None and bool(usage.claims and usage.node)
+    return pod.status.unprepared_since if has_claim else None
+
+
+def unplanned(pod: PodInfo, reason: str) -> PodInfo:
+    """Return a pod that is not planned; little more than its name is kept.
+
+    Args:
+        pod: The pod as it would be planned.
+        reason: Why it is not planned, for users.
+    """
+    member, usage = None, pod.usage
+    if pod.member is not None:
+        metadata = Metadata(
+            name=pod.name, namespace=pod.namespace, uid=pod.uid, creation_timestamp=pod.created
+        )
+        spec = PodSpec(scheduling_gates=pod.member.pod.spec.scheduling_gates)
+        member = new_member(Pod(metadata=metadata, spec=spec), pod.namespace, pod.member.gang)
+    if usage is not None and not usage.target:
+        usage = replace(usage, demand=Demand())
+    return replace(pod, usage=usage, member=member, ungated=None, unplannable=reason)
+
+
+def _life(pod: Pod, usage: PodUsage) -> Life:
+    grace = pod.spec.termination_grace_period_seconds
+    return Life(
+        started=pod.status.start_time or "",
+        ends=pod.metadata.deletion_timestamp or "",
+        grace=_GRACE if grace is None else min(max(0, grace), _GRACE_MAX),
+        labels=_labels(pod),
+        tie="" if usage.places else _tie(pod),
+    )
+
+
+def _labels(pod: Pod) -> Labels | None:
+    labels = pod.metadata.labels or {}
+    size = sum(len(key) + len(value) + 2 * ENTRY for key, value in labels.items())
+    return labels if size <= _LABELS_MAX else None
+
+
+def _tie(pod: Pod) -> str:
+    """Return why a pod that Linkwise did not place is no unit of its own; empty: it is one."""
+    if mark := foreign_mark(pod):
+        return f"is part of a gang that Linkwise did not place ({mark}), and would go alone"
+    shares = gpus_of_others(pod.spec, Family.NVIDIA)
+    return f"has {shares}" if shares else ""
+
+
+def controller_of(owners: Iterable[Owner]) -> Owner | None:
+    """Return the controller among owners; None for one that no object can be."""
+    owner = next((owner for owner in owners if owner.controller), None)
+    if owner is None:
+        return None
+    texts = owner.kind, owner.api_version, owner.name, owner.uid
+    return _shared(owner) if all(len(text) <= _MAX_LENGTH for text in texts) else None
+
+
+@lru_cache(maxsize=4096)
+def _shared(owner: Owner) -> Owner:
+    """Return one object for all pods of an owner, which may be many."""
+    return owner

@@ -1,0 +1,131 @@
+"""Explain a plan: its nodes, the GPUs on each, and what it leaves to other components."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from linkwise.cluster.nodes.node import MachineSource
+from linkwise.cluster.objects.pod import PodSpec
+from linkwise.cluster.requests.request import Family
+from linkwise.planning.placement.bandwidth import Bandwidth
+from linkwise.planning.placement.result import Plan
+from linkwise.planning.placement.state.selected_nodes import selected_by
+from linkwise.planning.placement.state.snapshot import Snapshot
+from linkwise.topology.choice import ChoiceRequest
+from linkwise.topology.explain import Explanation, explain
+from linkwise.topology.machine import mask_of
+
+MAX_EXPLAINED = 16
+"""Nodes of a plan whose GPUs are explained: it takes long to rank all sets of a node."""
+
+_INFERRED = (
+    MachineSource.FEATURE_DISCOVERY,
+    MachineSource.CATALOGUE,
+    MachineSource.RESOURCE_SLICES,
+)
+"""Sources of links that nobody has read from the node, nor written down."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanExplanation:
+    """The explanation of a plan."""
+
+    nodes: str
+    """Why these nodes, one sentence."""
+    gpus: dict[str, Explanation]
+    """Why these GPUs, by node; for whole GPUs that Linkwise chooses."""
+    notes: tuple[str, ...]
+    """Facts that are unknown to the plan, or not decided by it."""
+
+
+def explain_plan(snapshot: Snapshot, plan: Plan) -> PlanExplanation:
+    """Explain a plan that was made on this snapshot.
+
+    Cost: milliseconds for each kind of node.
+    """
+    return PlanExplanation(why_these(plan), _gpus(snapshot, plan), tuple(notes_on(snapshot, plan)))
+
+
+def why_these(plan: Plan) -> str:
+    """Return in one sentence why a plan has these nodes."""
+    feasible = f"{plan.nodes_considered} node{'s' * (plan.nodes_considered != 1)}"
+    members = len(plan.placements)
+    used = len(plan.gpus)
+    if plan.one_by_one:
+        return f"one after another, each of the {members} on the node that was best for it then"
+    if used == 1:
+        node = next(iter(plan.gpus))
+        together = "it" if members == 1 else f"all {members}"
+        if plan.nodes_considered == 1:
+            return f"only {node} takes {together} now"
+        return f"of the {feasible} that take {together} now, {node} is the best"
+    near = f", all with {plan.domain}" if plan.domain else ""
+    proven = "the best such set" if plan.exact else "found step by step, perhaps not the best"
+    return f"no single node takes all {members}; {used} nodes is the fewest{near}; {proven}"
+
+
+def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
+    found: dict[str, Explanation] = {}
+    if plan.placements[0].member.request.family is not Family.WHOLE:
+        return found
+    needs = {placement.member.needs for placement in plan.placements}
+    snapshot = selected_by(snapshot, needs.pop()) if len(needs) == 1 else snapshot
+    for node, gpus in list(plan.gpus.items())[:MAX_EXPLAINED]:
+        held = snapshot.ledger.nodes[node]
+        if not gpus or not held.node.machine_known:
+            continue
+        several = len(plan.gpus) > 1
+        request = ChoiceRequest(
+            held.free_mask, len(gpus), mode=snapshot.preferences.mode, multi_node=several
+        )
+        explanation = explain(snapshot.tables[node], request)
+        chosen = explanation.chosen
+        if chosen is not None and mask_of(chosen.gpus) == mask_of(gpus):
+            found[node] = explanation
+    return found
+
+
+def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
+    """Return the facts that are unknown to a plan on this snapshot, or not decided by it."""
+    nodes = [snapshot.ledger.nodes[name].node for name in plan.gpus]
+    unknown = [node.name for node in nodes if not node.machine_known and node.cards]
+    notes = []
+    if unknown:
+        notes.append(f"the GPU links of {_few(unknown)} are unknown: all GPUs count as equal")
+    inferred = ((s, [n.name for n in nodes if n.machine_source is s]) for s in _INFERRED)
+    notes += [f"the GPU links of {_few(names)} are {s.words}" for s, names in inferred if names]
+    policies: dict[str, list[str]] = {}
+    for node in nodes:
+        if note := node.kubelet.numa_note:
+            policies.setdefault(note, []).append(node.name)
+    notes += [f"of {_few(names)}: {note}" for note, names in policies.items()]
+    if plan.bandwidth.sets_unknown:
+        where = _few(list(plan.counts))
+        notes.append(f"the bandwidth is not known: NVIDIA's plugin chooses the GPUs of {where}")
+    notes += _bandwidth_notes(plan.bandwidth)
+    left = {c for p in plan.placements for c in left_to_scheduler(p.member.pod.spec)}
+    if left:
+        notes.append(f"left to kube-scheduler: {', '.join(sorted(left))}")
+    return notes
+
+
+def _bandwidth_notes(bandwidth: Bandwidth) -> Iterator[str]:
+    if bandwidth.slowest:
+        yield f"the slowest link is {bandwidth.slowest.text}"
+    if bandwidth.nic_unknown:
+        yield "the bandwidth of the nodes' NICs is unknown, so it is not counted"
+
+
+def _few(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
+
+
+def left_to_scheduler(spec: PodSpec) -> tuple[str, ...]:
+    """Name the constraints of a pod that only kube-scheduler checks."""
+    affinity = spec.affinity
+    constraints = (
+        ("pod affinity", affinity is not None and affinity.pod_affinity),
+        ("pod anti-affinity", affinity is not None and affinity.pod_anti_affinity),
+        ("topology spread", spec.topology_spread_constraints),
+        ("volumes", any(v.persistent_volume_claim is not None for v in spec.volumes or [])),
+    )
+    return tuple(name for name, is_set in constraints if is_set)

@@ -1,0 +1,79 @@
+"""Pods that are placed together, their common needs, and the options of their plan."""
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from linkwise.cluster.requests.demand import Demand, PortsTaken
+from linkwise.cluster.requests.user_claims.pod_claims import DeviceNeeds
+from linkwise.planning.placement.options import DEFAULT, PlanOptions
+from linkwise.planning.placement.pods.member import Member
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The waiting members of a gang, or one pod."""
+
+    members: tuple[Member, ...]
+    """In rank order; at least one."""
+    representatives: tuple[Member, ...]
+    """One member for each signature."""
+    total: Demand
+    """The sum over all members."""
+    largest: Demand
+    """The largest CPU and memory of any of them, and every port."""
+    gpus: int
+    """Whole GPUs of all members; 0 where they ask for something else."""
+    by_count: bool
+    """All members may also be on nodes where NVIDIA's plugin chooses the GPUs."""
+    has_port_conflict: bool
+    """Two members want the same host port, so no node fits both."""
+    options: PlanOptions = DEFAULT
+
+    @property
+    def needs(self) -> frozenset[DeviceNeeds]:
+        """The different needs of its members with whole GPUs."""
+        return frozenset(member.needs for member in self.representatives if member.gpus)
+
+    @property
+    def is_matched(self) -> bool:
+        """GPUs of a member have to be equal in some attributes."""
+        return any(needs.matching for needs in self.needs)
+
+    @property
+    def size(self) -> int:
+        """Number of members."""
+        return len(self.members)
+
+    @property
+    def gpus_each(self) -> int | None:
+        """Whole GPUs of every member; None where members differ, or ask for something else."""
+        counts = {member.gpus for member in self.representatives}
+        return counts.pop() if len(counts) == 1 and 0 not in counts else None
+
+
+def new_group(members: Sequence[Member], options: PlanOptions = DEFAULT) -> Group:
+    """Return the members as one group."""
+    by_signature: dict[Hashable, Member] = {}
+    for member in members:
+        by_signature.setdefault(member.signature, member)
+    demands = [member.demand for member in members]
+    ports = frozenset().union(*(demand.ports for demand in demands))
+    return Group(
+        members=tuple(members),
+        representatives=tuple(by_signature.values()),
+        total=Demand(sum(d.cpu for d in demands), sum(d.memory for d in demands), ports),
+        largest=Demand(max(d.cpu for d in demands), max(d.memory for d in demands), ports),
+        gpus=sum(member.gpus for member in members),
+        by_count=all(member.request.by_count for member in by_signature.values()),
+        has_port_conflict=_have_conflict(demands),
+        options=options,
+    )
+
+
+def _have_conflict(demands: Iterable[Demand]) -> bool:
+    taken = PortsTaken()
+    for demand in demands:
+        if taken.conflict(demand.ports):
+            return True
+        taken.add(demand.ports)
+    return False

@@ -1,0 +1,99 @@
+"""A pod that waits for GPUs, as the input of placement."""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+
+from linkwise.cluster.account.node_ledger import Holding
+from linkwise.cluster.allocations.gpus import NO_GPUS, Counted, GPUs
+from linkwise.cluster.finding import Finding, Severity
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.requests.demand import Demand, demand_of
+from linkwise.cluster.requests.request import Family, Request, read_request
+from linkwise.cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
+
+
+@dataclass(frozen=True)
+class Member:
+    """A pod to place, on its own or in a gang."""
+
+    pod: Pod
+    name: str
+    """`namespace/name`."""
+    request: Request
+    demand: Demand
+    """CPU, memory and host ports."""
+    gang: str | None = None
+    """`namespace/name` of its gang, or None."""
+    violation: Finding | None = None
+    """The first rule that its request breaks: admission lets none pass, but labels change later."""
+
+    @property
+    def gpus(self) -> int:
+        """Whole GPUs that it needs on one node; 0 where it asks for none, or for shares."""
+        return self.request.gpus if self.request.family is Family.WHOLE else 0
+
+    @property
+    def counted_gpus(self) -> GPUs:
+        """Its GPUs on a node where NVIDIA's plugin chooses them."""
+        request = self.request
+        return Counted(request.resource, request.gpus) if request.gpus else NO_GPUS
+
+    @cached_property
+    def needs(self) -> DeviceNeeds:
+        """What its GPUs have to satisfy by its claims."""
+        brought = self.request.user_claims
+        return brought.needs if brought else NO_NEEDS
+
+    @cached_property
+    def signature(self) -> Hashable:
+        """Equal for members that fit the same nodes and take the same amounts there."""
+        request = self.request
+        amounts = request.family, request.resource, request.gpus, request.memory, request.core
+        claimed = request.by_claim, self.needs
+        return amounts, claimed, self.demand, self.node_constraints
+
+    @cached_property
+    def node_constraints(self) -> bytes:
+        """The pod's node selector, affinity and tolerations, encoded."""
+        spec = self.pod.spec
+        constraints = spec.node_selector, spec.affinity, spec.tolerations
+        return msgspec.msgpack.encode(constraints, order="deterministic")
+
+    def holding(self, gpus: GPUs) -> Holding:
+        """Return the ledger's entry for this pod with these GPUs."""
+        return Holding(
+            pod=self.name,
+            uid=self.pod.metadata.uid or self.name,
+            gpus=gpus,
+            cpu=self.demand.cpu,
+            memory=self.demand.memory,
+            ports=self.demand.ports,
+            gang=self.gang,
+        )
+
+
+def new_member(pod: Pod, namespace: str, gang: str | None = None) -> Member:
+    """Read a pod for placement.
+
+    Args:
+        pod: The pod.
+        namespace: Where the pod names none.
+        gang: `namespace/name` of its gang, or None.
+    """
+    request, findings = read_request(pod)
+    return Member(
+        pod=pod,
+        name=f"{pod.metadata.namespace or namespace}/{pod.metadata.name}",
+        request=request,
+        demand=demand_of(pod),
+        gang=gang,
+        violation=first_error(findings),
+    )
+
+
+def first_error(findings: Iterable[Finding]) -> Finding | None:
+    """Return the first error among findings, or None."""
+    return next((finding for finding in findings if finding.severity is Severity.ERROR), None)

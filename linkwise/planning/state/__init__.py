@@ -1,0 +1,1 @@
+"""The account of the cluster, with what is assumed and reserved."""

@@ -1,0 +1,71 @@
+"""Judges pod templates from files: their admission, and with a cluster their placement. Pure."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeAlias
+
+import msgspec
+from msgspec import structs
+
+from linkwise.admission.dry_run.fit_template import fit_template
+from linkwise.admission.dry_run.pod_report import pod_report
+from linkwise.cluster.objects.priority_class import prioritized
+from linkwise.cluster.whatif_api import MAX_PODS, FitRequest, FitTemplate
+from linkwise.manifest.template import PodTemplate
+from linkwise.views.analysis.check_report import CheckReport, TemplateReport
+from linkwise.views.files.inputs import Inputs, admit_pod
+from linkwise.views.files.objects import Plain
+
+Progress: TypeAlias = Callable[[Sequence[PodTemplate]], Iterable[PodTemplate]]
+
+
+def judge(inputs: Inputs, progress: Progress, clock: float) -> CheckReport:
+    """Judge each pod template; with a cluster, find a place for its pods.
+
+    Args:
+        inputs: Manifests, policy and cluster.
+        progress: Yields the templates, and shows how many are judged.
+        clock: The time [s since 1970].
+    """
+    reports, templates = [], []
+    for template in progress(inputs.templates):
+        report, to_place = _judge_template(inputs, template)
+        reports.append(report)
+        templates.append(to_place)
+    fits, notes = _fits(inputs, templates, clock)
+    for report, fit in zip(reports, fits, strict=True):
+        report["placement"] = fit
+    return CheckReport(
+        items=msgspec.convert(reports, tuple[TemplateReport, ...]),
+        unjudged=inputs.unjudged,
+        warnings=inputs.warnings,
+        notes=notes,
+    )
+
+
+def _judge_template(inputs: Inputs, template: PodTemplate) -> tuple[Plain, FitTemplate | None]:
+    pod = template.pod()
+    typed = template.read(pod)
+    outcome = admit_pod(inputs, template, typed)
+    report = pod_report(template, pod, typed, outcome)
+    to_place = fit_template(template, report["patched"], outcome)
+    if to_place is None:
+        return report, None
+    return report, structs.replace(to_place, pod=prioritized(to_place.pod, inputs.classes))
+
+
+def _fits(
+    inputs: Inputs, templates: list[FitTemplate | None], clock: float
+) -> tuple[list[object], tuple[str, ...]]:
+    """Return where each template's pods would go, as JSON; and a note where this is not known."""
+    request = FitRequest([template for template in templates if template])
+    if inputs.cluster is None or not request.templates:
+        return [None] * len(templates), ()
+    if request.pods > MAX_PODS:
+        note = f"placement is not known: of more than {MAX_PODS} pods, ask linkwise simulate."
+        return [None] * len(templates), (note,)
+    # Placement costs 0.3 s to import; a check without a cluster needs none.
+    from linkwise.views.analysis.fit import fit_results  # noqa: PLC0415
+
+    results = fit_results(inputs, inputs.cluster, request, clock)
+    fits = iter(msgspec.to_builtins(results))
+    return [next(fits) if template else None for template in templates], ()

@@ -1,0 +1,291 @@
+"""Reads a cluster from a file: its nodes, the pods that hold GPUs, and its other objects."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TypeAlias
+
+from linkwise.cluster.account.accounting import Accounting
+from linkwise.cluster.account.gpu_usage import LedgerError
+from linkwise.cluster.account.ledger import Ledger
+from linkwise.cluster.account.node_ledger import NodeLedger
+from linkwise.cluster.keys import SCORER
+from linkwise.cluster.memo import Memo
+from linkwise.cluster.nodes.device_claims import ClaimObject, HeldClaim
+from linkwise.cluster.nodes.lost_gpus import RecordedGPU
+from linkwise.cluster.nodes.node import Node, NodeError, NodeObject
+from linkwise.cluster.nodes.node_devices import NodeDevices, devices_by_node, devices_of_node
+from linkwise.cluster.nodes.resource_slice import PoolSlice, SliceObject
+from linkwise.cluster.nodes.taint_rules import RuleObject, TaintRule
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.scorer_lease import ScorerLease
+from linkwise.manifest.lines import without_nulls
+from linkwise.manifest.typed import read_as
+from linkwise.manifest.value import InputError, Value
+from linkwise.planning.gang.pod_info import PodInfo, pod_info
+from linkwise.planning.state.node_info import NodeConfigMap, build_node, measured
+from linkwise.policy.snapshot import PolicySnapshot
+from linkwise.topology.machine import TopologyError
+from linkwise.views.files.machine import find_machine
+from linkwise.views.files.objects import NodeAddresses
+from linkwise.views.files.policies import stored_policy
+from linkwise.views.files.short_form import ShortNode, is_short_form, read_short_form
+from linkwise.views.files.source import shown_name
+
+Other: TypeAlias = NodeConfigMap | ScorerLease | PoolSlice | HeldClaim | TaintRule | None
+"""What Linkwise reads of an object that is no node and no pod."""
+
+_NODES = "Add Nodes, as kubectl get nodes -o yaml gives them, or take linkwise snapshot's file."
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The nodes and pods of a cluster, and the holders of its GPUs."""
+
+    ledger: Ledger
+    pods: tuple[Pod, ...] = ()
+    """Every pod, whatever its state."""
+    pod_infos: tuple[PodInfo, ...] = ()
+    """The same pods as the planner keeps them."""
+    warnings: tuple[str, ...] = ()
+    """Guesses and omissions, for people."""
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """The InternalIP of each node that has one, by the node's name."""
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes, in the order of names."""
+        return tuple(ledger.node for ledger in self.ledger.nodes.values())
+
+
+class ClusterMemo:
+    """What was made of the objects of a cluster the last time, for those that are unchanged."""
+
+    def __init__(self) -> None:
+        """Start with nothing."""
+        self.policies = Memo(stored_policy)
+        self.devices = Memo(devices_of_node)
+        self.nodes = Memo(_node)
+        self.pod_infos = Memo(pod_info)
+        self.recorded = Memo[tuple[RecordedGPU, ...]](lambda usage: usage.recorded)
+        self.accounting = Accounting()
+
+
+def collect_objects(objects: Iterable[Value], file: str) -> "ClusterObjects":
+    """Return the objects of a cluster, nodes and pods reduced to what placement reads.
+
+    Args:
+        objects: Kubernetes objects and short forms; unknown kinds are kept in `others`.
+        file: The file's name; matrix files that it names are relative to its folder.
+
+    Raises:
+        InputError: An object is wrong; with its line.
+    """
+    collected = ClusterObjects(file)
+    for value in objects:
+        collected.add(value)
+    return collected
+
+
+def read_other(value: Value) -> Other:
+    """Return what Linkwise reads of an object that is no node and no pod; None: no field of it.
+
+    Raises:
+        InputError: It is wrong; with its line.
+    """
+    plain = without_nulls(value.mapping())
+    match value.need("kind").plain:
+        case "ConfigMap":
+            return read_as(NodeConfigMap, plain, value)
+        case "Lease":
+            return read_as(ScorerLease, plain, value)
+        case "ResourceSlice":
+            return read_as(SliceObject, plain, value).content
+        case "ResourceClaim":
+            return read_as(ClaimObject, plain, value).content
+        case "DeviceTaintRule":
+            return read_as(RuleObject, plain, value).content
+        case _:
+            return None
+
+
+@dataclass(slots=True)
+class ClusterObjects:
+    """The objects of a cluster, before a policy is applied to them."""
+
+    file: str
+    nodes: dict[str, tuple[Value, NodeObject]] = field(default_factory=dict)
+    """By name, each with its place in the file."""
+    short_forms: list[Value] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
+    others: list[Value] = field(default_factory=list)
+    """Everything but nodes and pods."""
+    config_maps: dict[str, dict[str, NodeConfigMap]] = field(default_factory=dict)
+    """ConfigMaps about a node, by the node's name and their own."""
+    slices: list[PoolSlice] = field(default_factory=list)
+    """GPUs in ResourceSlices."""
+    claims: list[HeldClaim] = field(default_factory=list)
+    """ResourceClaims that hold GPUs."""
+    rules: list[TaintRule] = field(default_factory=list)
+    """DeviceTaintRules about GPUs."""
+    addresses: dict[str, str] = field(default_factory=dict)
+    refused_machines: dict[str, str] = field(default_factory=dict)
+    """By node: why the scorer does not use its machine."""
+    unfenced: dict[str, str] = field(default_factory=dict)
+    """By node: why claims of others may get its GPUs."""
+
+    def add(self, value: Value) -> None:
+        """Add one object.
+
+        Raises:
+            InputError: It is wrong, or a node of its name is there already.
+        """
+        if is_short_form(value):
+            self.short_forms.append(value)
+            return
+        match value.need("kind").plain:
+            case "Node":
+                self._add_node(value, without_nulls(value.mapping()))
+            case "Pod":
+                self.pods.append(read_as(Pod, without_nulls(value.mapping()), value))
+            case _:
+                self.put(value, read_other(value))
+
+    def put(self, value: Value, other: Other) -> None:
+        """Add an object that is no node and no pod, as `read_other` returned it."""
+        match other:
+            case ScorerLease():
+                if other.metadata.name == SCORER:
+                    self.refused_machines.update(other.refused_machines)
+                    self.unfenced.update(other.unfenced_nodes)
+            case PoolSlice():
+                self.slices.append(other)
+            case HeldClaim():
+                self.claims.append(other)
+            case TaintRule():
+                self.rules.append(other)
+            case _:
+                if other is not None and other.node:
+                    of_node = self.config_maps.setdefault(other.node, {})
+                    of_node.setdefault(other.metadata.name, other)
+                self.others.append(value)
+
+    def _add_node(self, value: Value, plain: dict[str, object]) -> None:
+        node = read_as(NodeObject, plain, value)
+        name = node.metadata.name
+        if name in self.nodes:
+            raise _duplicate(value, name, self.nodes[name][0])
+        self.nodes[name] = value.place(), node
+        for internal in read_as(NodeAddresses, plain, value).internal[:1]:
+            self.addresses[name] = internal.address
+
+    def build(self, policy: PolicySnapshot, memo: ClusterMemo | None = None) -> Cluster:
+        """Return the cluster.
+
+        Args:
+            policy: Gives the mode and placement of nodes without such a label, and link speeds.
+            memo: Of the last cluster of these objects; None: everything is computed.
+
+        Raises:
+            InputError: An object is wrong; with its line.
+        """
+        memo = memo or ClusterMemo()
+        infos = memo.pod_infos.map((pod,) for pod in self.pods)
+        short = self._short_nodes(policy)
+        nodes = [
+            *memo.nodes.map(self._node_calls(policy, memo, infos)),
+            *(measured(short_node.node, policy) for short_node in short.values()),
+        ]
+        ledger = memo.accounting.ledger(
+            nodes,
+            (info.usage for info in infos if info.usage),
+            claims=self.claims,
+            migrate=policy.policy.migration.gpushare,
+        )
+        ledgers = dict(ledger.nodes)
+        for name, short_node in short.items():
+            ledgers[name] = _hold(ledgers[name], short_node)
+        return Cluster(
+            Ledger(ledgers, ledger.conflicts),
+            tuple(self.pods),
+            tuple(infos),
+            tuple(f"node {node.name}: {w}" for node in nodes for w in self._warnings(node)),
+            self.addresses,
+        )
+
+    def _node_calls(
+        self, policy: PolicySnapshot, memo: ClusterMemo, infos: Iterable[PodInfo]
+    ) -> Iterator[tuple[object, ...]]:
+        """Yield the arguments of `_node` for each node."""
+        devices = devices_by_node(self.slices, self.claims, self.rules, memo.devices)
+        usages = [info.usage for info in infos if info.usage and info.usage.target]
+        recorded: dict[str, set[RecordedGPU]] = {}
+        for usage, gpus in zip(usages, memo.recorded.map((each,) for each in usages), strict=True):
+            if gpus:
+                recorded.setdefault(usage.target, set()).update(gpus)
+        for name, (value, node) in self.nodes.items():
+            config_maps = tuple(self.config_maps.get(name, {}).values())
+            refused = self.refused_machines.get(name)
+            found = devices.get(name), *sorted(recorded.get(name, ()))
+            yield value, node, config_maps, policy, found, refused
+
+    def _warnings(self, node: Node) -> tuple[str, ...]:
+        reason = self.unfenced.get(node.name)
+        unfenced = (f"claims of others may get its GPUs: {reason}",) if reason else ()
+        return (*node.warnings, *unfenced)
+
+    def _short_nodes(self, policy: PolicySnapshot) -> dict[str, ShortNode]:
+        """Return the nodes of the short forms, by name."""
+        machine = cache(lambda name: find_machine(name, near=self.file))
+        nodes: dict[str, ShortNode] = {}
+        for value in self.short_forms:
+            for short_node in read_short_form(value, machine, policy.policy.placement.strategy):
+                name = short_node.node.name
+                if name in nodes or name in self.nodes:
+                    first = nodes[name].value if name in nodes else self.nodes[name][0]
+                    raise _duplicate(short_node.value, name, first)
+                nodes[name] = short_node
+        return nodes
+
+
+def _node(
+    value: Value,
+    node: NodeObject,
+    config_maps: tuple[NodeConfigMap, ...],
+    policy: PolicySnapshot,
+    gpus: tuple[NodeDevices | None, *tuple[RecordedGPU, ...]],
+    refused: str | None,
+) -> Node:
+    """Return a node; `gpus` are the devices of its driver, and the GPUs in records of its pods."""
+    devices, *recorded = gpus
+    try:
+        by_name = {one.metadata.name: one for one in config_maps}
+        built = build_node(node, by_name, policy, devices, tuple(recorded))
+        return replace(built, machine_refused=refused)
+    except NodeError as error:
+        raise value.error(f"{error}.") from None
+    except TopologyError as error:
+        raise InputError(f"the policy's machines: {error}.") from None
+
+
+def _duplicate(value: Value, name: str, first: Value) -> InputError:
+    return value.error(f"node {name} is already defined at {first.source}.")
+
+
+def require_nodes(cluster: Cluster, file: str) -> None:
+    """Check that the cluster of a file has a node.
+
+    Raises:
+        InputError: It has none.
+    """
+    if not cluster.nodes:
+        raise InputError(f"{shown_name(file)}: there is no node in it. {_NODES}")
+
+
+def _hold(ledger: NodeLedger, short: ShortNode) -> NodeLedger:
+    for holding in short.holdings:
+        try:
+            ledger = ledger.hold(holding)
+        except LedgerError as error:
+            raise short.value.at("used").error(f"{error}.") from None
+    return ledger

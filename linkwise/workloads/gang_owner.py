@@ -1,0 +1,85 @@
+"""Findings about the workload that owns a gang; admission by the API server sees only the pod."""
+
+from dataclasses import dataclass
+
+from linkwise.cluster.finding import Code, Finding, Severity
+from linkwise.cluster.gang import Mark, link_strictness
+from linkwise.cluster.keys import GANG_SIZE, POD_GROUP
+from linkwise.cluster.objects.pod import NewPod
+from linkwise.workloads.kind import OrderedStart
+
+_POD_GROUPS = ("spec.schedulingGroup.podGroupName", f"metadata.labels[{POD_GROUP}]")
+"""Marks that name a PodGroup, which has the size."""
+
+
+@dataclass(frozen=True, slots=True)
+class GangOwner:
+    """The workload whose controller creates the pod, if known (`check`, dry-run)."""
+
+    kind: str
+    name: str
+    members: int | None = None
+    """Number of GPU pods; None if unknown."""
+    ordered: OrderedStart | None = None
+    """It creates some pods of the gang only when others are ready."""
+    fails_when_evicted: bool = False
+    """It counts an evicted pod as a failure (a batch Job without the policy to ignore it)."""
+
+
+def gang_findings(pod: NewPod, mark: Mark, workload: GangOwner | None) -> list[Finding]:
+    """Return findings that prevent a member of a gang from being placed, or moved later."""
+    _, of_link = link_strictness(pod)
+    found = [*of_link]
+    if not _has_size(mark, pod, workload):
+        found.append(_sizeless(mark))
+    if workload is None:
+        return found
+    if workload.ordered:
+        found.append(_ordered(mark, workload, workload.ordered))
+    if workload.fails_when_evicted:
+        found.append(_unmovable(mark, workload))
+    return found
+
+
+def _has_size(mark: Mark, pod: NewPod, workload: GangOwner | None) -> bool:
+    if mark.min_available is not None or mark.total is not None or mark.source in _POD_GROUPS:
+        return True
+    if workload is not None:
+        return workload.members is not None
+    # The planner reads the owner; an API server does not send it.
+    return any(owner.controller for owner in pod.metadata.owner_references or ())
+
+
+def _sizeless(mark: Mark) -> Finding:
+    return Finding(
+        Code.GANG_SIZE,
+        Severity.ERROR,
+        mark.source,
+        mark.name,
+        f"the number of pods of gang {mark.name} is unknown, so it would wait forever",
+        f'write their number next to the name, such as annotation {GANG_SIZE}: "4"',
+    )
+
+
+def _ordered(mark: Mark, workload: GangOwner, ordered: OrderedStart) -> Finding:
+    return Finding(
+        ordered.code,
+        Severity.ERROR,
+        mark.source,
+        mark.name,
+        f"{workload.kind} {workload.name} makes {ordered.late}, which waits for the whole gang",
+        f"set {ordered.setting} in the {workload.kind}",
+    )
+
+
+def _unmovable(mark: Mark, workload: GangOwner) -> Finding:
+    return Finding(
+        Code.GANG_UNMOVABLE,
+        Severity.WARNING,
+        mark.source,
+        mark.name,
+        f"{workload.kind} {workload.name} counts an evicted pod as a failure, "
+        "so that its gang cannot be moved once placed",
+        f"give the {workload.kind} a podFailurePolicy whose rules have one with action: Ignore and "
+        "onPodConditions: [{type: DisruptionTarget}]",
+    )

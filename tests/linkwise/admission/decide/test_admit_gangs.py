@@ -1,0 +1,116 @@
+"""Pods of an owner whose kind the policy names: a gang without a mark."""
+
+import pytest
+from support.admission import (
+    ARENA,
+    EXACT,
+    GATE,
+    a_snapshot,
+    admitted,
+    codes,
+    outcome_of,
+)
+from support.builders import a_pod
+
+from linkwise.admission.decide.outcome import Verdict
+from linkwise.cluster import keys
+from linkwise.workloads.gang_owner import GangOwner
+
+V1 = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob"}
+MADE = {keys.GANG: "train", keys.GANG_KIND: "MPIJob"}
+BY_SCHEDULER = a_snapshot("placement: {mode: scheduler}")
+
+
+def a_worker(limits, owner=V1, **pod):
+    raw = a_pod(limits, **pod)
+    owner = {"name": "train", "uid": "u", "controller": True, **owner}
+    raw["metadata"]["ownerReferences"] = [owner]
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("limits", "capacity"),
+    [
+        pytest.param({keys.GPU_WHOLE: 1}, EXACT, id="whole"),
+        pytest.param({keys.GPU_MEM: 4}, EXACT, id="share"),
+        pytest.param({keys.NVIDIA_GPU: 1}, EXACT, id="nvidia-on-exact-nodes"),
+    ],
+)
+def test_worker_of_an_mpi_job_is_marked_and_gated(limits, capacity):
+    pod = admitted(a_worker(limits), BY_SCHEDULER, capacity=capacity)
+
+    assert pod["metadata"]["annotations"].items() >= MADE.items()
+    assert pod["spec"]["schedulingGates"] == [GATE]
+    assert admitted(pod, BY_SCHEDULER, capacity=capacity) == pod
+
+
+def test_annotations_of_the_user_stay():
+    pod = admitted(a_worker({keys.GPU_WHOLE: 1}, annotations={"a": "b"}))
+
+    assert pod["metadata"]["annotations"] == {"a": "b", **MADE}
+
+
+@pytest.mark.parametrize(
+    "annotation", [{"team": "a"}, {keys.ALLOCATION: "{}"}], ids=["kept", "of-the-record"]
+)
+def test_annotations_of_profiles_stay(annotation):
+    profile = {"name": "all", "objectSelector": {}, "effect": {"annotations": annotation}}
+
+    pod = admitted(a_worker({keys.GPU_WHOLE: 1}), a_snapshot(profiles=[profile]))
+
+    kept = {key: text for key, text in annotation.items() if key != keys.ALLOCATION}
+    assert pod["metadata"]["annotations"] == kept | MADE
+
+
+@pytest.mark.parametrize(
+    ("pod", "policy"),
+    [
+        pytest.param(a_worker({keys.NVIDIA_GPU: 1}), "placement: {nvidia: off}", id="nvidia-off"),
+        pytest.param(a_worker({keys.GPU_WHOLE: 1}), "gangs: {kinds: []}", id="no-kinds"),
+        pytest.param(
+            a_worker({keys.GPU_WHOLE: 1}, labels={keys.GANG: "false"}), "", id="taken-out"
+        ),
+        pytest.param(
+            a_worker({keys.GPU_WHOLE: 1}, {**V1, "kind": "PyTorchJob"}), "", id="other-kind"
+        ),
+        pytest.param(a_worker({keys.GPU_WHOLE: 1}, labels=ARENA), "", id="own-mark"),
+    ],
+)
+def test_other_pods_are_not_marked(pod, policy):
+    after = admitted(pod, a_snapshot(policy), capacity=EXACT)
+
+    assert after["metadata"].get("annotations", {}).keys().isdisjoint(MADE)
+
+
+def test_launcher_without_gpus_is_left_alone():
+    outcome = outcome_of(a_worker({"cpu": 1}))
+
+    assert (outcome.verdict, outcome.patch) == (Verdict.SKIPPED, ())
+
+
+def test_kinds_of_the_policy_are_marked():
+    owner = {"apiVersion": "batch/v1", "kind": "Job"}
+    pod = a_worker({keys.GPU_WHOLE: 1}, owner, labels={keys.JOBSET_NAME: "set"})
+
+    after = admitted(pod, a_snapshot("gangs: {kinds: [JobSet]}"))
+
+    assert after["metadata"]["annotations"] == {keys.GANG: "set", keys.GANG_KIND: "JobSet"}
+
+
+def test_findings_name_the_owner():
+    workload = GangOwner("MPIJob", "train", members=None)
+
+    (found,) = outcome_of(a_worker({keys.GPU_WHOLE: 1}), workload=workload).findings
+
+    assert (found.code, found.field) == ("LW402", "metadata.ownerReferences")
+
+
+def test_a_worker_of_volcano_keeps_its_scheduler():
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}
+    pod = a_worker({keys.NVIDIA_GPU: 1}, owner, schedulerName="volcano")
+    policy = a_snapshot("gangs: {kinds: [Job.batch.volcano.sh]}")
+
+    after = admitted(pod, policy, capacity=EXACT)
+
+    assert "schedulingGates" not in after["spec"]
+    assert codes(outcome_of(pod, policy, capacity=EXACT)) == []

@@ -1,0 +1,36 @@
+import msgspec
+from support.builders import a_claimed_pod, a_held_pod
+
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.cycle.claimants import Claimants
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.planning.gang.unit import Owners, units_of
+
+
+def a_unit(name, claim="lw-claim"):
+    raw, claimed = a_held_pod(0, name), a_claimed_pod(1)
+    raw["metadata"]["annotations"] = claimed["metadata"]["annotations"]
+    reference = {**claimed["spec"]["resourceClaims"][0], "resourceClaimName": claim}
+    raw["spec"] |= {**claimed["spec"], "resourceClaims": [reference]}
+    (unit,) = units_of([pod_info(msgspec.convert(raw, Pod))], Owners({}, {}))
+    return unit
+
+
+def test_the_first_pod_that_names_a_claim_is_planned_for_as_long_as_it_waits():
+    waiting = {"first", "second"}
+    claimants = Claimants(waits=lambda pod: pod.name in waiting)
+    first, second = a_unit("first"), a_unit("second")
+
+    assert claimants.blocker(first) is None
+    assert "pod first, which names claim lw-claim, too" in claimants.blocker(second)
+    assert claimants.blocker(first) is None
+    waiting.discard("first")
+    assert claimants.blocker(second) is None
+
+
+def test_little_is_kept_of_pods_that_wait_no_more():
+    waiting = set()
+    claimants = Claimants(waits=lambda pod: pod.name in waiting)
+    for i in range(1000):
+        claimants.blocker(a_unit(f"p-{i}", f"lw-{i}"))
+    assert len(claimants) <= 65

@@ -1,0 +1,68 @@
+import pytest
+
+from linkwise.cluster import keys
+from linkwise.cluster.finding import Code, Severity
+from linkwise.cluster.gang import gang_mark
+from linkwise.cluster.objects.pod import Container, Metadata, Owner, Pod, PodSpec, Resources
+from linkwise.workloads.gang_owner import GangOwner, gang_findings
+from linkwise.workloads.kinds.job_set import JOB_SET
+from linkwise.workloads.kinds.leader_worker_set import LEADER_WORKER_SET
+from linkwise.workloads.kinds.stateful_set import STATEFUL_SET
+from linkwise.workloads.kinds.volcano_job import VOLCANO_JOB
+
+SIZED = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "4"}
+NAMED = {keys.POD_GROUP_NAME: "g"}
+OWNED = [Owner(kind="MPIJob", name="job", controller=True)]
+
+
+def codes(labels, workload=None, owners=None, annotations=None):
+    pod = Pod(
+        metadata=Metadata(labels=labels, owner_references=owners, annotations=annotations),
+        spec=PodSpec(containers=[Container(resources=Resources(limits={keys.GPU_WHOLE: 1}))]),
+    )
+    mark, _ = gang_mark(pod)
+    assert mark is not None
+    return [(found.code, found.severity) for found in gang_findings(pod, mark, workload)]
+
+
+LW401 = [(Code.GANG_ORDERED, Severity.ERROR)]
+LW402 = [(Code.GANG_SIZE, Severity.ERROR)]
+LW403 = [(Code.GANG_UNMOVABLE, Severity.WARNING)]
+
+
+@pytest.mark.parametrize(
+    ("labels", "workload", "owners", "found"),
+    [
+        pytest.param(SIZED, None, None, [], id="size-in-labels"),
+        pytest.param(NAMED, None, None, LW402, id="unknown"),
+        pytest.param(NAMED, None, OWNED, [], id="unknown-owner"),
+        pytest.param(NAMED, GangOwner("MPIJob", "job", members=4), OWNED, [], id="owner-size"),
+        pytest.param(NAMED, GangOwner("MPIJob", "job"), OWNED, LW402, id="owner-without-size"),
+        pytest.param({keys.POD_GROUP: "g"}, None, None, [], id="pod-group"),
+        pytest.param({**NAMED, keys.GPU_TOPOLOGY_REPLICA: "4"}, None, None, [], id="arenas-total"),
+    ],
+)
+def test_gang_of_unknown_size_is_refused(labels, workload, owners, found):
+    assert codes(labels, workload, owners) == found
+
+
+def test_a_gang_whose_pods_are_made_one_after_the_other_is_refused():
+    assert (
+        codes(SIZED, GangOwner("StatefulSet", "web", members=4, ordered=STATEFUL_SET.ordered))
+        == LW401
+    )
+
+
+@pytest.mark.parametrize("kind", [JOB_SET, LEADER_WORKER_SET, VOLCANO_JOB])
+def test_a_gang_of_which_a_part_waits_for_another_is_refused(kind):
+    found = codes(SIZED, GangOwner(kind.name, "train", members=4, ordered=kind.ordered))
+
+    assert found == [(Code.GANG_WAITS_FOR_PART, Severity.ERROR)]
+
+
+def test_a_gang_that_cannot_be_moved_is_warned_of():
+    assert codes(SIZED, GangOwner("Job", "train", members=4, fails_when_evicted=True)) == LW403
+
+
+def test_an_unknown_strictness_is_refused():
+    assert codes(SIZED, annotations={keys.LINK: "fastest"}) == [(Code.GANG_LINK, Severity.ERROR)]

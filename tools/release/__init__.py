@@ -1,0 +1,1 @@
+"""Build what is distributed: the image, the command as one file, krew."""
