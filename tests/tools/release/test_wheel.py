@@ -59,11 +59,91 @@ def test_the_wheel_is_the_same_from_the_same_sources(build_wheel, wheel, clone, 
     assert again.read_bytes() == wheel.read_bytes()
 
 
-def test_the_wheel_has_no_tests_and_nothing_built(wheel):
+def files_of(wheel):
+    """Return the paths in the list of files of a wheel: what an installation writes and deletes."""
     with ZipFile(wheel) as archive:
-        folders = {name.partition("/")[0] for name in archive.namelist()}
+        (record,) = (name for name in archive.namelist() if name.endswith(".dist-info/RECORD"))
+        rows = archive.read(record).decode().splitlines()
+        assert {row.partition(",")[0] for row in rows} == {*archive.namelist()}
+    return {row.partition(",")[0] for row in rows}
 
-    assert folders == {*PACKAGES, f"linkwise-{VERSION}.dist-info"}
+
+def test_the_wheel_has_one_package_no_tests_and_nothing_built(wheel):
+    folders = {name.partition("/")[0] for name in files_of(wheel)}
+
+    assert PACKAGES == ["linkwise"]
+    assert folders == {"linkwise", f"linkwise-{VERSION}.dist-info"}
+    assert "optional-dependencies" not in PYPROJECT["project"]
+
+
+OTHERS = {
+    "topology": ("topology",),
+    "replay-rec": ("replay",),
+    "manifest-ml": ("manifest",),
+    "prowler": ("dashboard",),
+    "others": (
+        "agent",
+        "certs",
+        "cli",
+        "cluster",
+        "policy",
+        "runtime",
+        "scorer",
+        "tools",
+        "webhook",
+    ),
+}
+"""Packages of other projects, by the name of the project."""
+
+
+@pytest.fixture
+def others(tmp_path):
+    """Wheels of other projects, each with files of the names that modules of ours have."""
+    wheels = []
+    for project, packages in OTHERS.items():
+        name = project.replace("-", "_")
+        files = {
+            f"{package}/{module}.py": f"OF = {project!r}\n"
+            for package in packages
+            for module in ("__init__", "__main__", "machine", "run", "server", "table")
+        }
+        about = f"{name}-1.0.dist-info"
+        files[f"{about}/METADATA"] = f"Metadata-Version: 2.1\nName: {project}\nVersion: 1.0\n"
+        files[f"{about}/WHEEL"] = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        files[f"{about}/RECORD"] = "".join(f"{each},,\n" for each in (*files, f"{about}/RECORD"))
+        wheels.append(tmp_path / f"{name}-1.0-py3-none-any.whl")
+        with ZipFile(wheels[-1], "w") as archive:
+            for path, text in files.items():
+                archive.writestr(path, text)
+    return wheels
+
+
+def test_no_file_of_another_project_is_overwritten_or_deleted(wheel, others, tmp_path):
+    folder = tmp_path / "environment"
+    assert call(sys.executable, "-m", "venv", str(folder)).returncode == 0
+    pip = [str(folder / "bin/pip"), "--disable-pip-version-check"]
+    install = [*pip, "install", "--quiet", "--no-deps", "--no-index", "--no-compile"]
+    (packages,) = folder.glob("lib/python*/site-packages")
+
+    def present():
+        return {
+            str(path.relative_to(packages)): path.read_bytes()
+            for path in packages.rglob("*")
+            if path.is_file() and not path.is_relative_to(packages / "pip")
+        }
+
+    assert call(*install, *map(str, others)).returncode == 0
+    before = present()
+    added = call(*install, str(wheel))
+    assert (added.returncode, added.stderr) == (0, "")
+    after = present()
+    assert {path: after.get(path) for path in before} == before
+    assert {path.partition("/")[0] for path in after.keys() - before.keys()} == {
+        "linkwise",
+        f"linkwise-{VERSION}.dist-info",
+    }
+    assert call(*pip, "uninstall", "--quiet", "--yes", "linkwise").returncode == 0
+    assert present() == before
 
 
 @pytest.mark.parametrize("name", ["linkwise", "kubectl-linkwise"])
@@ -72,6 +152,61 @@ def test_the_installed_command_starts(installed, name):
 
     assert (shown.returncode, shown.stderr) == (0, "")
     assert VERSION in shown.stdout
+
+
+WORKING = [
+    ["--version"],
+    ["check", "docs/demo/gang.yaml"],
+    ["simulate", "docs/demo/gang.yaml", "--cluster", "docs/demo/cluster.yaml"],
+    ["explain", "pod", "default/a", "--cluster", "waiting.yaml"],
+    ["inspect", "--cluster", "docs/demo/cluster.yaml"],
+    ["policy", "lint", "docs/demo/profile.yaml"],
+    ["replay", "pods.csv", "--fleet", "4xdgx1-v100", "--policies", "linkwise,random", "-o", "json"],
+    ["schema", "Policy"],
+    ["topology", "list"],
+    ["topology", "show", "dgx1-v100"],
+    ["topology", "best", "dgx1-v100", "--count", "4"],
+    ["completion", "bash"],
+    *([*words, "--help"] for words in (["certs", "status"], ["dashboard"], ["snapshot"])),
+]
+
+WAITING = (
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: default, uid: a}\n"
+    "spec: {containers: [{name: c, resources: {limits: {aliyun.com/gpu: 1}}}]}\n"
+)
+
+
+@pytest.fixture
+def beside_modules(clone, tmp_path):
+    """A folder with the demo and with modules of the names that parts of ours have."""
+    (tmp_path / "docs").symlink_to(clone / "docs")
+    for name in {each for names in OTHERS.values() for each in names} - {"policy"}:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise RuntimeError('not of Linkwise')\n")
+    (tmp_path / "policy.py").write_text("raise RuntimeError('not of Linkwise')\n")
+    cluster = (clone / "docs/demo/cluster.yaml").read_text()
+    (tmp_path / "waiting.yaml").write_text(f"{cluster}\n---\n{WAITING}")
+    traced = call(sys.executable, "-m", "tools.bench.traces", "openb", "30", cwd=clone)
+    (tmp_path / "pods.csv").write_text(traced.stdout)
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", WORKING, ids=" ".join)
+def test_each_command_works_in_a_folder_with_modules_of_such_names(
+    installed, beside_modules, words
+):
+    def ran(**environment):
+        argv = [str(installed / "linkwise"), *words]
+        env = {"PATH": "/usr/bin:/bin", **environment}
+        done = subprocess.run(
+            argv, cwd=beside_modules, env=env, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = ran(PYTHONPATH=".")
+
+    assert (code, err) == (0, "")
+    assert (code, out, err) == ran()
 
 
 def test_the_installation_has_what_every_command_imports(installed):
