@@ -14,7 +14,7 @@ from support.dra import a_device, a_slice
 from support.integers import VALUES, integers, with_number
 from support.servers.claims_cluster import claims_cluster
 from support.servers.claims_cluster import pod as claimed_pod
-from support.servers.leader_harness import Cluster, leading
+from support.servers.leader_harness import Clock, Cluster, leading
 from support.waiting import until
 
 from linkwise.cluster import keys
@@ -35,6 +35,7 @@ from scorer.preemption.record import Record
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
 PODS = "/api/v1/namespaces/team/pods"
+GANGS_OF_TEAM = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
 EVERY = pytest.mark.parametrize("number", VALUES)
 
 
@@ -62,12 +63,12 @@ def faults(logs):
 
 
 @asynccontextmanager
-async def served(cluster, term=7):
+async def served(cluster, term=7, clock=None):
     """Lead while the block runs; then a pod that comes is placed, and nothing was a fault."""
     before = (cluster.get(LEASE) or {}).get("metadata", {})
     cluster.put(LEASE, {"metadata": before, "spec": {"leaseTransitions": term}})
     with capture_logs() as logs:
-        async with leading(cluster, term=term) as leader:
+        async with leading(cluster, term=term, clock=clock) as leader:
             yield leader
             cluster.node("free", 8, sign="free")
             cluster.pod("sign", 8, nodeSelector={"sign": "free"}, priority=100, uid=None)
@@ -152,36 +153,71 @@ async def test_no_number_of_a_slice_ends_the_leader(number):
             await until(lambda: leader.task.done() or cluster.allocated("claimed-0"))
 
 
+HEALING = "gangs: {onFault: evict, onFaultSeconds: 1, maxConcurrentMoves: 100}"
+
+
+def a_gang(at):
+    """Return a gang of two, with a plan for the first half of a node, and its pod there."""
+    raw, uid, node = a_running(f"g{at}-0", f"gpu-{at}", 4), f"job-{at}", f"gpu-{at}"
+    record = json.loads(raw["metadata"]["annotations"][keys.ALLOCATION]) | {"plan": "6-1"}
+    raw["metadata"]["annotations"][keys.ALLOCATION] = json.dumps(record)
+    raw["metadata"]["labels"] = {keys.POD_GROUP_NAME: f"g{at}", keys.POD_GROUP_MIN_AVAILABLE: "2"}
+    owner = {**OWNER, "uid": uid, "name": f"g{at}"}
+    raw["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    members = [
+        {"pod": f"g{at}-{i}", "uid": f"g{at}-{i}", "node": node, "gpus": [4 * i]} for i in range(2)
+    ]
+    plan = {"id": "6-1", "exact": True, "members": members}
+    spec = {"gang": f"g{at}", "link": "best", "size": 2, "owner": uid, "plan": plan}
+    held = [{"node": node, "gpus": [0]}]
+    status = {"phase": "Waiting", "held": held, "reserved": held}
+    path = f"{GANGS_OF_TEAM}/{name_of(GangKey('team', f'g{at}', uid))}"
+    return raw, owner, path, {"metadata": {}, "spec": spec, "status": status}
+
+
+def a_faulty_node(cluster, name):
+    """Add a node whose first GPU is not healthy."""
+    cluster.node(name)
+    namespace, faults = keys.TOPOLOGY_NAMESPACE, f"{keys.UNHEALTHY_NAME_PREFIX}{name}"
+    body = {"metadata": {"name": faults, "namespace": namespace}, "data": {keys.UNHEALTHY_KEY: "0"}}
+    cluster.put(f"/api/v1/namespaces/{namespace}/configmaps/{faults}", body)
+
+
 @EVERY
-async def test_no_number_of_a_gang_ends_the_leader(number):
-    gangs = "/apis/linkwise.dev/v1alpha1/namespaces/team/gangs"
+async def test_no_number_of_a_gang_ends_the_leader_also_while_it_leaves_a_broken_gpu(number):
     async with Cluster() as cluster:
+        cluster.policy(HEALING)
         for at, place in enumerate(integers(Gang)):
-            cluster.node(f"gpu-{at}")
-            raw, uid = a_running(f"g{at}-0", f"gpu-{at}", 4), f"job-{at}"
-            record = json.loads(raw["metadata"]["annotations"][keys.ALLOCATION]) | {"plan": "6-1"}
-            raw["metadata"]["annotations"][keys.ALLOCATION] = json.dumps(record)
-            raw["metadata"]["labels"] = {
-                keys.POD_GROUP_NAME: f"g{at}",
-                keys.POD_GROUP_MIN_AVAILABLE: "2",
-            }
-            owner = {**OWNER, "uid": uid, "name": f"g{at}"}
-            raw["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+            a_faulty_node(cluster, f"gpu-{at}")
+            raw, owner, path, gang = a_gang(at)
             cluster.put(f"{PODS}/g{at}-0", raw)
             cluster.pod(f"g{at}-1", 4, gang=f"g{at}", owner=owner)
-            members = [
-                {"pod": f"g{at}-{i}", "uid": f"g{at}-{i}", "node": f"gpu-{at}", "gpus": [4 * i]}
-                for i in range(2)
-            ]
-            plan = {"id": "6-1", "exact": True, "members": members}
-            spec = {"gang": f"g{at}", "link": "best", "size": 2, "owner": uid, "plan": plan}
-            held = [{"node": f"gpu-{at}", "gpus": [0]}]
-            status = {"phase": "Waiting", "held": held, "reserved": held}
-            whole = {"metadata": {}, "spec": spec, "status": status}
-            name = name_of(GangKey("team", f"g{at}", uid))
-            cluster.put(f"{gangs}/{name}", with_number(whole, place, number))
+            cluster.put(path, with_number(gang, place, number))
         async with served(cluster):
             pass
+
+
+@EVERY
+async def test_no_number_of_a_pod_ends_the_healing_of_its_gang(number):
+    clock = Clock()
+    async with Cluster() as cluster:
+        cluster.policy(HEALING)
+        count = len(changed(a_gang(0)[0], number))
+        for at in range(count + 1):
+            a_faulty_node(cluster, f"gpu-{at}")
+            raw, _, path, gang = a_gang(at)
+            cluster.put(f"{PODS}/g{at}-0", changed(raw, number)[at] if at < count else raw)
+            other = a_running(f"g{at}-1", f"gpu-{at}", 4)
+            for part in ("labels", "ownerReferences"):
+                other["metadata"][part] = raw["metadata"][part]
+            cluster.put(f"{PODS}/g{at}-1", other)
+            cluster.put(path, gang)
+        async with served(cluster, clock=clock) as leader:
+            clock.now += 60
+            evicted = f"{PODS}/g{count}-0/eviction"
+            await until(
+                lambda: leader.task.done() or any(path == evicted for _, path, _ in cluster.writes)
+            )
 
 
 @EVERY
