@@ -51,9 +51,11 @@ ALLOWED = {
     ("linkwise/views/render/replay_json.py", "linkwise"): "the command's own name",
     ("linkwise/views/analysis/replay_store.py", "linkwise"): "the name of our distribution",
     ("linkwise/cli/root.py", "linkwise"): "the command's own name",
+    ("linkwise/cli/cluster_commands.py", "linkwise"): "the command's own name",
+    ("linkwise/cli/manifest_commands.py", "linkwise"): "the command's own name",
     ("linkwise/cli/inspect.py", "linkwise"): "the command's own name",
     (
-        "linkwise/cli/root.py",
+        "linkwise/cli/cluster_commands.py",
         "gpushare",
     ): "the name of a table, which is that label's name by chance",
     ("linkwise/admission/dry_run/pod_report.py", "gpus"): "a key of the command's answers",

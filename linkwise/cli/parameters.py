@@ -35,6 +35,10 @@ ProfileFile = Annotated[
     str | None,
     typer.Option("--profile", metavar="FILE", help="Profile selectors, or their ConfigMap."),
 ]
+ClusterFile = Annotated[
+    str | None,
+    typer.Option(metavar="FILE", help="A cluster file or snapshot, instead of the live cluster."),
+]
 Kubeconfig = Annotated[
     str | None,
     typer.Option(metavar="FILE", help="Kubeconfig of the cluster; default: $KUBECONFIG."),
