@@ -16,15 +16,9 @@ from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.node import Card, Node, uniform_machine
 from linkwise.dashboard.gang_changes import GangChange, Past, gang_changes
 from linkwise.dashboard.moment import HolderRow, NodeRow, UnitRow, colour_of
+from linkwise.dashboard.node_view import DrawnNode, MarkedUnit, drawn_node, marks_of, node_drawing
 from linkwise.dashboard.tree import Tree
-from linkwise.dashboard.views import (
-    NODES,
-    DrawnNode,
-    MarkedUnit,
-    drawn_node,
-    marks_of,
-    node_drawing,
-)
+from linkwise.dashboard.unit_view import NODES
 from linkwise.views.analysis.fleet import CORDONED, UNHEALTHY, UNKNOWN
 from linkwise.views.render.page.occupancy import Mark, letters
 

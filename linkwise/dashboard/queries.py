@@ -7,7 +7,9 @@ from linkwise.dashboard.earlier import earlier_ledgers, earlier_node, earlier_un
 from linkwise.dashboard.feed import Feed
 from linkwise.dashboard.gang_changes import Past
 from linkwise.dashboard.history import Sample
-from linkwise.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
+from linkwise.dashboard.namespaces import namespace_rows
+from linkwise.dashboard.node_view import node_view
+from linkwise.dashboard.unit_view import unit_views, waiting_view
 from linkwise.views.analysis.fleet import usage_of
 
 UNITS = 200

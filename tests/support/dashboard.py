@@ -91,3 +91,15 @@ def a_current(*pods: str) -> CurrentCluster:
     """Return the cluster with some pods."""
     objects = collect_objects(objects_in(CLUSTER + "".join(pods), "c.yaml"), "c.yaml")
     return current_cluster(objects, "default", "c.yaml")
+
+
+def nodes_in(tree, tag: str, style: str = ""):
+    """Return every element of a tag whose class begins with a style."""
+    name, attributes, children = tree
+    here = [tree] if name == tag and attributes.get("class", "").startswith(style) else []
+    return here + [
+        inner
+        for child in children
+        if isinstance(child, list)
+        for inner in nodes_in(child, tag, style)
+    ]

@@ -11,7 +11,7 @@ from support.dra import a_claim, a_device, a_slice
 from linkwise.cluster import keys
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
 from linkwise.dashboard.moment import Moment
-from linkwise.dashboard.views import node_view
+from linkwise.dashboard.node_view import node_view
 from linkwise.manifest.objects import objects_in
 from linkwise.planning.gang.health import Links, fault_text, faults_of, slower_gpus, unplanned_gpus
 from linkwise.planning.gang.pod_info import pod_info

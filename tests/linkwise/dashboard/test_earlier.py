@@ -14,7 +14,7 @@ from linkwise.dashboard.earlier import earlier_ledgers, earlier_node, earlier_un
 from linkwise.dashboard.gang_changes import Past
 from linkwise.dashboard.history import History
 from linkwise.dashboard.moment import Moment
-from linkwise.dashboard.views import node_view
+from linkwise.dashboard.node_view import node_view
 from linkwise.views.files.cluster_file import Cluster
 from linkwise.views.files.current_cluster import CurrentCluster
 from linkwise.views.files.policies import policy_snapshot

@@ -15,7 +15,9 @@ from linkwise.cluster.nodes.resource_slice import SliceObject
 from linkwise.cluster.objects.pod import Pod
 from linkwise.dashboard.gang_changes import Past
 from linkwise.dashboard.moment import Moment
-from linkwise.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
+from linkwise.dashboard.namespaces import namespace_rows
+from linkwise.dashboard.node_view import node_view
+from linkwise.dashboard.unit_view import unit_views, waiting_view
 from linkwise.views.live.live_cluster import LiveCluster, read_node, read_object
 from linkwise.views.live.live_pods import LivePods
 

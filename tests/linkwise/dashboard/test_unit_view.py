@@ -2,78 +2,24 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from support.dashboard import owned, placed_pod, urgent, waiting_pod
+from support.dashboard import nodes_in, owned, placed_pod, urgent, waiting_pod
 
 from linkwise.cluster import keys
 from linkwise.cluster.gang import GangKey, Link
 from linkwise.dashboard.gang_changes import Past
-from linkwise.dashboard.history import History
-from linkwise.dashboard.moment import Moment, colour_of
-from linkwise.dashboard.tree import tree_of
-from linkwise.dashboard.views import namespace_rows, node_view, unit_views, waiting_view
+from linkwise.dashboard.moment import Moment
+from linkwise.dashboard.unit_view import unit_views, waiting_view
 from linkwise.planning.gang.crd import ASSEMBLED, name_of
 from linkwise.views.analysis.pending import HELPED
-from linkwise.views.render.page.markup import element
 
 VGG = placed_pod("vgg-0", 0), placed_pod("vgg-1", 3)
 
 NO_PAST = Past({}, ())
 
 
-def nodes_in(tree, tag: str, style: str = ""):
-    """Return every element of a tag whose class begins with a style."""
-    name, attributes, children = tree
-    here = [tree] if name == tag and attributes.get("class", "").startswith(style) else []
-    return here + [
-        inner
-        for child in children
-        if isinstance(child, list)
-        for inner in nodes_in(child, tag, style)
-    ]
-
-
 def a_condition(kind: str, since: str):
     fields = {"type": kind, "status": "True", "reason": "Complete", "message": ""}
     return {**fields, "lastTransitionTime": since}
-
-
-def test_the_rows_of_the_map_name_holders_and_states(moment):
-    rows = moment(*VGG).rows
-
-    assert rows["dgx-0"].states == "#..#...."
-    assert (rows["dgx-0"].free, rows["dgx-0"].stranded) == (6, 6)
-    assert [holder.pod for holder in rows["dgx-0"].holders] == ["team/vgg-0", "team/vgg-1"]
-    assert {holder.gang for holder in rows["dgx-0"].holders} == {"team/vgg"}
-    assert {holder.colour for holder in rows["dgx-0"].holders} == {colour_of("team/vgg")}
-    assert rows["share"].states == "2000"
-
-
-def test_a_node_is_drawn_with_its_holders_and_links(moment):
-    view = node_view(moment(*VGG), "dgx-0")
-
-    assert [(unit.letters, unit.kind, unit.name, unit.gpus) for unit in view.units] == [
-        ("A", "gang", "team/vgg", 2)
-    ]
-    assert len(nodes_in(view.drawing, "rect", "tile placed")) == 2
-    tags = [each[2][0] for each in nodes_in(view.drawing, "text", "tag")]
-    assert tags == ["A0", "A1"]
-    assert len(nodes_in(view.drawing, "path", "wire lit")) == 1
-    assert view.links == "The links of these GPUs are named by the cluster file."
-    assert view.report.gpus_free == 6
-
-
-def test_the_worth_of_free_gpus_is_that_of_the_fastest_free_sets(moment):
-    empty, full = node_view(moment(), "dgx-0"), node_view(moment(*VGG), "dgx-0")
-
-    assert [worth.size for worth in empty.worth] == [2, 4, 8]
-    assert all(worth.bandwidth == worth.best for worth in empty.worth)
-    assert [worth.size for worth in full.worth] == [2, 4]
-    assert all(not {0, 3} & set(worth.gpus) for worth in full.worth)
-    assert not node_view(moment(), "share").worth
-
-
-def test_there_is_no_view_of_an_unknown_node(moment):
-    assert node_view(moment(), "dgx-7") is None
 
 
 def test_waiting_units_have_the_reasons_of_the_planner(moment):
@@ -136,12 +82,6 @@ def test_a_starving_unit_has_the_nodes_that_are_reserved_for_it(moment, waited, 
     rows = waiting_view(Moment(replace(current, gangs=(gang,)), since + waited))
 
     assert {row.name: row.reserved for row in rows} == {"big": nodes, "small": 0}
-
-
-def test_the_number_of_waiting_units_needs_no_plan(moment):
-    here = moment(waiting_pod("a", 2), waiting_pod("b", 99), *VGG)
-
-    assert here.waiting == len(here.pending) == 2
 
 
 def test_a_placed_gang_is_drawn_on_its_node(moment):
@@ -207,32 +147,8 @@ def test_a_pod_without_a_gang_has_a_view(moment):
     assert view.unit.kind == "gang"
 
 
-def test_namespaces_that_hold_gpus_are_listed(moment):
-    history = History()
-    history.add(moment(*VGG, at=0))
-    history.add(moment(at=1800))
-
-    found = namespace_rows(moment(at=1800).usage, history.gpu_seconds(0, 1800))
-    rows = {row.namespace: row for row in found}
-
-    assert rows["team"].gpus == 0
-    assert rows["team"].hours == 1.0
-
-
-def test_views_are_json(moment):
+def test_views_of_units_are_json(moment):
     here = moment(*VGG, waiting_pod("a", 2))
-    views = (
-        node_view(here, "dgx-0"),
-        waiting_view(here),
-        unit_views(here, NO_PAST, "gang", "team", "vgg"),
-    )
 
-    for view in views:
+    for view in (waiting_view(here), unit_views(here, NO_PAST, "gang", "team", "vgg")):
         assert msgspec.json.decode(msgspec.json.encode(view))
-
-
-def test_a_tree_has_the_texts_of_its_markup_unescaped():
-    text = '<b onclick="x">&lt;script&gt;'
-    tree = tree_of(element("svg", element("text", text, textLength=3), viewBox="0 0 1 1"))
-
-    assert tree == ["svg", {"viewBox": "0 0 1 1"}, [["text", {"textLength": "3"}, [text]]]]
