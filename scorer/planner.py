@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Set
 from typing import Any
 
 from linkwise.cluster.gang import GangKey
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.planning.cycle.cycle import Reservation
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.gang.victim_choice import RunningUnits

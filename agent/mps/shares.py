@@ -11,7 +11,8 @@ from agent.mps.limits import Directories, client_edits, daemon_limits
 from linkwise.cluster.allocations.gpus import GPUShare
 from linkwise.cluster.allocations.record import Isolation
 from linkwise.cluster.mode import NodeMode
-from linkwise.cluster.objects.pod import Container, Pod
+from linkwise.cluster.objects.container import Container
+from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request import read_request
 
 Bindings = Callable[[], Awaitable[Iterable[Binding]]]

@@ -16,7 +16,7 @@ from linkwise.cluster.keys import (
     UNFENCED_NODES,
 )
 from linkwise.cluster.nodes.gpu_kinds import decode_kinds
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.objects.quantity import count
 from linkwise.runtime.kube.paths import api_path
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from uuid import NAMESPACE_OID, uuid5
 
-from linkwise.cluster.objects.pod import Owner, Pod
+from linkwise.cluster.objects.metadata import Owner
+from linkwise.cluster.objects.pod import Pod
 from linkwise.manifest.lines import without_nulls
 from linkwise.manifest.typed import read_as
 from linkwise.manifest.value import Value

@@ -11,7 +11,8 @@ from linkwise.cluster.objects.affinity import (
     NodeSelectorTerm,
     Requirement,
 )
-from linkwise.cluster.objects.pod import Metadata, Pod, PodSpec
+from linkwise.cluster.objects.metadata import Metadata
+from linkwise.cluster.objects.pod import Pod, PodSpec
 from linkwise.cluster.requests.demand import Demand
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.planning.placement.pods.member import Member

@@ -8,7 +8,7 @@ from msgspec.json import Decoder
 
 from linkwise.cluster.finding import Code
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.workloads.pod_set import Path, PodSet
 from linkwise.workloads.state import OwnerState, Status
 

@@ -11,7 +11,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from linkwise.cluster.keys import GANG, GANG_KIND
-from linkwise.cluster.objects.pod import NewOwner, NewPod
+from linkwise.cluster.objects.metadata import NewOwner
+from linkwise.cluster.objects.pod import NewPod
 from linkwise.workloads.registry import KINDS, kind_of
 
 OWNER_PATH = "metadata.ownerReferences"

@@ -1,6 +1,6 @@
 """Paths of workloads at the API server, for owners and groups that users can write."""
 
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.runtime.kube.paths import InvalidPath, api_path
 from linkwise.workloads.registry import kind_of
 

@@ -11,7 +11,8 @@ from linkwise.cluster.keys import (
     POD_GROUP_API,
 )
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import Metadata, Pod
+from linkwise.cluster.objects.metadata import Metadata
+from linkwise.cluster.objects.pod import Pod
 from linkwise.workloads.paths import path_in
 
 GROUPS = "podgroups"

@@ -15,16 +15,10 @@ from msgspec import Raw
 from linkwise.cluster.account.pod_usage import PodUsage, pod_usage
 from linkwise.cluster.allocations.gpus import Unreadable
 from linkwise.cluster.keys import ALLOCATION, CLAIMED_GPUS, GANG
-from linkwise.cluster.objects.pod import (
-    Container,
-    Metadata,
-    Pod,
-    PodSpec,
-    PodStatus,
-    ResourceClaim,
-    Resources,
-    SchedulingGate,
-)
+from linkwise.cluster.objects.container import Container, ResourceClaim, Resources
+from linkwise.cluster.objects.metadata import Metadata
+from linkwise.cluster.objects.pod import Pod, PodSpec, SchedulingGate
+from linkwise.cluster.objects.pod_status import PodStatus
 from linkwise.cluster.requests.request import Family
 from linkwise.planning.gang.pod_info import PodInfo, pod_info, unplanned
 from linkwise.planning.placement.pods.member import new_member

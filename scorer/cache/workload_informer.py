@@ -6,7 +6,7 @@ Owners of other kinds are not watched; `GangSizeResolver` reads them, and sets h
 from collections.abc import Callable, Mapping, Set
 
 from linkwise.cluster.gang import GangKey
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Owners
 from linkwise.planning.state.cluster_state import ClusterState

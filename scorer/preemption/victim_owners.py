@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from linkwise.cluster.gang import GangKey
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.planning.gang.placed_units import PlacedUnit
 from linkwise.runtime.process.backoff import Backoff
 from linkwise.workloads.registry import kind_of

@@ -14,7 +14,7 @@ from msgspec import Raw
 from msgspec.json import Decoder
 
 from linkwise.cluster.gang import GangKey
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.planning.gang.unit import Unit
 from linkwise.runtime.kube.client import ApiError, Kube, KubeError, Unreadable
 from linkwise.runtime.kube.decode import decode

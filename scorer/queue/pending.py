@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from linkwise.cluster.gang import GangKey
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.planning.gang.unit import Owners, Unit, units_of
 from linkwise.planning.placement.result import Refusal
 from linkwise.planning.state.cluster_state import ClusterState

@@ -17,7 +17,7 @@ from linkwise.cluster.keys import (
     UNFENCED_NODES,
 )
 from linkwise.cluster.nodes.gpu_kinds import KINDS_MAX, encode_kinds
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.pointer import escape
 from linkwise.cluster.scorer_lease import LEASE, ScorerLease
 from linkwise.planning.gang.crd_patch import Steps

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import structlog
 
-from linkwise.cluster.objects.pod import NO_CAPACITY
+from linkwise.cluster.objects.pod_status import NO_CAPACITY
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
 from linkwise.runtime.kube.client import Ignored, Kube, KubeError

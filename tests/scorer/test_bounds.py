@@ -27,7 +27,8 @@ from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.account.pod_usage import pod_usage
 from linkwise.cluster.nodes.node import NodeObject, Taint
 from linkwise.cluster.nodes.topology_configmap import read_published
-from linkwise.cluster.objects.pod import Owner, Pod
+from linkwise.cluster.objects.metadata import Owner
+from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.demand import HostPort, PortsTaken
 from linkwise.cluster.requests.request import read_request
 from linkwise.planning.cycle.cycle import SchedulingCycle

@@ -11,7 +11,8 @@ from support.servers.fake_cluster import FakeCluster
 from support.waiting import PATIENCE, until_true
 
 from linkwise.cluster import keys
-from linkwise.cluster.objects.pod import Metadata, Pod
+from linkwise.cluster.objects.metadata import Metadata
+from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.scorer_lease import LEASE
 from linkwise.cluster.whatif_api import (
     MAX_PODS,

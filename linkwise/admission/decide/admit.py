@@ -31,7 +31,8 @@ from linkwise.cluster.finding import Code, Finding, Severity
 from linkwise.cluster.gang import gang_mark
 from linkwise.cluster.keys import ACS_PREFIX, GPU_COUNT, RESOURCES
 from linkwise.cluster.nodes.capacity import Capacity
-from linkwise.cluster.objects.pod import NewContainer, NewPod
+from linkwise.cluster.objects.container import NewContainer
+from linkwise.cluster.objects.pod import NewPod
 from linkwise.cluster.requests.claimed import claim_name, reference_findings
 from linkwise.cluster.requests.container_request import all_containers
 from linkwise.cluster.requests.misspelled import misspelled_names

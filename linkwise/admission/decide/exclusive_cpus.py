@@ -2,7 +2,8 @@
 
 from linkwise.cluster.finding import Code, Finding, Severity
 from linkwise.cluster.nodes.capacity import Capacity
-from linkwise.cluster.objects.pod import NewContainer, NewPodSpec
+from linkwise.cluster.objects.container import NewContainer
+from linkwise.cluster.objects.pod import NewPodSpec
 from linkwise.cluster.objects.quantity import QuantityError, parse_quantity
 from linkwise.cluster.requests.container_request import (
     all_containers,

@@ -23,7 +23,8 @@ from linkwise.cluster.keys import (
     VISIBLE_DEVICES,
     VISIBLE_DEVICES_OF,
 )
-from linkwise.cluster.objects.pod import Env, NewPod
+from linkwise.cluster.objects.container import Env
+from linkwise.cluster.objects.pod import NewPod
 from linkwise.cluster.requests import mps
 from linkwise.cluster.requests.container_request import container_pointer, indexed_containers
 from linkwise.cluster.requests.other_systems import has_other_devices, uses_other_devices

@@ -27,7 +27,8 @@ from linkwise.cluster.keys import (
     ENV_MIG_MONITOR,
     ENV_VISIBLE_DEVICES,
 )
-from linkwise.cluster.objects.pod import Env, NewContainer, NewPodSpec
+from linkwise.cluster.objects.container import Env, NewContainer
+from linkwise.cluster.objects.pod import NewPodSpec
 from linkwise.cluster.requests.container_request import (
     all_containers,
     container_path,

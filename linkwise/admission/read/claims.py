@@ -18,7 +18,8 @@ from linkwise.cluster.keys import (
     NVIDIA_GPU,
     POD_CLAIM,
 )
-from linkwise.cluster.objects.pod import NewContainer, NewPod
+from linkwise.cluster.objects.container import NewContainer
+from linkwise.cluster.objects.pod import NewPod
 from linkwise.cluster.pointer import escape
 from linkwise.cluster.requests.claimed import claim_name, claim_request
 from linkwise.cluster.requests.container_request import container_pointer

@@ -14,7 +14,8 @@ from linkwise.admission.operations import Operation, add, remove
 from linkwise.cluster.finding import Code, Finding, Severity
 from linkwise.cluster.keys import GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
 from linkwise.cluster.nodes.capacity import Capacity
-from linkwise.cluster.objects.pod import Amounts, NewContainer, NewPod
+from linkwise.cluster.objects.container import Amounts, NewContainer
+from linkwise.cluster.objects.pod import NewPod
 from linkwise.cluster.pointer import escape
 from linkwise.cluster.requests.container_request import (
     all_containers,

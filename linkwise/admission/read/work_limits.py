@@ -6,7 +6,8 @@ it would be created without a review.
 """
 
 from linkwise.cluster.finding import Code, Finding, Severity
-from linkwise.cluster.objects.pod import NewContainer, NewPodSpec
+from linkwise.cluster.objects.container import NewContainer
+from linkwise.cluster.objects.pod import NewPodSpec
 from linkwise.cluster.requests.container_request import all_containers
 
 MAX_COMMAS = 100_000

@@ -24,7 +24,8 @@ from linkwise.cluster.keys import (
     SCORER,
     TERM,
 )
-from linkwise.cluster.objects.pod import Metadata, NewPodSpec
+from linkwise.cluster.objects.metadata import Metadata
+from linkwise.cluster.objects.pod import NewPodSpec
 from linkwise.cluster.requests.claimed import claim_request
 from linkwise.cluster.requests.container_request import all_containers
 from linkwise.cluster.requests.request import Request

@@ -21,7 +21,7 @@ from linkwise.cluster.allocations.device_claim import (
 from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.cel.values import DeviceFacts
 from linkwise.cluster.keys import CLAIM_PROTECTION, DRA_GPU_DRIVER, NODE_NAME_FIELD, TERM
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.requests.user_claims.claim_spec import (
     ClaimedDevices,
     LeftToScheduler,

@@ -16,7 +16,7 @@ from linkwise.cluster.keys import DRA_GPU_DRIVER, NODE_NAME_FIELD, PLACED
 from linkwise.cluster.nodes.node import Taint
 from linkwise.cluster.objects.affinity import Requirement, Toleration
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.objects.selector import tolerates
 from linkwise.cluster.objects.time import seconds_of
 

@@ -6,7 +6,8 @@ from linkwise.cluster.allocations.record import Isolation
 from linkwise.cluster.keys import ENV_CGPU_OFF, ENV_MPS_PIPES, NODE_CGPU_OFF
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.node import Node
-from linkwise.cluster.objects.pod import Container, Pod
+from linkwise.cluster.objects.container import Container
+from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests import mps
 from linkwise.cluster.requests.request import ContainerRequest, Request
 

@@ -16,8 +16,9 @@ from linkwise.cluster.keys import (
     NVIDIA_GPU_SHARED,
 )
 from linkwise.cluster.mode import NodeMode, counting_resource, read_mode
+from linkwise.cluster.objects.container import Amounts
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import Amounts, Metadata
+from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.objects.quantity import QuantityError, parse_quantity
 
 _OF_PLUGINS = (GPU_WHOLE, GPU_MEM, GPU_COUNT, NVIDIA_GPU, NVIDIA_GPU_SHARED)

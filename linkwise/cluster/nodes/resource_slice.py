@@ -19,8 +19,9 @@ from msgspec import Struct, field
 
 from linkwise.cluster.cel.values import DeviceFacts, Scalar, read_version
 from linkwise.cluster.keys import BUSY, DRA_GPU_DRIVER, PLACED
+from linkwise.cluster.objects.container import Amount
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import Amount, Metadata
+from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.objects.quantity import QuantityError, parse_quantity
 
 DEVICES_MAX = 128

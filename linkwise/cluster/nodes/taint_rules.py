@@ -8,7 +8,7 @@ from msgspec import Struct
 from linkwise.cluster.keys import DRA_GPU_DRIVER
 from linkwise.cluster.nodes.resource_slice import hinders, taint_text
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.objects.time import seconds_of
 
 VERSIONS = ("v1", "v1beta2")

@@ -2,7 +2,7 @@
 
 from linkwise.cluster.objects.affinity import LabelSelector
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 
 
 class BudgetSpec(KubeObject, frozen=True):

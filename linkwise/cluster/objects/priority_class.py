@@ -4,8 +4,10 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
+from linkwise.cluster.objects.container import Int32
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import Int32, Metadata, Pod
+from linkwise.cluster.objects.metadata import Metadata
+from linkwise.cluster.objects.pod import Pod
 
 
 class PriorityClass(KubeObject, frozen=True):

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from linkwise.cluster.finding import quoted
-from linkwise.cluster.objects.pod import Amount
+from linkwise.cluster.objects.container import Amount
 
 MAX_DIGITS = 64
 """Maximum digits before and after the point; real manifests have about ten."""

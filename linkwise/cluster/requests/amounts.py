@@ -8,7 +8,7 @@ from math import ceil
 
 from linkwise.cluster.finding import Code, Finding, Severity
 from linkwise.cluster.keys import GPU_CORE, GPU_MEM
-from linkwise.cluster.objects.pod import Amount
+from linkwise.cluster.objects.container import Amount
 from linkwise.cluster.objects.quantity import (
     SHORT,
     QuantityError,

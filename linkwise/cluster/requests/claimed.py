@@ -21,7 +21,8 @@ from linkwise.cluster.keys import (
     NVIDIA_GPU,
     POD_CLAIM,
 )
-from linkwise.cluster.objects.pod import NewContainer, NewPod, NewPodSpec
+from linkwise.cluster.objects.container import NewContainer
+from linkwise.cluster.objects.pod import NewPod, NewPodSpec
 from linkwise.cluster.requests.container_request import (
     ContainerResources,
     container_path,

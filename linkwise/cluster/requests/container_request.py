@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from linkwise.cluster.finding import Code, Finding, Severity
 from linkwise.cluster.keys import GPU_CORE, GPU_MEM, RESOURCES
-from linkwise.cluster.objects.pod import Amount, Amounts, NewContainer, NewPodSpec
+from linkwise.cluster.objects.container import Amount, Amounts, NewContainer
+from linkwise.cluster.objects.pod import NewPodSpec
 from linkwise.cluster.objects.quantity import QuantityError, is_zero, parse_quantity
 from linkwise.cluster.requests.amounts import check_amount, sound_amount, unreadable
 

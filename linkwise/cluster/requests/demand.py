@@ -7,7 +7,8 @@ from itertools import islice
 from math import ceil
 from typing import NamedTuple
 
-from linkwise.cluster.objects.pod import Amount, Container, Pod
+from linkwise.cluster.objects.container import Amount, Container
+from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.objects.quantity import SHORT, QuantityError, parse_quantity
 
 PORTS_MAX = 256

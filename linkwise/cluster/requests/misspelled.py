@@ -14,7 +14,8 @@ from linkwise.cluster.keys import (
     MIG_PREFIX,
     RESOURCES,
 )
-from linkwise.cluster.objects.pod import Amount, Amounts, NewPodSpec
+from linkwise.cluster.objects.container import Amount, Amounts
+from linkwise.cluster.objects.pod import NewPodSpec
 from linkwise.cluster.objects.quantity import is_zero
 from linkwise.cluster.requests.container_request import (
     all_containers,

@@ -10,7 +10,8 @@ from linkwise.cluster.keys import (
     NVIDIA_PREFIX,
     RESOURCES,
 )
-from linkwise.cluster.objects.pod import NewContainer, NewPodSpec, PodSpec
+from linkwise.cluster.objects.container import NewContainer
+from linkwise.cluster.objects.pod import NewPodSpec, PodSpec
 from linkwise.cluster.objects.quantity import is_zero
 from linkwise.cluster.requests.container_request import all_containers
 from linkwise.cluster.requests.request import Family

@@ -7,21 +7,11 @@ import msgspec
 
 from linkwise.cluster import keys
 from linkwise.cluster.objects.affinity import Affinity
+from linkwise.cluster.objects.container import Amounts, Container, EnvFrom, Resources
 from linkwise.cluster.objects.kube_object import Labels
+from linkwise.cluster.objects.metadata import Metadata, Owner
 from linkwise.cluster.objects.node_terms import node_terms_finding
-from linkwise.cluster.objects.pod import (
-    Amounts,
-    Container,
-    EnvFrom,
-    HostPath,
-    Metadata,
-    Owner,
-    Pod,
-    PodSpec,
-    Resources,
-    Volume,
-    VolumeClaim,
-)
+from linkwise.cluster.objects.pod import HostPath, Pod, PodSpec, Volume, VolumeClaim
 from linkwise.cluster.requests.demand import PORTS_MAX, Demand
 
 MAX_BYTES = 128 << 10

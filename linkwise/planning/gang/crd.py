@@ -18,7 +18,7 @@ from linkwise.cluster.allocations.gpus import Counted, Exact, GPUs, GPUShare, nu
 from linkwise.cluster.allocations.record import Index
 from linkwise.cluster.gang import GangKey, Link
 from linkwise.cluster.keys import API_VERSION, NVIDIA_GPU
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.runtime.kube.objects import OwnerReference, Written
 from linkwise.runtime.kube.paths import api_path, path_below
 

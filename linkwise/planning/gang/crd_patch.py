@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from linkwise.cluster.gang import GangKey, Link
 from linkwise.cluster.keys import API_VERSION
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.planning.gang.crd import (
     MEMBERS_MAX,
     Gang,

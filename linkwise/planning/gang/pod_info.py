@@ -9,7 +9,8 @@ from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.gang import Mark, foreign_mark, gang_mark, is_leader, may_be_member
 from linkwise.cluster.keys import LEFT_TO_SCHEDULER
 from linkwise.cluster.objects.kube_object import Labels, pod_path
-from linkwise.cluster.objects.pod import Metadata, Owner, Pod, PodSpec
+from linkwise.cluster.objects.metadata import Metadata, Owner
+from linkwise.cluster.objects.pod import Pod, PodSpec
 from linkwise.cluster.requests.demand import Demand
 from linkwise.cluster.requests.other_systems import gpus_of_others
 from linkwise.cluster.requests.request import Family, Request, read_request

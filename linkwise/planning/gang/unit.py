@@ -17,7 +17,8 @@ from linkwise.cluster.gang import (
     rank_order,
 )
 from linkwise.cluster.keys import GANG, GANG_KIND
-from linkwise.cluster.objects.pod import Owner, Pod
+from linkwise.cluster.objects.metadata import Owner
+from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.crd import MEMBERS_MAX
 from linkwise.planning.gang.missing_members import assembling
 from linkwise.planning.gang.pod_info import PodInfo

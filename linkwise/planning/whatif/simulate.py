@@ -13,7 +13,8 @@ from msgspec import structs
 
 from linkwise.cluster.gang import gang_mark, is_member
 from linkwise.cluster.keys import GANG
-from linkwise.cluster.objects.pod import Owner, Pod
+from linkwise.cluster.objects.metadata import Owner
+from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.cycle.cycle import Reservation
 from linkwise.planning.gang.compact_pod import oversize_reason
 from linkwise.planning.gang.plan_record import siblings_of

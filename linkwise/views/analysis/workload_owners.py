@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.manifest.lines import without_nulls
 from linkwise.manifest.typed import read_as
 from linkwise.manifest.value import Value

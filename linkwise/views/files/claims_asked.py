@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from linkwise.cluster.allocations.device_claim import StoredClaim
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.requests.user_claims.claim_spec import Asked, TemplateObject, asked_of
 from linkwise.cluster.requests.user_claims.device_class import CLASSES_OF_DRIVER, DeviceClass
 from linkwise.cluster.requests.user_claims.pod_claims import CLAIM, TEMPLATE, ClaimSource

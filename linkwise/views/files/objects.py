@@ -4,7 +4,7 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 
 Plain: TypeAlias = dict[str, Any]
 """An object as JSON."""

@@ -13,7 +13,8 @@ import msgspec
 from linkwise.cluster import keys
 from linkwise.cluster.gang import gang_mark
 from linkwise.cluster.nodes.taint_rules import VERSIONS
-from linkwise.cluster.objects.pod import Metadata, Owner, Pod
+from linkwise.cluster.objects.metadata import Metadata, Owner
+from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.scorer_lease import LEASE
 from linkwise.planning.gang.crd import GANGS
 from linkwise.runtime.kube.paths import path_below

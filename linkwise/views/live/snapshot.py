@@ -19,7 +19,8 @@ from linkwise.cluster.nodes.node_resources import NodeObject
 from linkwise.cluster.nodes.resource_slice import SliceObject
 from linkwise.cluster.nodes.taint_rules import RuleObject
 from linkwise.cluster.objects.disruption_budget import DisruptionBudget
-from linkwise.cluster.objects.pod import Metadata, Pod
+from linkwise.cluster.objects.metadata import Metadata
+from linkwise.cluster.objects.pod import Pod
 from linkwise.views.files.objects import NodeAddresses, Plain
 from linkwise.views.output.document import Document
 from linkwise.views.output.printer import Format, dumped

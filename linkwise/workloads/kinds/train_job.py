@@ -10,9 +10,10 @@ from dataclasses import replace
 from msgspec import field, structs
 
 from linkwise.cluster.keys import TRAIN_JOB_STEP
+from linkwise.cluster.objects.container import Container as PodContainer
+from linkwise.cluster.objects.container import Resources
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import Container as PodContainer
-from linkwise.cluster.objects.pod import PodSpec, Resources
+from linkwise.cluster.objects.pod import PodSpec
 from linkwise.workloads.kind import Base, Kind, Workload
 from linkwise.workloads.kinds.job_set import (
     JOB_SET,

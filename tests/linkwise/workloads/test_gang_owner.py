@@ -3,7 +3,9 @@ import pytest
 from linkwise.cluster import keys
 from linkwise.cluster.finding import Code, Severity
 from linkwise.cluster.gang import gang_mark
-from linkwise.cluster.objects.pod import Container, Metadata, Owner, Pod, PodSpec, Resources
+from linkwise.cluster.objects.container import Container, Resources
+from linkwise.cluster.objects.metadata import Metadata, Owner
+from linkwise.cluster.objects.pod import Pod, PodSpec
 from linkwise.workloads.gang_owner import GangOwner, gang_findings
 from linkwise.workloads.kinds.job_set import JOB_SET
 from linkwise.workloads.kinds.leader_worker_set import LEADER_WORKER_SET

@@ -13,7 +13,8 @@ import yaml
 from support.builders import a_pod
 
 from linkwise.cluster import keys
-from linkwise.cluster.objects.pod import Owner, Pod
+from linkwise.cluster.objects.metadata import Owner
+from linkwise.cluster.objects.pod import Pod
 from linkwise.workloads.kinds import stateful_set
 from linkwise.workloads.members import ExpectedPods, OwnerPods
 from linkwise.workloads.members import declared as declared_by

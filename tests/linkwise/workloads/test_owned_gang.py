@@ -1,7 +1,8 @@
 import pytest
 
 from linkwise.cluster import keys
-from linkwise.cluster.objects.pod import NewMetadata, NewOwner, NewPod, NewPodSpec
+from linkwise.cluster.objects.metadata import NewMetadata, NewOwner
+from linkwise.cluster.objects.pod import NewPod, NewPodSpec
 from linkwise.workloads.owned_gang import owned_gang
 from linkwise.workloads.registry import GANG_KINDS as ALL
 

@@ -5,7 +5,7 @@ from support.waiting import until
 
 from linkwise.cluster import keys
 from linkwise.cluster.gang import GangKey
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.workloads.members import ExpectedPods
 from linkwise.workloads.state import OwnerState
 

@@ -16,7 +16,8 @@ from support.waiting import PATIENCE, until
 from linkwise.cluster import keys
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
 from linkwise.cluster.allocations.record import Allocation
-from linkwise.cluster.objects.pod import Container, Pod, ResourceClaim, Resources
+from linkwise.cluster.objects.container import Container, ResourceClaim, Resources
+from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.pod_info import pod_info
 from linkwise.planning.placement.result import Placement
 from linkwise.runtime.kube.client import Kube

@@ -12,7 +12,7 @@ from support.waiting import until
 
 from linkwise.cluster import keys
 from linkwise.cluster.gang import GangKey
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.planning.gang.crd import GANGS
 from linkwise.runtime.kube.client import Kube
 from scorer.cache.informers import Informers

@@ -3,7 +3,7 @@ from prometheus_client import CollectorRegistry
 from support.builders import a_seen
 
 from linkwise.cluster import keys
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.planning.gang.unit import Owners
 from linkwise.planning.placement.result import Refusal
 from linkwise.planning.state.cluster_state import ClusterState

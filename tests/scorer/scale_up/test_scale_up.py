@@ -6,7 +6,7 @@ from support.servers.leader_harness import NOW, Clock, Cluster, leading
 from support.waiting import until
 
 from linkwise.cluster import keys
-from linkwise.cluster.objects.pod import NO_CAPACITY
+from linkwise.cluster.objects.pod_status import NO_CAPACITY
 from linkwise.planning.gang.crd import GANGS
 from linkwise.runtime.process.clock import rfc3339
 from scorer.scale_up.crd import OURS, POD_SETS_MAX

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from linkwise.cluster.finding import quoted
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.requests.user_claims.device_class import (
     SELECTORS_MAX,
     Body,

@@ -8,7 +8,7 @@ from linkwise.cluster.cel.syntax import SyntaxRefused, parse
 from linkwise.cluster.cel.values import DeviceFacts, Failure
 from linkwise.cluster.keys import DRA_GPU_DRIVER
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 
 Body: TypeAlias = dict[str, object]
 

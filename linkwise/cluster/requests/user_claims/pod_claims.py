@@ -16,7 +16,8 @@ from linkwise.cluster.cel.syntax import SyntaxRefused, parse
 from linkwise.cluster.cel.values import DeviceFacts
 from linkwise.cluster.finding import Code, Finding, Severity, quoted
 from linkwise.cluster.keys import CLAIM_PREFIX, CLAIMED_GPUS, RESOURCES
-from linkwise.cluster.objects.pod import NewPod, NewPodSpec, ResourceClaim
+from linkwise.cluster.objects.container import ResourceClaim
+from linkwise.cluster.objects.pod import NewPod, NewPodSpec
 from linkwise.cluster.requests.container_request import all_containers
 from linkwise.cluster.requests.user_claims.claim_spec import (
     RESULTS_MAX,

@@ -12,7 +12,7 @@ from linkwise.cluster.nodes.device_pool import gpu_pool, pools_of
 from linkwise.cluster.nodes.node import MachineSource, NodeObject
 from linkwise.cluster.nodes.node_resources import _NodeStatus
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 from linkwise.topology.catalogue import entry
 from linkwise.topology.machine import Level
 

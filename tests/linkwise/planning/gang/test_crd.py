@@ -10,7 +10,7 @@ from support.gang_definition import REFUSED, TAKEN, refusal
 
 from linkwise.cluster import keys
 from linkwise.cluster.gang import GangKey, Link
-from linkwise.cluster.objects.pod import Owner
+from linkwise.cluster.objects.metadata import Owner
 from linkwise.planning.gang.crd import (
     GANGS,
     GPUS_AS_PLANNED,

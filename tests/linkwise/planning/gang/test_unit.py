@@ -6,7 +6,8 @@ from support.builders import a_container, a_held_pod, a_seen
 
 from linkwise.cluster import keys
 from linkwise.cluster.gang import GangKey, Link
-from linkwise.cluster.objects.pod import Owner, Pod
+from linkwise.cluster.objects.metadata import Owner
+from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.pod_info import pod_info
 from linkwise.planning.gang.unit import Owners, units_of
 from linkwise.workloads.kinds.job_set import JOB_SET

@@ -5,7 +5,7 @@ from support.dra import a_claim, a_device, a_rule, a_slice
 
 from linkwise.cluster.keys import REFUSED_MACHINES, UNFENCED_NODES
 from linkwise.cluster.nodes.node import MachineSource, NodeMode
-from linkwise.cluster.objects.pod import Metadata
+from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.scorer_lease import ScorerLease
 from linkwise.manifest.value import InputError
 from linkwise.policy.document import parse_policy
