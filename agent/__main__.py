@@ -35,7 +35,7 @@ from agent.mps.shares import MPSShares
 from agent.plugin.registration import DevicePlugins
 from agent.plugin.watchdog import KernelTimer
 from agent.publish.publisher import Publisher
-from agent.settings import Settings, read_settings
+from agent.settings import Settings
 from linkwise.cluster.allocations.gpus import GPUShare
 from linkwise.cluster.keys import AGENT
 from linkwise.cluster.objects.pod import Pod
@@ -61,7 +61,7 @@ _log = structlog.get_logger()
 def main() -> int:
     """Run until a termination signal; return 2 where the environment is invalid."""
     try:
-        return start(read_settings, partial(run, set_timer=KernelTimer().set))
+        return start(Settings, partial(run, set_timer=KernelTimer().set))
     except ExceptionGroup as errors:
         if errors.subgroup(DriverReplacedError) is None:
             raise

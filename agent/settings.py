@@ -1,10 +1,9 @@
 """Settings of the agent, read from the environment."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from linkwise.runtime.process.environment import Environment, SettingsError, variable
+from linkwise.runtime.process.settings import ProcessSettings, SettingsError, setting, variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,29 +26,24 @@ class Paths:
     sys: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(ProcessSettings):
     """One field for each variable `LINKWISE_<NAME>`; an unset or empty one has its default."""
 
-    node_name: str = ""
-    pod_uid: str = ""
-    """UID of the agent's own pod, whose processes may use any GPU; empty outside of a pod."""
-    host_root: str = "/"
-    kubelet_dir: str = "/var/lib/kubelet"
-    cdi_dir: str = "/var/run/cdi"
-    nvidia_cdi_dirs: str = "/etc/cdi:/var/run/cdi"
-    proc_dir: str = "/proc"
-    sys_dir: str = "/sys"
-    read_seconds: float = 30.0
-    """Interval between two readings of the driver; faults are reported by events in between."""
-    host: str = ""
-    probe_port: int = 8080
-    """Port of probes and metrics, without TLS."""
-    api_server: str = ""
-    """URL; empty for the API server of the pod's cluster."""
-    api_token_file: str = ""
-    api_ca_file: str = ""
-    log_level: str = "info"
+    node_name: str = setting("", "name of this node", shown="none: required")
+    pod_uid: str = setting("", "UID of the agent's pod: its processes may use any GPU")
+    host_root: str = setting("/", "root of the node's file system, where it is mounted")
+    kubelet_dir: str = setting("/var/lib/kubelet", "sockets of the kubelet")
+    cdi_dir: str = setting("/var/run/cdi", "CDI specifications of containers are written here")
+    nvidia_cdi_dirs: str = setting("/etc/cdi:/var/run/cdi", "NVIDIA's CDI specification")
+    proc_dir: str = setting("/proc", "processes of the node")
+    sys_dir: str = setting("/sys", "PCI devices of the node")
+    # Faults are reported by events in between.
+    read_seconds: float = setting(
+        30.0, "interval between two readings of the driver", most=3600, positive=True
+    )
+    host: str = setting("", "address of probes and metrics", shown="all addresses")
+    probe_port: int = setting(8080, "port of probes and metrics")
 
     @property
     def paths(self) -> Paths:
@@ -67,32 +61,9 @@ class Settings:
             sys=Path(self.sys_dir),
         )
 
-
-def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Return the settings; an unset or empty variable has its default.
-
-    | variable | default | meaning |
-    |---|---|---|
-    | `LINKWISE_NODE_NAME` | none: required | name of this node |
-    | `LINKWISE_POD_UID` | none | UID of the agent's pod: its processes may use any GPU |
-    | `LINKWISE_HOST_ROOT` | `/` | root of the node's file system, where it is mounted |
-    | `LINKWISE_KUBELET_DIR` | `/var/lib/kubelet` | sockets of the kubelet |
-    | `LINKWISE_CDI_DIR` | `/var/run/cdi` | CDI specifications of containers are written here |
-    | `LINKWISE_NVIDIA_CDI_DIRS` | `/etc/cdi:/var/run/cdi` | NVIDIA's CDI specification |
-    | `LINKWISE_PROC_DIR` | `/proc` | processes of the node |
-    | `LINKWISE_SYS_DIR` | `/sys` | PCI devices of the node |
-    | `LINKWISE_READ_SECONDS` | 30 | interval between two readings of the driver |
-    | `LINKWISE_HOST` | all addresses | address of probes and metrics |
-    | `LINKWISE_PROBE_PORT` | 8080 | port of probes and metrics |
-    | `LINKWISE_API_SERVER` | the pod's own | outside a cluster: its address |
-    | `LINKWISE_API_TOKEN_FILE` | none | read again for every call |
-    | `LINKWISE_API_CA_FILE` | the system's | CA of the API server's certificate |
-    | `LINKWISE_LOG_LEVEL` | `info` | `debug`, `info`, `warning`, `error` |
-
-    Raises:
-        SettingsError: A value cannot be used.
-    """
-    settings = Environment(environment).read(Settings, {"read_seconds": 3600}, {"read_seconds"})
-    if not settings.node_name:
-        raise SettingsError(f"{variable('node_name')} is not set: set it to the name of the node")
-    return settings
+    def check(self) -> None:
+        """Check that the node is known."""
+        if not self.node_name:
+            raise SettingsError(
+                f"{variable('node_name')} is not set: set it to the name of the node"
+            )

@@ -18,7 +18,7 @@ from certs.metrics import Transitions, register_metrics
 from certs.observer import Observer
 from certs.reconciler import Pass, Reconciler
 from certs.reporter import Reporter
-from certs.settings import WEBHOOK_CONFIGURATIONS, Mode, Settings, read_settings
+from certs.settings import WEBHOOK_CONFIGURATIONS, Mode, Settings
 from certs.store import CA_SECRET, Store
 from linkwise.cluster.keys import CERTS
 from linkwise.runtime.http.probes import PROBE_LIMITS, probe_routes
@@ -35,7 +35,7 @@ KEY_SOURCE = KeySource(lambda: ec.generate_private_key(ec.SECP256R1()), x509.ran
 
 def main() -> int:
     """Run until a termination signal; return 2 where the environment is invalid."""
-    return start(read_settings, run)
+    return start(Settings, run)
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:

@@ -1,6 +1,5 @@
 """Settings of the certs process, read from the environment."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,11 +7,10 @@ from certs.authority import general_name, service_names
 from certs.leaf import Server
 from certs.rotation import IssuancePolicy
 from linkwise.cluster.keys import DASHBOARD, POLICY_NAMESPACE, SCORER
-from linkwise.runtime.process.environment import Environment, SettingsError, variable
+from linkwise.runtime.process.settings import ProcessSettings, SettingsError, setting, variable
 
 _DAY = 86_400
 _CENTURY = 36_525
-_MAXIMA = {"leaf_days": _CENTURY, "ca_days": _CENTURY, "propagation_seconds": _DAY}
 SERVERS = (
     ("webhook", "linkwise-webhook-cert", "linkwise-webhook"),
     ("standby", "linkwise-webhook-standby-cert", "linkwise-webhook-standby"),
@@ -36,29 +34,25 @@ class Mode(StrEnum):
     PROVIDED = "provided"
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings(ProcessSettings):
     """One field for each variable `LINKWISE_<NAME>`; an unset or empty one has its default."""
 
-    namespace: str = POLICY_NAMESPACE
-    """Namespace of the Secrets and the Services."""
-    certificates: str = Mode.SELF.value
-    """A `Mode`."""
-    leaf_days: float = 30.0
-    ca_days: float = 365.0
-    propagation_seconds: float = 600.0
-    extra_names: str = ""
-    """Additional names and addresses of each server, comma-separated."""
-    dashboard: str = "off"
-    """`on` where the dashboard is installed, which then has a certificate."""
-    host: str = ""
-    probe_port: int = 8080
-    """Port of probes and metrics, without TLS."""
-    api_server: str = ""
-    """URL; empty for the API server of the pod's cluster."""
-    api_token_file: str = ""
-    api_ca_file: str = ""
-    log_level: str = "info"
+    namespace: str = setting(POLICY_NAMESPACE, "namespace of the Secrets and the Services")
+    certificates: str = setting(
+        Mode.SELF.value, "issuer: self, cert-manager or provided", choices=Mode
+    )
+    leaf_days: float = setting(
+        30.0, "validity of a leaf, at most a third of its CA's", most=_CENTURY, positive=True
+    )
+    ca_days: float = setting(365.0, "validity of a CA", most=_CENTURY, positive=True)
+    propagation_seconds: float = setting(
+        600.0, "wait of a rotation, at most a third of a leaf", most=_DAY, positive=True
+    )
+    extra_names: str = setting("", "additional names and addresses, comma-separated")
+    dashboard: str = setting("off", "on: also a certificate for the dashboard")
+    host: str = setting("", "address of probes and metrics", shown="all addresses")
+    probe_port: int = setting(8080, "port of probes and metrics")
 
     @property
     def mode(self) -> Mode:
@@ -78,46 +72,20 @@ class Settings:
             servers, self.leaf_days * _DAY, self.ca_days * _DAY, self.propagation_seconds
         )
 
-
-def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Return the settings; an unset or empty variable has its default.
-
-    | variable | default | meaning |
-    |---|---|---|
-    | `LINKWISE_NAMESPACE` | `linkwise-system` | namespace of the Secrets and the Services |
-    | `LINKWISE_CERTIFICATES` | `self` | issuer: `self`, `cert-manager` or `provided` |
-    | `LINKWISE_LEAF_DAYS` | 30 | validity of a leaf, at most a third of its CA's |
-    | `LINKWISE_CA_DAYS` | 365 | validity of a CA |
-    | `LINKWISE_PROPAGATION_SECONDS` | 600 | wait of a rotation, at most a third of a leaf |
-    | `LINKWISE_EXTRA_NAMES` | none | additional names and addresses, comma-separated |
-    | `LINKWISE_DASHBOARD` | `off` | `on`: also a certificate for the dashboard |
-    | `LINKWISE_HOST` | all addresses | address of probes and metrics |
-    | `LINKWISE_PROBE_PORT` | 8080 | port of probes and metrics |
-    | `LINKWISE_API_SERVER` | the pod's own | outside a cluster: its address |
-    | `LINKWISE_API_TOKEN_FILE` | none | read again for every call |
-    | `LINKWISE_API_CA_FILE` | the system's | CA of the API server's certificate |
-    | `LINKWISE_LOG_LEVEL` | `info` | `debug`, `info`, `warning`, `error` |
-
-    Raises:
-        SettingsError: A value cannot be used.
-    """
-    settings = Environment(environment).read(Settings, _MAXIMA, _MAXIMA)
-    if 3 * settings.leaf_days > settings.ca_days:
-        raise SettingsError(
-            f"{variable('leaf_days')} is more than a third of {variable('ca_days')}"
-        )
-    if 3 * settings.propagation_seconds > settings.leaf_days * _DAY:
-        raise SettingsError(
-            f"{variable('propagation_seconds')} is more than a third of {variable('leaf_days')}"
-        )
-    if settings.certificates not in {*Mode}:
-        text, modes = settings.certificates, ", ".join(Mode)
-        raise SettingsError(f"{variable('certificates')}={text}: write {modes}")
-    if settings.dashboard not in {"on", "off"}:
-        raise SettingsError(f"{variable('dashboard')}={settings.dashboard}: write on or off")
-    for server in settings.issuance.servers:
-        _check_names(server)
-    return settings
+    def check(self) -> None:
+        """Check the times of a rotation, and the names in certificates."""
+        if 3 * self.leaf_days > self.ca_days:
+            raise SettingsError(
+                f"{variable('leaf_days')} is more than a third of {variable('ca_days')}"
+            )
+        if 3 * self.propagation_seconds > self.leaf_days * _DAY:
+            raise SettingsError(
+                f"{variable('propagation_seconds')} is more than a third of {variable('leaf_days')}"
+            )
+        if self.dashboard not in {"on", "off"}:
+            raise SettingsError(f"{variable('dashboard')}={self.dashboard}: write on or off")
+        for server in self.issuance.servers:
+            _check_names(server)
 
 
 def _check_names(server: Server) -> None:

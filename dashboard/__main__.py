@@ -13,7 +13,7 @@ from pathlib import Path
 from dashboard.access import Access
 from dashboard.entrance import Hosts, TokenEntrance
 from dashboard.feeds import CLIENTS, Feeds
-from dashboard.settings import Settings, read_settings
+from dashboard.settings import Settings
 from linkwise.dashboard.feed import WAIT
 from linkwise.dashboard.server import LOOPBACK, Dashboard
 from linkwise.runtime.http.limits import Limits
@@ -45,7 +45,7 @@ _DEFAULT_NAMESPACE = "default"
 
 def main() -> int:
     """Run until a termination signal; return 2 where the environment is invalid."""
-    return start(read_settings, run)
+    return start(Settings, run)
 
 
 async def run(settings: Settings, stop: asyncio.Event) -> None:

@@ -39,7 +39,7 @@ from scorer.report.lease_annotations import (
     report_refused_machines,
     report_unfenced_nodes,
 )
-from scorer.settings import Settings, read_settings
+from scorer.settings import Settings
 from scorer.timings import Timings
 
 _LOOPBACK = "127.0.0.1"
@@ -50,9 +50,7 @@ _log = structlog.get_logger()
 def main() -> int:
     """Run until a signal arrives; return the exit code."""
     instance = os.environ.get("HOSTNAME", "")
-    return start(
-        read_settings, lambda settings, stop: run_scorer(settings, Timings(), instance, stop)
-    )
+    return start(Settings, lambda settings, stop: run_scorer(settings, Timings(), instance, stop))
 
 
 async def run_scorer(

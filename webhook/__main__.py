@@ -31,7 +31,7 @@ from webhook.dry_run_api import DryRun
 from webhook.informers import Informers
 from webhook.metrics import Metrics, register_state
 from webhook.scorer_client import SCORER_TIMEOUT, ScorerClient
-from webhook.settings import Settings, read_settings
+from webhook.settings import Settings
 
 _DRY_RUN_LIMITS = Limits(
     body_bytes=256 << 10,
@@ -49,7 +49,7 @@ _log = structlog.get_logger()
 def main() -> int:
     """Run until a termination signal; return the exit code."""
     instance = os.environ.get("HOSTNAME", "")
-    return start(read_settings, lambda settings, stop: admission(settings, instance, stop))
+    return start(Settings, lambda settings, stop: admission(settings, instance, stop))
 
 
 async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> None:

@@ -7,7 +7,7 @@ from certs import __main__ as program
 from certs.authorities import read_authorities
 from certs.authority import expiry
 from certs.leaf import read_leaf
-from certs.settings import read_settings
+from certs.settings import Settings
 
 MUTATING = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/linkwise"
 
@@ -29,7 +29,7 @@ async def test_process_becomes_ready_and_exposes_expiry_and_trust(cluster, unuse
     port = unused_tcp_port
     hook = {"name": "pods.linkwise.dev", "clientConfig": {"url": "https://a/"}}
     cluster.put(MUTATING, {"webhooks": [hook]})
-    settings = read_settings(
+    settings = Settings.read(
         {
             "LINKWISE_API_SERVER": cluster.url,
             "LINKWISE_HOST": "127.0.0.1",

@@ -1,13 +1,13 @@
 import pytest
 
 from certs import settings as module
-from linkwise.runtime.process.environment import SettingsError
+from linkwise.runtime.process.settings import SettingsError
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 
 
 def read_settings(variables):
-    return module.read_settings({**POD, **variables})
+    return module.Settings.read({**POD, **variables})
 
 
 def test_environment_of_a_pod_is_enough():
@@ -53,7 +53,7 @@ def test_name_that_no_certificate_can_have_is_refused():
 
 def test_api_server_is_required_outside_a_pod():
     with pytest.raises(SettingsError, match=r"^LINKWISE_API_SERVER is not set"):
-        module.read_settings({})
+        module.Settings.read({})
 
 
 def test_leaf_duration_above_a_third_of_the_ca_is_refused():

@@ -6,17 +6,23 @@ import yaml
 from support.exposed import exposed as exposed_metrics
 from support.printed import CHANGING, LOOKING, inline, text_of
 
-from agent.settings import read_settings as agent_settings
-from certs.settings import read_settings as certs_settings
-from dashboard.settings import read_settings as dashboard_settings
-from scorer.settings import read_settings as scorer_settings
-from webhook.settings import read_settings as webhook_settings
+from agent.settings import Settings as AgentSettings
+from certs.settings import Settings as CertsSettings
+from dashboard.settings import Settings as DashboardSettings
+from scorer.settings import Settings as ScorerSettings
+from webhook.settings import Settings as WebhookSettings
 
 ROOT = Path(__file__).parents[2]
 PAGE = text_of("docs/operations.md") + text_of("docs/operations")
 RULES = ROOT / "manifests/alerts/rules.yaml"
 RECORDING = ROOT / "manifests/alerts/recording.yaml"
-A_POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+SETTINGS = {
+    "webhook": WebhookSettings,
+    "certs": CertsSettings,
+    "scorer": ScorerSettings,
+    "agent": AgentSettings,
+    "dashboard": DashboardSettings,
+}
 COMPONENTS = ("linkwise/runtime", "webhook", "certs", "scorer", "agent", "dashboard")
 RUN_ELSEWHERE = {
     "kubectl apply -k manifests/": "tests/e2e/test_printed.py installs from each folder",
@@ -135,36 +141,18 @@ def test_the_summary_of_each_alert_is_its_meaning_on_the_page():
     }
 
 
-class Asked(dict):
-    """An environment that notes which variables are read."""
+def test_the_page_names_each_setting_and_no_other_with_its_default_and_its_processes():
+    owners, defaults = {}, {}
+    for process, settings in SETTINGS.items():
+        for name, declaration in settings.declarations():
+            owners.setdefault(name, []).append(process)
+            defaults.setdefault(name, set()).add(declaration.shown)
 
-    def __init__(self):
-        super().__init__({**A_POD, "LINKWISE_NODE_NAME": "gpu-0"})
-        self.names = set()
+    rows = re.findall(r"^\| `(LINKWISE_\w+)` \| ([^|]+) \| ([\w, ]+) \|", PAGE, re.MULTILINE)
 
-    def get(self, name, default=None):
-        self.names.add(name)
-        return super().get(name, default)
-
-
-def test_the_page_names_each_setting_and_no_other_and_whose_it_is():
-    read = {
-        "webhook": webhook_settings,
-        "certs": certs_settings,
-        "scorer": scorer_settings,
-        "agent": agent_settings,
-        "dashboard": dashboard_settings,
-    }
-    owners = {}
-    for component, settings in read.items():
-        asked = Asked()
-        settings(asked)
-        for name in asked.names - A_POD.keys():
-            owners.setdefault(name, []).append(component)
-
-    readers = re.findall(r"^\| `(LINKWISE_\w+)` \| [^|]+ \| ([\w, ]+) \|", PAGE, re.MULTILINE)
-
-    assert {name: list(read) if of == "all" else of.split(", ") for name, of in readers} == owners
+    assert {name: {default.strip("`")} for name, default, _ in rows} == defaults
+    readers = {name: list(SETTINGS) if of == "all" else of.split(", ") for name, _, of in rows}
+    assert readers == owners
     assert set(re.findall(r"LINKWISE_\w+", PAGE)) == set(owners)
 
 

@@ -8,7 +8,7 @@ import yaml
 from agent.control.desired_state import UNUSED
 from agent.mps.daemon import DaemonSettings
 from agent.publish.node_labels import FIELD_MANAGER, LABELS
-from agent.settings import read_settings
+from agent.settings import Settings
 from linkwise.cluster import keys
 from linkwise.cluster.mode import NodeMode
 
@@ -47,7 +47,7 @@ def container():
 
 def settings():
     values = {item["name"]: item.get("value", "gpu-0") for item in container()["env"]}
-    return read_settings({"KUBERNETES_SERVICE_HOST": "192.0.2.1", **values})
+    return Settings.read({"KUBERNETES_SERVICE_HOST": "192.0.2.1", **values})
 
 
 def mounted(path):

@@ -8,7 +8,7 @@ import yaml
 
 from certs.ca_bundle import API
 from certs.settings import SERVERS, WEBHOOK_CONFIGURATIONS
-from certs.settings import read_settings as certs_settings
+from certs.settings import Settings as CertsSettings
 from certs.store import CA_SECRET
 from linkwise.admission.patch.device_variables import NO_GPU
 from linkwise.cluster import keys
@@ -26,7 +26,7 @@ from linkwise.planning.gang.crd import (
 from linkwise.policy.document import parse_policy
 from linkwise.topology.machine import MAX_GPUS
 from linkwise.workloads.registry import KINDS
-from scorer.settings import read_settings as scorer_settings
+from scorer.settings import Settings as ScorerSettings
 from webhook.settings import Settings
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -360,7 +360,7 @@ def test_placement_policy_for_nvidia_gpus_depends_on_the_lease_of_the_scorer():
 
 
 def test_certificate_has_the_names_of_the_services_and_is_in_the_mounted_secret():
-    assert certs_settings(POD).namespace == keys.POLICY_NAMESPACE
+    assert CertsSettings.read(POD).namespace == keys.POLICY_NAMESPACE
     called = [hook(kind) for _, kind, _ in WEBHOOK_CONFIGURATIONS]
     services = [item["clientConfig"]["service"] for item in (*called, retry_hook())]
     assert [call["name"] for call in services] == [SERVICES[0], SERVICES[0], SERVICES[1]]
@@ -369,7 +369,7 @@ def test_certificate_has_the_names_of_the_services_and_is_in_the_mounted_secret(
         volume = pod_of(component)["volumes"][0]
         assert volume["secret"]["secretName"] == SECRETS[f"linkwise-{component}"]
         assert [item["key"] for item in volume["secret"]["items"]] == ["tls.crt", "tls.key"]
-    names = {server.names[0] for server in certs_settings(POD).issuance.servers}
+    names = {server.names[0] for server in CertsSettings.read(POD).issuance.servers}
     assert names == {f"{name}.{keys.POLICY_NAMESPACE}.svc" for name in SECRETS}
     assert names > {keys.SERVER_NAME, keys.SCORER_SERVER_NAME}
 
@@ -416,7 +416,7 @@ def test_only_webhook_and_scorer_reach_the_fit_port_of_the_scorer():
         )
         (called,) = to_scorer["to"]
         assert called["podSelector"]["matchLabels"] == labels_of("scorer")
-        assert [port["port"] for port in to_scorer["ports"]] == [scorer_settings(POD).fit_port]
+        assert [port["port"] for port in to_scorer["ports"]] == [ScorerSettings.read(POD).fit_port]
 
 
 def test_certs_injects_into_every_webhook_configuration():
@@ -437,7 +437,7 @@ def test_ports_and_files_match_the_default_settings():
         "dry-run": settings.dry_run_port,
         "probe": settings.probe_port,
     }
-    scorer = scorer_settings(POD)
+    scorer = ScorerSettings.read(POD)
     for component, defaults in (("webhook", settings), ("scorer", scorer)):
         mount = container_of(component)["volumeMounts"][0]
         assert {defaults.certificate, defaults.key} == {
@@ -449,7 +449,7 @@ def test_ports_and_files_match_the_default_settings():
     assert address["name"] == "LINKWISE_ADDRESS"
     assert address["valueFrom"]["fieldRef"]["fieldPath"] == "status.podIP"
     (probe,) = container_of("certs")["ports"]
-    assert probe["containerPort"] == certs_settings(POD).probe_port
+    assert probe["containerPort"] == CertsSettings.read(POD).probe_port
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -11,7 +11,7 @@ from linkwise.policy.document import Policy, parse_policy
 from linkwise.runtime.http.types import Route
 from scorer.__main__ import LEASE
 from scorer.api.extender import Extender
-from scorer.settings import read_settings
+from scorer.settings import Settings
 from scorer.timings import Timings
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
@@ -53,7 +53,7 @@ def containers():
 
 def settings():
     environment = {item["name"]: item["value"] for item in containers()["scorer"]["env"]}
-    return read_settings({"KUBERNETES_SERVICE_HOST": "192.0.2.1", **environment})
+    return Settings.read({"KUBERNETES_SERVICE_HOST": "192.0.2.1", **environment})
 
 
 def test_overlay_lists_every_file_of_its_folder():

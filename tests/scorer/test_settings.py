@@ -1,18 +1,18 @@
 import pytest
 
-from linkwise.runtime.process.environment import SettingsError
-from scorer.settings import Settings, read_settings
+from linkwise.runtime.process.settings import SettingsError
+from scorer.settings import Settings
 
 POD = {"KUBERNETES_SERVICE_HOST": "192.0.2.1"}
 
 
 def test_environment_of_a_pod_is_enough():
-    assert read_settings(POD) == Settings()
+    assert Settings.read(POD) == Settings()
 
 
 def test_api_server_is_required_outside_a_pod():
     with pytest.raises(SettingsError, match="LINKWISE_API_SERVER is not set"):
-        read_settings({})
+        Settings.read({})
 
 
 def test_every_setting_has_a_variable_of_its_name():
@@ -40,12 +40,12 @@ def test_every_setting_has_a_variable_of_its_name():
 
     environment = {f"LINKWISE_{name.upper()}": str(v) for name, v in (texts | numbers).items()}
 
-    assert read_settings(environment) == settings
+    assert Settings.read(environment) == settings
     assert texts.keys() | numbers.keys() == set(Settings.__dataclass_fields__)
 
 
 def test_an_empty_variable_counts_as_unset():
-    assert read_settings({**POD, "LINKWISE_PROBE_PORT": "", "LINKWISE_HOST": ""}) == Settings()
+    assert Settings.read({**POD, "LINKWISE_PROBE_PORT": "", "LINKWISE_HOST": ""}) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_an_empty_variable_counts_as_unset():
 )
 def test_an_invalid_value_is_refused_with_its_name(name, value):
     with pytest.raises(SettingsError, match=f"^{name}={value}: write "):
-        read_settings({**POD, name: value})
+        Settings.read({**POD, name: value})
 
 
 def test_attempts_without_a_pause_are_refused():
     with pytest.raises(SettingsError, match="LINKWISE_RETRY_SECONDS"):
-        read_settings({**POD, "LINKWISE_RETRY_SECONDS": "0"})
+        Settings.read({**POD, "LINKWISE_RETRY_SECONDS": "0"})
 
 
 @pytest.mark.parametrize(

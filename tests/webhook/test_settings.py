@@ -1,18 +1,18 @@
 import pytest
 
-from linkwise.runtime.process.environment import SettingsError
-from webhook.settings import Settings, read_settings
+from linkwise.runtime.process.settings import SettingsError
+from webhook.settings import Settings
 
 POD = {"KUBERNETES_SERVICE_HOST": "192.0.2.1"}
 
 
 def test_environment_of_a_pod_is_enough():
-    assert read_settings(POD) == Settings()
+    assert Settings.read(POD) == Settings()
 
 
 def test_api_server_is_required_outside_a_pod():
     with pytest.raises(SettingsError, match="LINKWISE_API_SERVER is not set"):
-        read_settings({})
+        Settings.read({})
 
 
 def test_every_setting_has_a_variable_of_its_name():
@@ -33,12 +33,12 @@ def test_every_setting_has_a_variable_of_its_name():
 
     environment = {f"LINKWISE_{name.upper()}": str(v) for name, v in (texts | numbers).items()}
 
-    assert read_settings(environment) == settings
+    assert Settings.read(environment) == settings
     assert texts.keys() | numbers.keys() == set(Settings.__dataclass_fields__)
 
 
 def test_empty_variable_equals_an_unset_one():
-    assert read_settings({**POD, "LINKWISE_PORT": "", "LINKWISE_HOST": ""}) == Settings()
+    assert Settings.read({**POD, "LINKWISE_PORT": "", "LINKWISE_HOST": ""}) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_empty_variable_equals_an_unset_one():
 )
 def test_invalid_value_is_refused_naming_its_variable(name, value):
     with pytest.raises(SettingsError, match=f"^{name}={value}: write "):
-        read_settings({**POD, name: value})
+        Settings.read({**POD, name: value})
 
 
 def test_own_host_of_all_addresses_is_localhost():

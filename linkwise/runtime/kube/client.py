@@ -29,7 +29,7 @@ from linkwise.runtime.kube.errors import (
     Unreadable,
     api_error,
 )
-from linkwise.runtime.kube.settings import APIServerSettings
+from linkwise.runtime.process.settings import ProcessSettings
 
 __all__ = ["ApiError", "Ignored", "Kube", "KubeError", "Unreachable", "Unreadable"]
 
@@ -100,7 +100,7 @@ class Kube:
     @classmethod
     def from_settings(
         cls,
-        settings: APIServerSettings,
+        settings: ProcessSettings,
         environment: Mapping[str, str],
         *,
         mount: Path = _MOUNT,

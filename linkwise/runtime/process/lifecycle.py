@@ -5,15 +5,14 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from linkwise.runtime.process.environment import SettingsError
 from linkwise.runtime.process.logs import configure
-from linkwise.runtime.process.settings_help import settings_help
+from linkwise.runtime.process.settings import ProcessSettings, SettingsError
 
 _new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
 with suppress(ImportError):  # It does not exist for every platform.
@@ -24,25 +23,16 @@ _CLOSED = "; the handler is closed"
 """The end of uvloop's errors about a transport that was closed. Source: uvloop 0.23, `handles`."""
 
 
-class _Settings(Protocol):
-    @property
-    def log_level(self) -> str: ...
+S = TypeVar("S", bound=ProcessSettings)
 
 
-S = TypeVar("S", bound=_Settings)
-
-
-def start(
-    read_settings: Callable[[Mapping[str, str]], S],
-    main: Callable[[S, asyncio.Event], Awaitable[None]],
-) -> int:
+def start(settings: type[S], main: Callable[[S, asyncio.Event], Awaitable[None]]) -> int:
     """Run a process with the settings of its environment, and return its exit code.
 
     An invalid setting is written to standard error, and the exit code is 2.
 
     Args:
-        read_settings: Raises SettingsError for an invalid setting. Its docstring has a table of the
-            settings, which `--help` shows.
+        settings: Declares the settings, which `--help` shows.
         main: As in `run`, after the settings.
 
     Raises:
@@ -51,15 +41,15 @@ def start(
     program, *arguments = sys.argv
     if not {"-h", "--help"}.isdisjoint(arguments):
         package = sys.modules["__main__"].__package__ or Path(program).parent.name
-        sys.stdout.write(settings_help(package, read_settings.__doc__ or ""))
+        sys.stdout.write(settings.help(package))
         raise SystemExit(0)
     try:
-        settings = read_settings(os.environ)
+        values = settings.read(os.environ)
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    configure(level=settings.log_level)
-    run(partial(main, settings))
+    configure(level=values.log_level)
+    run(partial(main, values))
     return 0
 
 

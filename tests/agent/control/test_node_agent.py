@@ -33,7 +33,7 @@ from agent.driver.reading import DriverReplacedError
 from agent.kubelet.api import podresources_pb2
 from agent.kubelet.prepared_claims import STATE_FILE
 from agent.plugin.watchdog import LIMIT
-from agent.settings import read_settings
+from agent.settings import Settings
 from linkwise.cluster import keys
 from linkwise.topology.catalogue import entry
 
@@ -180,7 +180,7 @@ def environment_of(node, port=0):
 async def agent(node, port=0, **options):
     """Run the agent of a node, and stop it."""
     stop = asyncio.Event()
-    running = asyncio.create_task(run(read_settings(environment_of(node, port)), stop, **options))
+    running = asyncio.create_task(run(Settings.read(environment_of(node, port)), stop, **options))
     try:
         yield running
     finally:
@@ -206,7 +206,7 @@ async def test_an_idle_node_is_published_and_offered(node):
 
 
 async def test_policies_of_the_kubelet_are_published(node):
-    kubelet = read_settings(environment_of(node)).paths.kubelet
+    kubelet = Settings.read(environment_of(node)).paths.kubelet
     kubelet.mkdir(parents=True)
     (kubelet / "cpu_manager_state").write_text('{"policyName": "static"}')
     (kubelet / "config.yaml").write_text(
@@ -360,7 +360,7 @@ async def test_on_a_claims_node_the_agent_offers_nothing_and_publishes_busy_gpus
     node, unused_tcp_port
 ):
     node.api.put_node(**{keys.NODE_MODE: "topology", keys.RESOURCE_NAME: keys.DRA_GPU_DRIVER})
-    kubelet = read_settings(environment_of(node)).paths.kubelet
+    kubelet = Settings.read(environment_of(node)).paths.kubelet
     kubelet.mkdir(parents=True)
     (kubelet / STATE_FILE).write_bytes(state_of(claim_of("gpu-1", pods=(UID,))))
     a_process(node.root / "proc", 7)

@@ -1,6 +1,5 @@
 import asyncio
 import json
-from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -13,6 +12,7 @@ from linkwise.runtime.http.server import serve
 from linkwise.runtime.http.tls import ServingCertificate
 from linkwise.runtime.http.types import HttpResponse, Route
 from linkwise.runtime.kube.client import ApiError, Kube, Unreachable, Unreadable
+from linkwise.runtime.process.settings import ProcessSettings
 
 TOKEN = "of a test"  # noqa: S105
 PATH = "/api/v1/namespaces/ns/configmaps"
@@ -252,7 +252,7 @@ def test_client_without_a_server_in_its_settings_is_that_of_the_pod(tmp_path, ho
     (tmp_path / "ca.crt").write_bytes(a_ca().cert_pem)
     environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
 
-    settings = SimpleNamespace(api_server="", api_token_file="", api_ca_file="")
+    settings = ProcessSettings()
     assert Kube.from_settings(settings, environment, mount=tmp_path).server == server
 
 

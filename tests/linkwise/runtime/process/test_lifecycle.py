@@ -1,16 +1,13 @@
 import asyncio
 import gc
 import os
-import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from linkwise.runtime.process.environment import SettingsError
 from linkwise.runtime.process.lifecycle import run, run_until, start, tune_gc
+from linkwise.runtime.process.settings import ProcessSettings
 
 REPOSITORY = Path(__file__).parents[4]
 
@@ -100,35 +97,12 @@ async def test_an_error_of_the_work_ends_the_process():
         await run_until(asyncio.Event(), work())
 
 
-def test_an_invalid_setting_is_written_and_nothing_runs(capsys):
-    def read(_environment):
-        raise SettingsError("LINKWISE_PORT=x: write a number")
+def test_an_invalid_setting_is_written_and_nothing_runs(capsys, monkeypatch):
+    monkeypatch.setenv("LINKWISE_LOG_LEVEL", "loud")
 
-    assert start(read, lambda _settings, _stop: pytest.fail("it runs")) == 2
-    assert capsys.readouterr().err == "LINKWISE_PORT=x: write a number\n"
-
-
-@pytest.mark.parametrize("server", ["webhook", "scorer", "certs", "agent", "scorer.withdraw"])
-def test_help_of_a_server_lists_its_settings(server):
-    documented = (REPOSITORY / "docs/operations/run.md").read_text(encoding="utf-8")
-    rows = re.findall(
-        r"^\| `(LINKWISE_\w+)` \| .* \| ([\w, ]+) \| .* \|$", documented, re.MULTILINE
-    )
-    expected = {name for name, servers in rows if {server, "all"} & set(servers.split(", "))}
-    if server == "scorer.withdraw":
-        expected -= {"LINKWISE_HOST", "LINKWISE_PROBE_PORT"}
-
-    ran = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-m", server, "--help"],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert ran.stdout.startswith(f"Usage: python -m {server}\n")
-    assert set(re.findall(r"^  (LINKWISE_\w+)  ", ran.stdout, re.MULTILINE)) == expected
-    assert ran.stderr == ""
+    assert start(ProcessSettings, lambda _settings, _stop: pytest.fail("it runs")) == 2
+    levels = "debug, info, warning, error"
+    assert capsys.readouterr().err == f"LINKWISE_LOG_LEVEL=loud: write {levels}\n"
 
 
 CLOSED = "unable to perform operation on <TCPTransport closed=True>; the handler is closed"
