@@ -15,7 +15,9 @@ from msgspec import Struct
 
 from linkwise.cluster.cel.values import DeviceFacts
 from linkwise.cluster.nodes.capacity import Capacity, capacity_of
-from linkwise.cluster.nodes.node import Node, NodeError, NodeObject, read_node
+from linkwise.cluster.nodes.node import Node
+from linkwise.cluster.nodes.node_reader import read_node
+from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
 from linkwise.cluster.scorer_lease import LEASE, ScorerLease
 from linkwise.policy.active_config import SOURCES, ActiveConfig, ConfigSource
 from linkwise.runtime.kube.client import ApiError, Kube, KubeError

@@ -13,7 +13,8 @@ from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.allocations.gpus import Counted, Exact, GPUShare
 from linkwise.cluster.keys import GFD_PRODUCT, NODE_POOLS, NVIDIA_GPU
 from linkwise.cluster.mode import NodeMode
-from linkwise.cluster.nodes.node import Card, Node, uniform_machine
+from linkwise.cluster.nodes.node import Card, Node
+from linkwise.cluster.nodes.node_reader import uniform_machine
 from linkwise.dashboard.gang_changes import GangChange, Past, gang_changes
 from linkwise.dashboard.moment import HolderRow, NodeRow, UnitRow, colour_of
 from linkwise.dashboard.node_view import DrawnNode, MarkedUnit, drawn_node, marks_of, node_drawing

@@ -11,7 +11,8 @@ from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.keys import GFD_PRODUCT, RESOURCE_NAME
 from linkwise.cluster.mode import NodeMode
-from linkwise.cluster.nodes.node import Card, Node, uniform_machine
+from linkwise.cluster.nodes.node import Card, Node
+from linkwise.cluster.nodes.node_reader import uniform_machine
 from linkwise.planning.placement.options import Preferences
 from linkwise.planning.placement.state.node_columns import labels
 from linkwise.planning.placement.state.snapshot import Snapshot, snapshot_of

@@ -11,8 +11,9 @@ from msgspec import Raw
 from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.account.pod_usage import PodUsage, recorded_gpus
 from linkwise.cluster.keys import TOPOLOGY_NAMESPACE
-from linkwise.cluster.nodes.node import MachineSource, Node, NodeError, NodeObject
+from linkwise.cluster.nodes.node import MachineSource, Node
 from linkwise.cluster.nodes.node_devices import NodeDevices
+from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
 from linkwise.planning.state.cluster_state import ClusterState
 from linkwise.planning.state.node_info import NodeConfigMap, build_node
 from linkwise.policy.snapshot import PolicySnapshot

@@ -25,7 +25,8 @@ from linkwise.cluster import keys
 from linkwise.cluster.account.accounting import account
 from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.account.pod_usage import pod_usage
-from linkwise.cluster.nodes.node import NodeObject, Taint
+from linkwise.cluster.nodes.node import Taint
+from linkwise.cluster.nodes.node_resources import NodeObject
 from linkwise.cluster.nodes.topology_configmap import read_published
 from linkwise.cluster.objects.metadata import Owner
 from linkwise.cluster.objects.pod import Pod

@@ -19,7 +19,7 @@ from support.waiting import until
 
 from linkwise.cluster import keys
 from linkwise.cluster.gang import GangKey
-from linkwise.cluster.nodes.node import NodeObject
+from linkwise.cluster.nodes.node_resources import NodeObject
 from linkwise.cluster.nodes.resource_slice import SliceObject
 from linkwise.cluster.objects.disruption_budget import DisruptionBudget
 from linkwise.cluster.objects.pod import Pod

@@ -11,7 +11,8 @@ from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
 from linkwise.cluster.allocations.record import Allocation, Isolation, format_record
-from linkwise.cluster.nodes.node import Card, MachineSource, Node, NodeMode
+from linkwise.cluster.mode import NodeMode
+from linkwise.cluster.nodes.node import Card, MachineSource, Node
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request import read_request

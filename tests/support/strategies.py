@@ -6,7 +6,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from linkwise.cluster import keys
-from linkwise.cluster.nodes.node import MachineSource, Node, PackingStrategy, Taint, uniform_machine
+from linkwise.cluster.mode import PackingStrategy
+from linkwise.cluster.nodes.node import MachineSource, Node, Taint
+from linkwise.cluster.nodes.node_reader import uniform_machine
 from linkwise.planning.placement.pods.member import Member
 from linkwise.planning.placement.state.snapshot import Snapshot
 from linkwise.topology.choice import ChoiceMode

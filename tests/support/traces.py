@@ -3,7 +3,8 @@
 import numpy as np
 
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
-from linkwise.cluster.nodes.node import Card, MachineSource, Node, uniform_machine
+from linkwise.cluster.nodes.node import Card, MachineSource, Node
+from linkwise.cluster.nodes.node_reader import uniform_machine
 from linkwise.planning.placement.options import Preferences
 from linkwise.replay.fleet import PLENTY, empty_fleet
 from linkwise.replay.job import Job, Shape, members_of

@@ -10,7 +10,8 @@ from typing import NamedTuple, TypeAlias
 from linkwise.cluster.account.freeing_moves import FreedNode, freed_nodes
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.mode import NodeMode
-from linkwise.cluster.nodes.node import Node, uniform_machine
+from linkwise.cluster.nodes.node import Node
+from linkwise.cluster.nodes.node_reader import uniform_machine
 from linkwise.topology.subsets import sets_of
 from linkwise.topology.table import Table, table_of
 

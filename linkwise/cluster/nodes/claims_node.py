@@ -4,18 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from linkwise.cluster.keys import CORDON
+from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.device_pool import GPUPool
-from linkwise.cluster.nodes.node import (
-    Card,
-    DevicePool,
-    MachineSource,
-    Node,
-    NodeMode,
-    NodeObject,
-    read_host,
-    uniform_machine,
-)
-from linkwise.cluster.nodes.node_resources import read_node_resources
+from linkwise.cluster.nodes.node import Card, DevicePool, MachineSource, Node
+from linkwise.cluster.nodes.node_reader import read_host, uniform_machine
+from linkwise.cluster.nodes.node_resources import NodeObject, read_node_resources
 from linkwise.cluster.nodes.pool_machine import catalogue_machine, fitted, pcie_machine, with_gpus
 from linkwise.cluster.nodes.resource_slice import SliceDevice
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology, read_indices

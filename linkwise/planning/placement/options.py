@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from linkwise.cluster.gang import Link
-from linkwise.cluster.nodes.node import PackingStrategy
+from linkwise.cluster.mode import PackingStrategy
 from linkwise.policy.document import Policy
 from linkwise.topology.choice import ChoiceMode
 

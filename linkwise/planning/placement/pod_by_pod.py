@@ -7,7 +7,7 @@ import numpy as np
 
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.allocations.gpus import Exact
-from linkwise.cluster.nodes.node import PackingStrategy
+from linkwise.cluster.mode import PackingStrategy
 from linkwise.cluster.requests.request import Family
 from linkwise.planning.placement.assignment.by_count import linked_by_count
 from linkwise.planning.placement.assignment.node_assignment import SelectionOptions

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from linkwise.cluster.account.node_ledger import NodeLedger
-from linkwise.cluster.nodes.node import PackingStrategy
+from linkwise.cluster.mode import PackingStrategy
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.planning.placement.assignment.node_assignment import SelectionOptions, select_gpus
 from linkwise.planning.placement.assignment.single_node import TOLERANCE

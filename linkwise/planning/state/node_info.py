@@ -15,8 +15,10 @@ from linkwise.cluster.keys import (
 )
 from linkwise.cluster.nodes.claims_node import read_claims_node
 from linkwise.cluster.nodes.lost_gpus import RecordedGPU, with_lost_cards
-from linkwise.cluster.nodes.node import Node, NodeObject, read_node
+from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.nodes.node_devices import NodeDevices, without_claimed
+from linkwise.cluster.nodes.node_reader import read_node
+from linkwise.cluster.nodes.node_resources import NodeObject
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology, read_published
 from linkwise.policy.snapshot import PolicySnapshot
 from linkwise.runtime.kube.objects import ConfigMap

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.allocations.gpus import number_counted
-from linkwise.cluster.nodes.node import NodeMode
+from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.whatif_api import (
     FitRequest,
     FitResult,

@@ -13,8 +13,9 @@ from linkwise.cluster.keys import SCORER
 from linkwise.cluster.memo import Memo
 from linkwise.cluster.nodes.device_claims import ClaimObject, HeldClaim
 from linkwise.cluster.nodes.lost_gpus import RecordedGPU
-from linkwise.cluster.nodes.node import Node, NodeError, NodeObject
+from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.nodes.node_devices import NodeDevices, devices_by_node, devices_of_node
+from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
 from linkwise.cluster.nodes.resource_slice import PoolSlice, SliceObject
 from linkwise.cluster.nodes.taint_rules import RuleObject, TaintRule
 from linkwise.cluster.objects.pod import Pod

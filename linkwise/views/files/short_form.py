@@ -11,15 +11,10 @@ from pydantic import Field
 from linkwise.cluster import keys
 from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
-from linkwise.cluster.mode import NodeMode, counting_resource
-from linkwise.cluster.nodes.node import (
-    MachineSource,
-    Node,
-    NodeError,
-    NodeObject,
-    PackingStrategy,
-    read_node,
-)
+from linkwise.cluster.mode import NodeMode, PackingStrategy, counting_resource
+from linkwise.cluster.nodes.node import MachineSource, Node
+from linkwise.cluster.nodes.node_reader import read_node
+from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
 from linkwise.manifest.value import InputError, Value
 from linkwise.policy.wire import Wire, read_value
 from linkwise.topology.machine import Machine

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from linkwise.cluster.memo import Memo
-from linkwise.cluster.nodes.node import NodeObject
+from linkwise.cluster.nodes.node_resources import NodeObject
 from linkwise.cluster.objects.pod import Pod
 from linkwise.manifest.value import Value
 from linkwise.runtime.kube.decode import decode

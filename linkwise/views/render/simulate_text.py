@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.keys import NVIDIA_GPU_SHARED
-from linkwise.cluster.nodes.node import NodeMode
+from linkwise.cluster.mode import NodeMode
 from linkwise.planning.placement.bandwidth import Bandwidth
 from linkwise.planning.placement.baselines import IndexOrder
 from linkwise.planning.placement.explain import explain_plan

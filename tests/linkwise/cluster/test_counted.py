@@ -12,7 +12,9 @@ from linkwise.cluster.account.accounting import ledger_of
 from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.keys import ALLOCATION, GANG, NVIDIA_GPU
-from linkwise.cluster.nodes.node import Node, NodeObject, read_node
+from linkwise.cluster.nodes.node import Node
+from linkwise.cluster.nodes.node_reader import read_node
+from linkwise.cluster.nodes.node_resources import NodeObject
 from linkwise.cluster.objects.pod import Pod
 
 NODE = "counted-0"

@@ -10,7 +10,7 @@ from support.integers import VALUES, integers, with_number
 
 from linkwise.cluster import keys
 from linkwise.cluster.allocations.gpus import GPUShare
-from linkwise.cluster.nodes.node import NodeObject
+from linkwise.cluster.nodes.node_resources import NodeObject
 from linkwise.cluster.nodes.resource_slice import SliceObject
 from linkwise.cluster.objects.pod import Pod
 from linkwise.dashboard.gang_changes import Past

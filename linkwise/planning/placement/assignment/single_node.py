@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from linkwise.cluster.account.node_ledger import NodeLedger
-from linkwise.cluster.nodes.node import PackingStrategy
+from linkwise.cluster.mode import PackingStrategy
 from linkwise.planning.placement.assignment.node_assignment import (
     NodeAssignment,
     Selection,

@@ -1,7 +1,8 @@
 """Filter nodes for a pod, and count how often the GPUs of a node satisfy its request."""
 
 from linkwise.cluster.account.node_ledger import NodeLedger
-from linkwise.cluster.nodes.node import Node, NodeMode
+from linkwise.cluster.mode import NodeMode
+from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.objects.selector import node_matches, tolerates
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.planning.placement.filtering.reasons import Reason

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from linkwise.cluster.account.node_ledger import FreeShare, NodeLedger
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
-from linkwise.cluster.nodes.node import Node, PackingStrategy
+from linkwise.cluster.mode import PackingStrategy
+from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.requests.request import Family, Request
 
 

@@ -34,8 +34,9 @@ from linkwise.cluster.keys import (
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
+from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.device_claims import Device, HeldClaim
-from linkwise.cluster.nodes.node import DevicePool, Node, NodeMode
+from linkwise.cluster.nodes.node import DevicePool, Node
 from linkwise.cluster.nodes.node_devices import ClaimedGPUs, without_claimed
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request import read_request

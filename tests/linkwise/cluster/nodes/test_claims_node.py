@@ -9,8 +9,8 @@ from linkwise.cluster import keys
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.claims_node import read_claims_node
 from linkwise.cluster.nodes.device_pool import gpu_pool, pools_of
-from linkwise.cluster.nodes.node import MachineSource, NodeObject
-from linkwise.cluster.nodes.node_resources import _NodeStatus
+from linkwise.cluster.nodes.node import MachineSource
+from linkwise.cluster.nodes.node_resources import NodeObject, _NodeStatus
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology
 from linkwise.cluster.objects.metadata import Metadata
 from linkwise.topology.catalogue import entry

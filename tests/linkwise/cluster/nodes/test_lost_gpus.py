@@ -9,8 +9,9 @@ from linkwise.cluster import keys
 from linkwise.cluster.nodes.claims_node import read_claims_node
 from linkwise.cluster.nodes.device_pool import gpu_pool, pools_of
 from linkwise.cluster.nodes.lost_gpus import ExpectedGPUs, RecordedGPU, with_lost_cards
-from linkwise.cluster.nodes.node import Card, MachineSource, Node, NodeObject
+from linkwise.cluster.nodes.node import Card, MachineSource, Node
 from linkwise.cluster.nodes.node_devices import devices_of_node
+from linkwise.cluster.nodes.node_resources import NodeObject
 from linkwise.cluster.objects.metadata import Metadata
 from linkwise.topology.catalogue import entry
 from linkwise.topology.machine import GPU, MAX_GPUS, Level, with_unlinked

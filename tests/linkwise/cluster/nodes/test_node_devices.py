@@ -6,8 +6,9 @@ from support.dra import a_claim, a_device, a_rule, a_slice, read_claim, read_rul
 from linkwise.cluster import keys
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.device_claims import Device
-from linkwise.cluster.nodes.node import Card, DevicePool, Node, uniform_machine
+from linkwise.cluster.nodes.node import Card, DevicePool, Node
 from linkwise.cluster.nodes.node_devices import ClaimedGPUs, devices_by_node, without_claimed
+from linkwise.cluster.nodes.node_reader import uniform_machine
 
 NODE = "node-a"
 GPU_0, GPU_1 = Device(NODE, NODE, "gpu-0"), Device(NODE, NODE, "gpu-1")

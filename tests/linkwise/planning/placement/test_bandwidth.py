@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import a_node, a_snapshot, dgx1_v100
 
-from linkwise.cluster.nodes.node import MachineSource, uniform_machine
+from linkwise.cluster.nodes.node import MachineSource
+from linkwise.cluster.nodes.node_reader import uniform_machine
 from linkwise.planning.placement.assignment.node_assignment import NodeAssignment
 from linkwise.planning.placement.bandwidth import LinkKind, bandwidth_over
 from linkwise.topology.catalogue import entry

@@ -5,7 +5,8 @@ from support.builders import a_machine, a_member, a_node, a_snapshot, workers
 
 from linkwise.cluster.gang import Link
 from linkwise.cluster.keys import GPU_MEM
-from linkwise.cluster.nodes.node import MachineSource, uniform_machine
+from linkwise.cluster.nodes.node import MachineSource
+from linkwise.cluster.nodes.node_reader import uniform_machine
 from linkwise.planning.placement.explain import MAX_EXPLAINED, PlanExplanation, explain_plan
 from linkwise.planning.placement.options import PlanOptions
 from linkwise.planning.placement.result import Plan

@@ -6,7 +6,7 @@ from support.builders import a_machine, a_member, a_node, a_snapshot, workers
 from linkwise.cluster.allocations.gpus import GPUShare
 from linkwise.cluster.gang import Link
 from linkwise.cluster.keys import GPU_MEM, NVIDIA_GPU
-from linkwise.cluster.nodes.node import PackingStrategy
+from linkwise.cluster.mode import PackingStrategy
 from linkwise.planning.placement.filtering.shares import has_enough
 from linkwise.planning.placement.options import PlanOptions
 from linkwise.planning.placement.pod_by_pod import place_each, place_together

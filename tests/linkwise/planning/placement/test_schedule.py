@@ -20,7 +20,9 @@ from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.allocations.gpus import GPUShare
 from linkwise.cluster.gang import Link
 from linkwise.cluster.keys import COMPUTE_CLASS, GPU_MEM, MODEL_SERIES, NVIDIA_GPU
-from linkwise.cluster.nodes.node import MachineSource, PackingStrategy, uniform_machine
+from linkwise.cluster.mode import PackingStrategy
+from linkwise.cluster.nodes.node import MachineSource
+from linkwise.cluster.nodes.node_reader import uniform_machine
 from linkwise.cluster.objects.selector import node_matches, tolerates
 from linkwise.planning.placement.bandwidth import Bandwidth
 from linkwise.planning.placement.options import PlanOptions

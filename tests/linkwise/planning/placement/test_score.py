@@ -8,7 +8,7 @@ from support.strategies import clusters
 
 from linkwise.cluster.allocations.gpus import GPUShare
 from linkwise.cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
-from linkwise.cluster.nodes.node import PackingStrategy
+from linkwise.cluster.mode import PackingStrategy
 from linkwise.planning.placement.assignment.node_assignment import SelectionOptions, select_gpus
 from linkwise.planning.placement.assignment.single_node import best_node
 from linkwise.planning.placement.score import node_value, scores

@@ -3,7 +3,7 @@ import pytest
 from support.builders import dgx1_v100
 
 from linkwise.cluster import keys
-from linkwise.cluster.nodes.node import NodeError, NodeObject
+from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
 from linkwise.planning.state.node_info import NodeConfigMap, build_node
 from linkwise.policy.document import parse_policy

@@ -4,7 +4,8 @@ import pytest
 from support.dra import a_claim, a_device, a_rule, a_slice
 
 from linkwise.cluster.keys import REFUSED_MACHINES, UNFENCED_NODES
-from linkwise.cluster.nodes.node import MachineSource, NodeMode
+from linkwise.cluster.mode import NodeMode
+from linkwise.cluster.nodes.node import MachineSource
 from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.scorer_lease import ScorerLease
 from linkwise.manifest.value import InputError

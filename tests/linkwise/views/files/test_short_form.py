@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from linkwise.cluster.nodes.node import NodeMode
+from linkwise.cluster.mode import NodeMode
 from linkwise.policy.snapshot import PolicySnapshot
 from linkwise.views.files.cluster_file import collect_objects
 from linkwise.views.files.source import read_objects

@@ -19,8 +19,7 @@ from support.strategies import pods
 from linkwise.cluster import keys
 from linkwise.cluster.allocations.record import Isolation, parse_record
 from linkwise.cluster.gang import gang_mark, link_strictness
-from linkwise.cluster.nodes.node import NodeObject
-from linkwise.cluster.nodes.node_resources import read_node_resources
+from linkwise.cluster.nodes.node_resources import NodeObject, read_node_resources
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology, read_published
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request import read_request

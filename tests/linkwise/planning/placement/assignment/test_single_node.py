@@ -7,7 +7,7 @@ from support.builders import a_node, a_pcie_machine, a_snapshot, dgx1_p100, dgx1
 from support.strategies import clusters
 
 from linkwise.cluster.account.node_ledger import NodeLedger
-from linkwise.cluster.nodes.node import PackingStrategy
+from linkwise.cluster.mode import PackingStrategy
 from linkwise.planning.placement.assignment.node_assignment import (
     NodeAssignment,
     SelectionOptions,

@@ -9,7 +9,7 @@ from support.builders import a_machine, a_member, a_node, a_snapshot
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
 from linkwise.cluster.keys import GPU_CORE, GPU_COUNT, GPU_MEM, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from linkwise.cluster.nodes.node import PackingStrategy
+from linkwise.cluster.mode import PackingStrategy
 from linkwise.cluster.requests.request import Request
 from linkwise.planning.placement.filtering.shares import cards_for, has_enough
 from linkwise.planning.placement.result import Plan

@@ -19,18 +19,10 @@ from linkwise.cluster.keys import (
     NVIDIA_GPU_SHARED,
     RESOURCE_NAME,
 )
-from linkwise.cluster.nodes.node import (
-    Card,
-    MachineSource,
-    Node,
-    NodeError,
-    NodeMode,
-    NodeObject,
-    PackingStrategy,
-    Taint,
-    read_node,
-    uniform_machine,
-)
+from linkwise.cluster.mode import NodeMode, PackingStrategy
+from linkwise.cluster.nodes.node import Card, MachineSource, Node, Taint
+from linkwise.cluster.nodes.node_reader import read_node, uniform_machine
+from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology
 
 CORE_MEM_NODE = {GPU_CORE: "400", GPU_COUNT: "4", GPU_MEM: "60"}
