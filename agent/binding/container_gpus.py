@@ -9,7 +9,8 @@ from linkwise.cluster.allocations.gpus import GPUShare
 from linkwise.cluster.allocations.record import RecordError, divide_gpus, parse_record
 from linkwise.cluster.keys import ALLOCATION, GPU_MEM, NVIDIA_GPU_SHARED
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import Family, read_request
+from linkwise.cluster.requests.request import Family
+from linkwise.cluster.requests.request_reader import read_request
 
 _SHARED = frozenset({GPU_MEM, NVIDIA_GPU_SHARED})
 """Resources whose containers may have the same GPU."""

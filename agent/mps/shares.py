@@ -13,7 +13,7 @@ from linkwise.cluster.allocations.record import Isolation
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.objects.container import Container
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 
 Bindings = Callable[[], Awaitable[Iterable[Binding]]]
 _NO_EDITS = Edits()

@@ -6,7 +6,8 @@ from typing import NamedTuple, TypeAlias
 
 from linkwise.cluster.objects.kube_object import KubeObject
 from linkwise.cluster.objects.pod import Pod, PodSpec
-from linkwise.cluster.requests.request import Request, read_request
+from linkwise.cluster.requests.request import Request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.cluster.requests.user_claims.pod_claims import uses_template
 
 Path: TypeAlias = tuple[str | int, ...]

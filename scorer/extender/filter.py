@@ -12,7 +12,8 @@ from linkwise.cluster.allocations.record import Allocation, RecordError, parse_r
 from linkwise.cluster.finding import Severity
 from linkwise.cluster.gang import gang_mark, is_member
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import Request, read_request
+from linkwise.cluster.requests.request import Request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.placement.filtering.filters import gpu_capacity, hidden_capacity, mode_serves
 from linkwise.planning.placement.filtering.reasons import Reason
 from linkwise.planning.placement.score import HIGHEST, NodeValue, node_value, scores

@@ -31,7 +31,7 @@ from linkwise.cluster.nodes.topology_configmap import read_published
 from linkwise.cluster.objects.metadata import Owner
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.demand import HostPort, PortsTaken
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.cycle.cycle import SchedulingCycle
 from linkwise.planning.gang.crd import GangPlan, PlannedPod, read_gang
 from linkwise.planning.gang.lost_members import lost_members

@@ -15,7 +15,7 @@ from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.node import Card, MachineSource, Node
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.gang.pod_info import PodInfo, pod_info
 from linkwise.planning.placement.options import Preferences
 from linkwise.planning.placement.pods.member import Member, new_member

@@ -23,14 +23,11 @@ from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.objects.pod import NewPod, NewPodSpec
 from linkwise.cluster.objects.selector import is_tied, names_label
 from linkwise.cluster.requests.container_request import all_containers
-from linkwise.cluster.requests.request import Request, mode_of, read_request, user_claims_request
+from linkwise.cluster.requests.request import Request, mode_of, user_claims_request
 from linkwise.cluster.requests.request_findings import node_name_finding
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.cluster.requests.user_claims.claim_spec import Asked, LeftToScheduler
-from linkwise.cluster.requests.user_claims.pod_claims import (
-    ClaimSource,
-    UserClaims,
-    claims_of_user,
-)
+from linkwise.cluster.requests.user_claims.pod_claims import ClaimSource, UserClaims, claims_of_user
 from linkwise.policy.snapshot import PolicySnapshot
 from linkwise.workloads.owned_gang import OWNER_PATH, OwnedGang, owned_gang
 

@@ -13,7 +13,8 @@ from linkwise.cluster.objects.metadata import Metadata, Owner
 from linkwise.cluster.objects.pod import Pod, PodSpec
 from linkwise.cluster.requests.demand import Demand
 from linkwise.cluster.requests.other_systems import gpus_of_others
-from linkwise.cluster.requests.request import Family, Request, read_request
+from linkwise.cluster.requests.request import Family, Request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.gang.budgets import ENTRY
 from linkwise.planning.gang.compact_pod import compact, oversize_reason, weight
 from linkwise.planning.placement.pods.member import Member, first_error, new_member

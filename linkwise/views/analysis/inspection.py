@@ -11,7 +11,8 @@ from linkwise.cluster.keys import ISOLATION
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import Family, read_request
+from linkwise.cluster.requests.request import Family
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.topology.machine import gpus_of, mask_of
 from linkwise.topology.table import Table, table_of
 from linkwise.views.analysis.counted_sets import CountedSet, counted_sets

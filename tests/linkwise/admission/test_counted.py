@@ -21,7 +21,8 @@ from linkwise.cluster import keys
 from linkwise.cluster.finding import Code, Severity
 from linkwise.cluster.nodes.capacity import Capacity, capacity_of
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import Family, read_request
+from linkwise.cluster.requests.request import Family
+from linkwise.cluster.requests.request_reader import read_request
 
 COUNTED = capacity_of([a_counted_node(labels={})])
 AUTO, COUNT, OFF = "", "placement: {nvidia: count}", "placement: {nvidia: off}"

@@ -16,7 +16,7 @@ from linkwise.cluster.nodes.capacity import Capacity, capacity_of
 from linkwise.cluster.nodes.gpu_kinds import decode_kinds
 from linkwise.cluster.nodes.node import DevicePool
 from linkwise.cluster.objects.pod import NewPod, Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.cluster.requests.user_claims.claim_spec import Asked, ClaimedDevices, LeftToScheduler
 from linkwise.cluster.requests.user_claims.pod_claims import CLAIM, TEMPLATE, ClaimSource
 

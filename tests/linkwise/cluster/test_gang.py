@@ -18,7 +18,7 @@ from linkwise.cluster.gang import (
     rank,
 )
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 
 ARENA = {keys.POD_GROUP_NAME: "mpijob-vgg16", keys.POD_GROUP_MIN_AVAILABLE: "4"}
 KOORDINATOR = {

@@ -11,7 +11,8 @@ from linkwise.cluster.allocations.gpus import NO_GPUS, Counted, GPUs
 from linkwise.cluster.finding import Finding, Severity
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.demand import Demand, demand_of
-from linkwise.cluster.requests.request import Family, Request, read_request
+from linkwise.cluster.requests.request import Family, Request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
 
 

@@ -26,7 +26,7 @@ from linkwise.cluster import keys
 from linkwise.cluster.finding import Code, Severity
 from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 
 # ---- What the protocols' own documents show.
 

@@ -6,7 +6,7 @@ from linkwise.admission.patch.device_variables import hide_devices, set_visible_
 from linkwise.cluster import keys
 from linkwise.cluster.finding import Code, Severity
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.policy.document import Policy
 
 

@@ -39,7 +39,8 @@ from linkwise.cluster.finding import Code, Severity
 from linkwise.cluster.nodes.capacity import Capacity, capacity_of
 from linkwise.cluster.nodes.node import DevicePool, Node
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import Request, read_request
+from linkwise.cluster.requests.request import Request
+from linkwise.cluster.requests.request_reader import read_request
 
 GPU = {keys.NVIDIA_GPU: 1}
 AUTO, ALWAYS, OFF = "", "placement: {claims: always}", "placement: {claims: off}"

@@ -14,7 +14,7 @@ from linkwise.cluster import keys
 from linkwise.cluster.finding import Code
 from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.policy.document import parse_policy
 
 

@@ -39,7 +39,7 @@ from linkwise.cluster.nodes.device_claims import Device, HeldClaim
 from linkwise.cluster.nodes.node import DevicePool, Node
 from linkwise.cluster.nodes.node_devices import ClaimedGPUs, without_claimed
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 
 WHOLE = {GPU_WHOLE: 1}
 SHARE = {GPU_MEM: 4, GPU_CORE: 30}

@@ -10,7 +10,7 @@ from linkwise.cluster.allocations.record import Isolation
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.isolation import isolation_of
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 
 PIPES = [{"name": "mps", "mountPath": "/tmp/nvidia-mps/"}]  # noqa: S108
 THREADS = {"name": keys.ENV_MPS_THREADS, "value": "20"}

@@ -12,7 +12,8 @@ from linkwise.cluster.account.pod_usage import pod_usage
 from linkwise.cluster.finding import Code
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.claimed import claim_name
-from linkwise.cluster.requests.request import Family, read_request
+from linkwise.cluster.requests.request import Family
+from linkwise.cluster.requests.request_reader import read_request
 
 NAME = f"{keys.CLAIM_PREFIX}{'0f' * 16}"
 GPU = {keys.NVIDIA_GPU: 1}

@@ -5,7 +5,7 @@ from support.builders import a_container, a_pod
 from linkwise.cluster import keys
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.other_systems import gpus_of_others
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 
 MIG, OTHER_MIG = f"{keys.MIG_PREFIX}1g.5gb", f"{keys.MIG_PREFIX}2g.10gb"
 CLAIM = {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]}

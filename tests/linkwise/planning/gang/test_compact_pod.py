@@ -13,7 +13,7 @@ from linkwise.cluster.nodes.isolation import isolation_of
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.objects.selector import node_matches, tolerates
 from linkwise.cluster.requests import mps
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.gang.compact_pod import compact
 from linkwise.planning.gang.patches import allocation_patch
 from linkwise.planning.gang.pod_info import pod_info

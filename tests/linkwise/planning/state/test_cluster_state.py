@@ -15,7 +15,7 @@ from linkwise.cluster.allocations.gpus import Exact, GPUShare
 from linkwise.cluster.allocations.record import Allocation, Isolation, format_record
 from linkwise.cluster.keys import GANG, GPU_WHOLE, NVIDIA_GPU
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.gang.pod_info import pod_info
 from linkwise.planning.placement.schedule import plan
 from linkwise.planning.state.cluster_state import ClusterState

@@ -5,7 +5,7 @@ from support.builders import a_node, a_pod, a_snapshot
 from linkwise.admission.decide.outcome import Outcome, Verdict
 from linkwise.cluster import keys
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.views.analysis.pending import FITS, pending_units
 from linkwise.views.analysis.planner_view import planner_view
 from linkwise.views.analysis.simulation import AdmittedPod, simulate

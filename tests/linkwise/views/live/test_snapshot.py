@@ -22,7 +22,7 @@ from linkwise.cluster.gang import gang_mark, link_strictness
 from linkwise.cluster.nodes.node_resources import NodeObject, read_node_resources
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology, read_published
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.views.live.snapshot import reduced, snapshot_text
 from linkwise.workloads.kinds.mpi_job import MPIJob
 from linkwise.workloads.members import members_of

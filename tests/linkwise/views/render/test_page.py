@@ -19,7 +19,7 @@ from linkwise.cluster.allocations.gpus import Counted, GPUShare
 from linkwise.cluster.finding import Code, Finding, Severity
 from linkwise.cluster.nodes.node import MachineSource, Node
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import read_request
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.policy.profile import Trace
 from linkwise.topology.catalogue import entry
 from linkwise.views.analysis.simulation import AdmittedPod, Simulation, simulate

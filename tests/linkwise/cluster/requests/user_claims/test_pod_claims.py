@@ -8,7 +8,8 @@ from support.builders import a_pod
 
 from linkwise.cluster import keys
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.request import Family, read_request
+from linkwise.cluster.requests.request import Family
+from linkwise.cluster.requests.request_reader import read_request
 from linkwise.cluster.requests.user_claims.claim_spec import ClaimedDevices, LeftToScheduler
 from linkwise.cluster.requests.user_claims.matching import Constraint
 from linkwise.cluster.requests.user_claims.pod_claims import (

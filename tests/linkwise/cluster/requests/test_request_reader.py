@@ -22,7 +22,8 @@ from linkwise.cluster.keys import (
 )
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.amounts import check_amount, sound_amount
-from linkwise.cluster.requests.request import Family, Request, read_request
+from linkwise.cluster.requests.request import Family, Request
+from linkwise.cluster.requests.request_reader import read_request
 
 FIRST = "spec.containers[0].resources.limits"
 SHARE = {GPU_MEM: 2, GPU_CORE: 30}
