@@ -8,7 +8,7 @@ import structlog
 
 from linkwise.cluster.keys import NVIDIA_GPU, SCORER
 from linkwise.cluster.mode import NodeMode
-from linkwise.cluster.nodes.capacity import may_offer_claims
+from linkwise.cluster.nodes.node_capacity import may_offer_claims
 from linkwise.planning.gang.crd import Gang
 from linkwise.runtime.kube.call_limiter import CallLimiter
 from linkwise.runtime.kube.client import Kube

@@ -14,8 +14,9 @@ import structlog
 from msgspec import Struct
 
 from linkwise.cluster.cel.values import DeviceFacts
-from linkwise.cluster.nodes.capacity import Capacity, capacity_of
+from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.nodes.node import Node
+from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.cluster.nodes.node_reader import read_node
 from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
 from linkwise.cluster.scorer_lease import LEASE, ScorerLease

@@ -18,7 +18,7 @@ from fuzz.mutate import Mutator
 from support.admission import review_response
 from support.builders import a_node, an_exact_node
 
-from linkwise.cluster.nodes.capacity import capacity_of
+from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.policy.document import parse_policy
 from linkwise.policy.profile import parse_profiles
 from linkwise.policy.snapshot import PolicySnapshot

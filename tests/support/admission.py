@@ -9,7 +9,8 @@ import msgspec
 from linkwise.admission.decide.admit import admit, deny_unreadable
 from linkwise.admission.decide.outcome import Verdict
 from linkwise.cluster import keys
-from linkwise.cluster.nodes.capacity import Capacity, capacity_of
+from linkwise.cluster.nodes.capacity import Capacity
+from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.cluster.objects.pod import Pod
 from linkwise.policy.document import parse_policy
 from linkwise.policy.profile import parse_profiles

@@ -1,9 +1,7 @@
 """Maximum capacity of the nodes: admission reports requests that no node can ever satisfy."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
 
 from linkwise.cluster.cel.values import DeviceFacts
 from linkwise.cluster.keys import (
@@ -14,24 +12,12 @@ from linkwise.cluster.keys import (
     NODE_MODE,
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
-    RESOURCE_NAME,
-    RESOURCES,
 )
-from linkwise.cluster.mode import NodeMode, is_watched
-from linkwise.cluster.nodes.gpu_kinds import kinds_of, may_select
+from linkwise.cluster.mode import NodeMode
+from linkwise.cluster.nodes.gpu_kinds import may_select
+from linkwise.cluster.nodes.whole_gpus import WholeGPUs, fits_any, is_bounded
 from linkwise.cluster.objects.pod import NewPodSpec
-from linkwise.cluster.objects.selector import node_matches
 from linkwise.cluster.requests.request import Family, Request
-
-if TYPE_CHECKING:
-    # The import costs 20 ms, which a check without a cluster should not pay.
-    from linkwise.cluster.nodes.node import Node
-
-
-_MAX_MATCHED = 100
-"""Terms, requirements and values of a pod's node affinity that are matched with each node."""
-_MAX_MATCHES = 50_000
-"""The same over all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +28,6 @@ class Excess:
     """The request, such as `20 GiB of one card`."""
     offered: str
     """The maximum on any node, such as `at most 15 GiB of one card`."""
-
-
-class WholeGPUs(NamedTuple):
-    """A node with whole GPUs under NVIDIA's resource name."""
-
-    name: str
-    labels: Mapping[str, str]
-    gpus: int
-    """Its GPUs, healthy or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +95,7 @@ class Capacity:
             spec: Spec of the pod.
             gpus: Number of GPUs that the pod asks for.
         """
-        return _fits_any(self.exact, spec, gpus, is_matched=_is_bounded(spec, len(self.exact)))
+        return fits_any(self.exact, spec, gpus, is_matched=is_bounded(spec, len(self.exact)))
 
     def needs_claim(self, spec: NewPodSpec, gpus: int) -> bool:
         """Return whether a pod may be bound to a claims node, and to no exact or counted one.
@@ -130,8 +107,8 @@ class Capacity:
         if not self.claims:
             return False
         others = (*self.exact, *self.counted)
-        is_matched = _is_bounded(spec, len(self.claims) + len(others))
-        return _fits_any(self.claims, spec, gpus, is_matched=is_matched) and not _fits_any(
+        is_matched = is_bounded(spec, len(self.claims) + len(others))
+        return fits_any(self.claims, spec, gpus, is_matched=is_matched) and not fits_any(
             others, spec, gpus, is_matched=is_matched
         )
 
@@ -142,7 +119,7 @@ class Capacity:
             spec: Spec of the pod.
             gpus: Number of GPUs that the pod asks for.
         """
-        return _fits_any(self.claims, spec, gpus, is_matched=_is_bounded(spec, len(self.claims)))
+        return fits_any(self.claims, spec, gpus, is_matched=is_bounded(spec, len(self.claims)))
 
     def may_satisfy(self, selectors: tuple[str, ...]) -> bool:
         """Return whether GPUs of some claims node may satisfy the selectors of a claim."""
@@ -234,153 +211,3 @@ def _node_mode(request: Request) -> NodeMode | None:
     if request.family is Family.SHARE:
         return NodeMode.CORE_MEM if request.core else NodeMode.SHARE
     return None
-
-
-def capacity_of(
-    nodes: Iterable["Node"], claims_gpus: int = 0, gpu_kinds: Iterable[DeviceFacts] = ()
-) -> Capacity:
-    """Return the capacity of nodes. Unhealthy cards count, since they may recover.
-
-    Args:
-        nodes: The nodes.
-        claims_gpus: GPUs of the largest claims node, if `nodes` do not say which these are: then
-            each node that `may_offer_claims` counts as one of this size. 0: there is none.
-        gpu_kinds: Kinds of the GPUs of claims nodes, besides those of which `nodes` have pools.
-    """
-    known = tuple(nodes)
-    exact = tuple(
-        WholeGPUs(node.name, node.labels, len(node.cards))
-        for node in known
-        if _offers(node, NVIDIA_GPU)
-    )
-    claims = tuple(
-        WholeGPUs(node.name, node.labels, len(node.cards) or claims_gpus)
-        for node in known
-        if node.is_claims or (claims_gpus and may_offer_claims(node))
-    )
-    return Capacity(
-        nodes=len(known),
-        memory_cards=_cards_of(node for node in known if node.mode.shares_memory),
-        compute_cards=_cards_of(node for node in known if node.mode.shares_compute),
-        whole=max((len(node.cards) for node in known if _offers(node, GPU_WHOLE)), default=0),
-        exact=exact,
-        exact_gpus=max((node.gpus for node in exact), default=0),
-        counted=tuple(
-            WholeGPUs(node.name, node.labels, node.resources[NVIDIA_GPU])
-            for node in known
-            if node.is_counted
-        ),
-        claims=claims,
-        claims_gpus=max((node.gpus for node in claims), default=0),
-        gpu_kinds=kinds_of(facts for node in known if node.pool for facts in node.pool.facts).union(
-            gpu_kinds
-        ),
-        may_claim=any(map(may_offer_claims, known)),
-        nvidia=max((node.resources.get(NVIDIA_GPU, 0) for node in known), default=0),
-        replicas=max(
-            (len(node.cards) * node.replicas for node in known if node.mode is NodeMode.TIMESLICE),
-            default=0,
-        ),
-        by_nvidias_names=tuple(
-            node.labels
-            for node in known
-            if node.resources.get(NVIDIA_GPU) or node.resources.get(NVIDIA_GPU_SHARED)
-        ),
-        nvidia_replicas=max(
-            (
-                node.resources.get(NVIDIA_GPU_SHARED, 0)
-                for node in known
-                if node.mode is not NodeMode.TIMESLICE
-            ),
-            default=0,
-        ),
-        unlabelled=frozenset(
-            name
-            for node in known
-            if node.mode is NodeMode.DEFAULT
-            for name in (GPU_MEM, GPU_WHOLE)
-            if node.resources.get(name)
-        ),
-        numa_notes=_numa_notes(known),
-    )
-
-
-def _numa_notes(nodes: Iterable["Node"]) -> tuple[str, ...]:
-    notes = Counter(
-        node.kubelet.numa_note
-        for node in nodes
-        if node.mode is not NodeMode.DEFAULT and node.kubelet.may_pin_cpus
-    )
-    return tuple(
-        f"on {count} {'node' if count == 1 else 'nodes'}, {note}"
-        for note, count in notes.items()
-        if note
-    )
-
-
-def _offers(node: "Node", resource: str) -> bool:
-    """Return whether Linkwise chooses whole GPUs of a node under this resource name."""
-    is_ours = node.mode is NodeMode.TOPOLOGY and not node.is_claims
-    return is_ours and node.gpu_resource == resource and bool(node.cards)
-
-
-def may_offer_claims(node: "Node") -> bool:
-    """Return whether a node may be a claims node, by its Node object.
-
-    No device plugin offers its GPUs, and no label says that the agent will.
-    """
-    return (
-        node.mode is NodeMode.TOPOLOGY
-        and (RESOURCE_NAME not in node.labels or is_watched(node.labels))
-        and not any(map(node.resources.get, RESOURCES))
-    )
-
-
-def _is_bounded(spec: NewPodSpec, nodes: int) -> bool:
-    """Return whether a pod is compared with so many nodes.
-
-    One with very many requirements or values is not, since each of them costs time for each node.
-    """
-    size = _size(spec)
-    return size <= _MAX_MATCHED and size * nodes <= _MAX_MATCHES
-
-
-def _fits_any(nodes: Sequence[WholeGPUs], spec: NewPodSpec, gpus: int, *, is_matched: bool) -> bool:
-    """Return whether a pod may be bound to a node with as many GPUs.
-
-    Args:
-        nodes: The nodes.
-        spec: Spec of the pod.
-        gpus: Number of GPUs that the pod asks for.
-        is_matched: Its requirements on nodes are compared; else any node with as many GPUs is taken
-            for one.
-
-    Cost: at most one match for each node.
-    """
-    return any(
-        node.gpus >= gpus and (not is_matched or node_matches(spec, node.name, node.labels))
-        for node in nodes
-    )
-
-
-def _size(spec: NewPodSpec) -> int:
-    """Return the size of nodeSelector and required node affinity: terms, requirements, values."""
-    terms = spec.required_terms
-    return (
-        len(spec.node_selector or ())
-        + len(terms)
-        + sum(
-            1 + len(requirement.values or ())
-            for term in terms
-            for requirement in (*(term.match_expressions or ()), *(term.match_fields or ()))
-        )
-    )
-
-
-def _cards_of(nodes: Iterable["Node"]) -> tuple[int, ...]:
-    maxima: list[int] = []
-    for node in nodes:
-        sizes = sorted((card.memory or 0 for card in node.cards), reverse=True)
-        maxima += [0] * (len(sizes) - len(maxima))
-        maxima[: len(sizes)] = map(max, maxima, sizes)
-    return tuple(maxima)

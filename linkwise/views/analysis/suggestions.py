@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.gang import Link
-from linkwise.cluster.nodes.capacity import capacity_of
+from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.placement.baselines import never_fits
 from linkwise.planning.placement.options import PlanOptions

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from linkwise.admission.decide.admit import admit
 from linkwise.admission.decide.outcome import Outcome
 from linkwise.cluster.keys import NAMESPACE_NAME
-from linkwise.cluster.nodes.capacity import Capacity, capacity_of
+from linkwise.cluster.nodes.capacity import Capacity
+from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.objects.priority_class import PriorityClass
 from linkwise.cluster.requests.user_claims.claim_spec import Asked

@@ -19,7 +19,8 @@ from support.builders import TIED, a_container, a_counted_node, a_pod, an_exact_
 
 from linkwise.cluster import keys
 from linkwise.cluster.finding import Code, Severity
-from linkwise.cluster.nodes.capacity import Capacity, capacity_of
+from linkwise.cluster.nodes.capacity import Capacity
+from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request import Family
 from linkwise.cluster.requests.request_reader import read_request

@@ -12,9 +12,10 @@ from support.builders import a_node, a_pod
 from linkwise.admission.decide.admit import admit
 from linkwise.admission.decide.outcome import Outcome, Verdict
 from linkwise.cluster import keys
-from linkwise.cluster.nodes.capacity import Capacity, capacity_of
+from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.nodes.gpu_kinds import decode_kinds
 from linkwise.cluster.nodes.node import DevicePool
+from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.cluster.objects.pod import NewPod, Pod
 from linkwise.cluster.requests.request_reader import read_request
 from linkwise.cluster.requests.user_claims.claim_spec import Asked, ClaimedDevices, LeftToScheduler

@@ -9,8 +9,8 @@ from support.builders import a_node, a_pod
 from linkwise.admission.decide.admit import admit
 from linkwise.cluster import keys
 from linkwise.cluster.finding import Code
-from linkwise.cluster.nodes.capacity import capacity_of
 from linkwise.cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
+from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.cluster.objects.pod import NewPod
 from linkwise.policy.snapshot import PolicySnapshot
 

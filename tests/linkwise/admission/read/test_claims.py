@@ -36,8 +36,9 @@ from linkwise.admission.decide.outcome import Verdict
 from linkwise.admission.read.claims import NO_CLAIM
 from linkwise.cluster import keys
 from linkwise.cluster.finding import Code, Severity
-from linkwise.cluster.nodes.capacity import Capacity, capacity_of
+from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.nodes.node import DevicePool, Node
+from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request import Request
 from linkwise.cluster.requests.request_reader import read_request

@@ -6,7 +6,8 @@ from controlplane.pods import requirement, terms
 from support.builders import a_machine, a_node, a_pod, an_exact_node
 
 from linkwise.cluster.keys import NODE_MODE, NODE_NAME_FIELD, NVIDIA_GPU, NVIDIA_GPU_SHARED
-from linkwise.cluster.nodes.capacity import Capacity, Excess, capacity_of
+from linkwise.cluster.nodes.capacity import Capacity, Excess
+from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.cluster.requests.request_reader import read_request

@@ -6,7 +6,6 @@ import pytest
 from support.builders import a_node
 from support.dra import PRODUCT, a_device, a_slice, read_slice
 
-from linkwise.cluster.nodes.capacity import capacity_of
 from linkwise.cluster.nodes.gpu_kinds import (
     KINDS_MAX,
     decode_kinds,
@@ -14,6 +13,7 @@ from linkwise.cluster.nodes.gpu_kinds import (
     kinds_of,
     may_select,
 )
+from linkwise.cluster.nodes.node_capacity import capacity_of
 
 ATTRIBUTES = "device.attributes['gpu.nvidia.com']"
 

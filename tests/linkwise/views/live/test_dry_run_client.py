@@ -13,7 +13,7 @@ from support.certificates import a_ca, a_leaf
 from linkwise.admission.dry_run.dryrun import dry_run as judged
 from linkwise.admission.dry_run.dryrun import encode_dry_run as answered
 from linkwise.admission.dry_run.dryrun import read_manifest
-from linkwise.cluster.nodes.capacity import capacity_of
+from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.manifest.value import InputError
 from linkwise.planning.whatif.fit import would_fit
 from linkwise.policy.profile import parse_profiles
