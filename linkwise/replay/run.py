@@ -10,10 +10,11 @@ from linkwise.replay.arrivals import arriving, filling, stretch_for, stretch_unt
 from linkwise.replay.engine import Rules, Run
 from linkwise.replay.fleet import gpus_of_fleet
 from linkwise.replay.job import FOREVER, Job, Shape
-from linkwise.replay.measures import Measures, measured
+from linkwise.replay.measures import Measures
 from linkwise.replay.policies.own import errors_named
 from linkwise.replay.policies.policy import Context
 from linkwise.replay.policies.registry import factory_of
+from linkwise.replay.recorder import measured
 from linkwise.replay.traces.read import Survey
 
 

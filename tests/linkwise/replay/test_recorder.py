@@ -2,7 +2,8 @@ import pytest
 from support.traces import a_job, a_policy, shared_fleet, whole_fleet
 
 from linkwise.replay.engine import Rules, Run
-from linkwise.replay.measures import Size, measured, size_of
+from linkwise.replay.measures import Size, size_of
+from linkwise.replay.recorder import measured
 
 
 def measure(fleet, jobs, name="linkwise", *, shared=True, waits=True):
