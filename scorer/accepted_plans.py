@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import structlog
 
-from linkwise.planning.gang.crd import GangPlan
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.plan_record import (
     plan_id_of,
     plan_of,

@@ -59,7 +59,7 @@ ALLOWED = {
         "gpushare",
     ): "the name of a table, which is that label's name by chance",
     ("linkwise/admission/dry_run/pod_report.py", "gpus"): "a key of the command's answers",
-    ("linkwise/planning/gang/crd.py", "gpus"): "a field of Gangs",
+    ("linkwise/planning/gang/crd_plan.py", "gpus"): "a field of Gangs",
     (
         "linkwise/cli/inspect.py",
         "gpushare",

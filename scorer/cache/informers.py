@@ -15,7 +15,8 @@ import structlog
 from linkwise.cluster.account.pod_usage import PodUsage
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE
-from linkwise.planning.gang.crd import Gang, GangPlan, object_key
+from linkwise.planning.gang.crd import Gang, object_key
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Owners
 from linkwise.planning.placement.options import preferences_of

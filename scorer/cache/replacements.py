@@ -22,7 +22,8 @@ from math import inf
 
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.objects.time import seconds_of
-from linkwise.planning.gang.crd import PLACED, Gang, GangPlan, object_key
+from linkwise.planning.gang.crd import PLACED, Gang, object_key
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.lost_members import lost_members, reserved_holding, running_member
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.state.cluster_state import ClusterState

@@ -14,7 +14,8 @@ from functools import partial
 import structlog
 
 from linkwise.cluster.gang import GangKey
-from linkwise.planning.gang.crd import GangPlan, Phase
+from linkwise.planning.gang.crd import Phase
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.placed_units import eviction_blocker
 from linkwise.planning.gang.plan_record import plan_id_of, plan_order
 from linkwise.planning.gang.pod_info import PodInfo
@@ -24,11 +25,7 @@ from scorer.commit.claim_repair import ClaimRepair
 from scorer.commit.excluded_nodes import ExcludedNodes
 from scorer.commit.handle import Handle
 from scorer.commit.lost_gpus import awaits_claim, lost_gpus, may_lose_gpus
-from scorer.commit.pending_binding import (
-    PendingBinding,
-    Progress,
-    recreation_time,
-)
+from scorer.commit.pending_binding import PendingBinding, Progress, recreation_time
 from scorer.commit.removal import Call, Removals, Request
 from scorer.commit.removal_state import Removal, Step
 from scorer.commit.unbound_plans import unbound_plans

@@ -15,7 +15,8 @@ import structlog
 
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.keys import MOVED
-from linkwise.planning.gang.crd import Gang, GangPlan, Phase
+from linkwise.planning.gang.crd import Gang, Phase
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.health import Fault, fault_text, faults_of, slower_gpus, unplanned_gpus
 from linkwise.planning.gang.moved import (
     Moved,

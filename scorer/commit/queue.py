@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import structlog
 
 from linkwise.cluster.gang import GangKey
-from linkwise.planning.gang.crd import GangPlan, Phase
+from linkwise.planning.gang.crd import Phase
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.patches import allocation_of
 from linkwise.planning.gang.plan_record import plan_id_of
 from linkwise.planning.gang.pod_info import PodInfo

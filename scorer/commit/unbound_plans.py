@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from linkwise.cluster.gang import GangKey
-from linkwise.planning.gang.crd import GangPlan
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.plan_record import plan_from_records, plan_id_of, plan_order
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit, settled_unit

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from linkwise.cluster.allocations.gpus import Exact
 from linkwise.cluster.gang import GangKey
-from linkwise.planning.gang.crd import planned_pod
+from linkwise.planning.gang.crd_plan import planned_pod
 from linkwise.planning.gang.plan_record import placement_of
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit

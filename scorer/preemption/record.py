@@ -16,7 +16,7 @@ from msgspec import Struct
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.keys import NOMINATIONS
 from linkwise.cluster.scorer_lease import LEASE, ScorerLease
-from linkwise.planning.gang.crd import PlannedPod
+from linkwise.planning.gang.crd_plan import PlannedPod
 from linkwise.runtime.kube.client import Kube, KubeError
 from linkwise.runtime.process.clock import loop_time
 from scorer.commit.handle import Handle

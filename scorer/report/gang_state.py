@@ -8,7 +8,8 @@ from msgspec import structs
 from linkwise.cluster.account.pod_usage import PodUsage
 from linkwise.cluster.allocations.gpus import NO_GPUS, Exact, GPUs
 from linkwise.cluster.requests.request import Family
-from linkwise.planning.gang.crd import Gang, GangPlan, Held, NodeGPUs, Phase, held_nodes
+from linkwise.planning.gang.crd import Gang, Phase
+from linkwise.planning.gang.crd_plan import GangPlan, Held, NodeGPUs, held_nodes
 from linkwise.planning.gang.health import unhealthy_gpus, unplanned_gpus, unprepared_pods
 from linkwise.planning.gang.plan_record import tenths
 from linkwise.planning.gang.pod_info import PodInfo

@@ -3,14 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 
 from linkwise.cluster.gang import GangKey, Link
-from linkwise.planning.gang.crd import (
-    Gang,
-    GangPlan,
-    GangStatus,
-    gangs_of,
-    name_of,
-    object_key,
-)
+from linkwise.planning.gang.crd import Gang, GangStatus, gangs_of, name_of, object_key
 from linkwise.planning.gang.crd_patch import (
     annotation_steps,
     new_gang,
@@ -18,6 +11,7 @@ from linkwise.planning.gang.crd_patch import (
     plan_steps,
     status_steps,
 )
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.unit import Unit
 from linkwise.runtime.kube.client import ApiError, Kube
 from linkwise.runtime.kube.objects import Key

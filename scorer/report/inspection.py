@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.allocations.gpus import Counted
-from linkwise.planning.gang.crd import Gang, GangPlan, Phase
+from linkwise.planning.gang.crd import Gang, Phase
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.placement.state.snapshot import Snapshot
 

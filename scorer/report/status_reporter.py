@@ -16,7 +16,8 @@ import structlog
 from msgspec import structs
 
 from linkwise.cluster.gang import GangKey
-from linkwise.planning.gang.crd import Gang, GangPlan, GangStatus, Phase
+from linkwise.planning.gang.crd import Gang, GangStatus, Phase
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.unit import Unit
 from linkwise.runtime.kube.client import Kube, KubeError
 from linkwise.runtime.kube.event_recorder import Event, EventRecorder

@@ -9,11 +9,10 @@ from linkwise.planning.gang.crd import (
     GPUS_HEALTHY,
     PREPARED,
     Gang,
-    GangPlan,
     GangStatus,
-    NodeGPUs,
     Phase,
 )
+from linkwise.planning.gang.crd_plan import GangPlan, NodeGPUs
 from linkwise.planning.gang.crd_status import status_of, with_problem
 from linkwise.planning.gang.events import (
     EventMessage,

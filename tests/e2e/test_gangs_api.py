@@ -8,8 +8,9 @@ from support.gang_definition import REFUSED, TAKEN
 
 from linkwise.cluster.gang import GangKey, Link
 from linkwise.cluster.objects.metadata import Owner
-from linkwise.planning.gang.crd import GangPlan, Phase, PlannedPod, gangs_of, read_gang
+from linkwise.planning.gang.crd import Phase, gangs_of, read_gang
 from linkwise.planning.gang.crd_patch import new_gang, owners_of, plan_steps, status_steps
+from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
 from linkwise.planning.gang.crd_status import status_of
 
 pytestmark = pytest.mark.usefixtures("shipped")

@@ -14,15 +14,8 @@ from linkwise.admission.patch.device_variables import NO_GPU
 from linkwise.cluster import keys
 from linkwise.cluster.gang import Link
 from linkwise.cluster.mode import NodeMode
-from linkwise.planning.gang.crd import (
-    GANGS,
-    GangCondition,
-    GangPlan,
-    GangSpec,
-    GangStatus,
-    Phase,
-    PlannedPod,
-)
+from linkwise.planning.gang.crd import GANGS, GangCondition, GangSpec, GangStatus, Phase
+from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
 from linkwise.policy.document import parse_policy
 from linkwise.topology.machine import MAX_GPUS
 from linkwise.workloads.registry import KINDS

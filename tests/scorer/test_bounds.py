@@ -33,7 +33,8 @@ from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.demand import HostPort, PortsTaken
 from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.cycle.cycle import SchedulingCycle
-from linkwise.planning.gang.crd import GangPlan, PlannedPod, read_gang
+from linkwise.planning.gang.crd import read_gang
+from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
 from linkwise.planning.gang.lost_members import lost_members
 from linkwise.planning.gang.patches import allocation_patch
 from linkwise.planning.gang.pod_info import pod_info

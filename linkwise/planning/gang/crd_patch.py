@@ -10,12 +10,12 @@ from linkwise.planning.gang.crd import (
     MEMBERS_MAX,
     Gang,
     GangMetadata,
-    GangPlan,
     GangSpec,
     GangStatus,
     name_of,
     truncated,
 )
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.runtime.kube.objects import OwnerReference
 

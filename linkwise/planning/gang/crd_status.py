@@ -10,10 +10,10 @@ from linkwise.planning.gang.crd import (
     PREPARED,
     GangCondition,
     GangStatus,
-    Held,
     Phase,
     truncated,
 )
+from linkwise.planning.gang.crd_plan import Held
 
 _REASON_MAX, _NODES_MAX = 4096, 40
 _REASONS = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from linkwise.cluster.keys import NVIDIA_GPU, PLACED
-from linkwise.planning.gang.crd import GangPlan
+from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.plan_record import recorded_bandwidths
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.placement.bandwidth import Bandwidth

@@ -5,7 +5,7 @@ from typing import NamedTuple, TypeAlias
 
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.allocations.gpus import NO_GPUS, GPUs
-from linkwise.planning.gang.crd import held_nodes
+from linkwise.planning.gang.crd_plan import held_nodes
 from linkwise.planning.gang.plan_record import tenths
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.whole_plan import gang_bandwidth

@@ -10,7 +10,7 @@ from linkwise.cluster.account.pod_usage import PodUsage
 from linkwise.cluster.allocations.gpus import Counted, Exact, GPUs, GPUShare
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.nodes.node import Node
-from linkwise.planning.gang.crd import GangPlan, PlannedPod
+from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
 from linkwise.planning.gang.pod_info import PodInfo
 
 

@@ -10,7 +10,7 @@ from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.keys import NVIDIA_GPU
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.requests.request import Family
-from linkwise.planning.gang.crd import GangPlan, PlannedPod, planned_pod
+from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod, planned_pod
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.placement.bandwidth import SETS_UNKNOWN, UNDEFINED, Bandwidth

@@ -9,7 +9,7 @@ from dataclasses import replace
 from msgspec import structs
 
 from linkwise.cluster.account.node_ledger import NodeLedger
-from linkwise.planning.gang.crd import GangPlan, NodeGPUs, PlannedPod, held_nodes
+from linkwise.planning.gang.crd_plan import GangPlan, NodeGPUs, PlannedPod, held_nodes
 from linkwise.planning.gang.plan_record import plan_from_records, tenths
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.placement.assignment.node_assignment import NodeAssignment

@@ -12,7 +12,8 @@ from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.allocations.gpus import Counted, Exact, GPUs, GPUShare
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.keys import NVIDIA_GPU
-from linkwise.planning.gang.crd import Gang, NodeGPUs
+from linkwise.planning.gang.crd import Gang
+from linkwise.planning.gang.crd_plan import NodeGPUs
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Owners
 from linkwise.planning.gang.victim_choice import Promise

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from linkwise.cluster.allocations.gpus import NO_GPUS, GPUs
 from linkwise.cluster.whatif_api import Preempted
-from linkwise.planning.gang.crd import NodeGPUs
+from linkwise.planning.gang.crd_plan import NodeGPUs
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.placement.bandwidth import UNDEFINED, Bandwidth
 from linkwise.planning.placement.baselines import IndexOrder

@@ -13,15 +13,8 @@ from linkwise.cluster.gang import GangKey, Link
 from linkwise.cluster.nodes.kubelet_policy import CPUManager, KubeletPolicy, TopologyManager
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology
 from linkwise.manifest.objects import objects_in
-from linkwise.planning.gang.crd import (
-    Gang,
-    GangMetadata,
-    GangSpec,
-    GangStatus,
-    NodeGPUs,
-    Phase,
-    name_of,
-)
+from linkwise.planning.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, Phase, name_of
+from linkwise.planning.gang.crd_plan import NodeGPUs
 from linkwise.planning.gang.unit import Owners
 from linkwise.planning.placement.state.snapshot import snapshot_of
 from linkwise.planning.state.reserved_gpus import ReservedGPUs

@@ -11,15 +11,8 @@ from linkwise.cluster.gang import GangKey, Link
 from linkwise.cluster.keys import NVIDIA_GPU
 from linkwise.cluster.nodes.device_pool import NO_SLICES
 from linkwise.cluster.nodes.node import DevicePool
-from linkwise.planning.gang.crd import (
-    Gang,
-    GangMetadata,
-    GangPlan,
-    GangSpec,
-    GangStatus,
-    Phase,
-    PlannedPod,
-)
+from linkwise.planning.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, Phase
+from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
 from linkwise.planning.gang.pod_info import pod_info
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.placement.state.snapshot import snapshot_of

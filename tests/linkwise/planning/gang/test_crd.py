@@ -18,18 +18,15 @@ from linkwise.planning.gang.crd import (
     PREPARED,
     Gang,
     GangMetadata,
-    GangPlan,
     GangSpec,
     GangStatus,
-    Held,
-    NodeGPUs,
     Phase,
-    PlannedPod,
     gangs_of,
     name_of,
     read_gang,
 )
 from linkwise.planning.gang.crd_patch import new_gang, owners_of, plan_steps, status_steps
+from linkwise.planning.gang.crd_plan import GangPlan, Held, NodeGPUs, PlannedPod
 from linkwise.planning.gang.crd_status import status_of, with_problem
 from linkwise.planning.gang.pod_info import pod_info
 from linkwise.runtime.kube.objects import OwnerReference

@@ -1,6 +1,6 @@
 import pytest
 
-from linkwise.planning.gang.crd import GangPlan, PlannedPod
+from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
 from linkwise.planning.gang.events import (
     evicted,
     partial,

@@ -6,7 +6,7 @@ from linkwise.cluster import keys
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.objects.pod import Pod
-from linkwise.planning.gang.crd import GangPlan, PlannedPod
+from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
 from linkwise.planning.gang.lost_members import lost_members, reserved_holding, running_member
 from linkwise.planning.gang.pod_info import pod_info
 

@@ -4,8 +4,9 @@ from support.builders import a_member, a_node, a_snapshot, exact
 
 from linkwise.cluster import keys
 from linkwise.cluster.gang import GangKey, Link
-from linkwise.planning.gang.crd import GangPlan, PlannedPod, read_gang
+from linkwise.planning.gang.crd import read_gang
 from linkwise.planning.gang.crd_patch import new_gang
+from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
 from linkwise.planning.gang.plan_record import (
     placement_of,
     plan_of,

@@ -1,19 +1,12 @@
 import msgspec
 import pytest
-from support.builders import (
-    a_container,
-    a_counted_node,
-    a_held_pod,
-    a_node,
-    a_seen,
-    a_snapshot,
-)
+from support.builders import a_container, a_counted_node, a_held_pod, a_node, a_seen, a_snapshot
 
 from linkwise.cluster import keys
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
 from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.objects.pod import Pod
-from linkwise.planning.gang.crd import GangPlan, PlannedPod
+from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
 from linkwise.planning.gang.pod_info import pod_info
 from linkwise.planning.gang.unit import Owners, units_of
 from linkwise.planning.gang.whole_plan import all_members, whole_plan, without_siblings
