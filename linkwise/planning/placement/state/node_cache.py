@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import compress
-from operator import is_not
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -19,6 +17,7 @@ from numpy.typing import NDArray
 from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.requests.user_claims.pod_claims import DeviceNeeds
+from linkwise.planning.placement.state.generations import Generations, Nodes
 from linkwise.topology.table import Table
 
 MAX_COLUMNS = 256
@@ -30,10 +29,7 @@ MAX_NUMBERS = 1 << 17
 _SELECTIONS_MAX = 8
 """Needs for which nodes are kept."""
 
-_BLOCK = 128
-"""Nodes that are compared in one step."""
 
-Nodes: TypeAlias = tuple[NodeLedger, ...]
 Value: TypeAlias = tuple[float, ...]
 """The numbers that are computed of one node."""
 Number = TypeVar("Number", np.int64, np.float64)
@@ -90,37 +86,6 @@ class SelectedNodes:
     """The values of `after`."""
 
 
-class _Generations:
-    """When each row changed, so that a column needs no comparison of all nodes."""
-
-    def __init__(self) -> None:
-        self._nodes: Nodes = ()
-        """The latest ones."""
-        self._changed = np.zeros(0, dtype=np.int64)
-        """By row: the number of its last change."""
-        self._generation = 0
-
-    def generation(self, nodes: Nodes) -> int:
-        """Return the number of the latest change; these nodes are the latest ones."""
-        if nodes is not self._nodes:
-            self._generation += 1
-            places, shorter = changed_nodes(self._nodes, nodes), min(len(self._nodes), len(nodes))
-            changed = np.full(len(nodes), self._generation)
-            changed[:shorter] = self._changed[:shorter]
-            changed[places] = self._generation
-            self._nodes, self._changed = nodes, changed
-        return self._generation
-
-    def since(self, generation: int, before: Nodes) -> list[int]:
-        """Return the same as `changed_nodes`, for an earlier generation and the latest one."""
-        now = self._nodes
-        rows = np.flatnonzero(self._changed[: len(before)] > generation).tolist()
-        # Nodes change back, too: where many have changed, one comparison of all is faster.
-        if len(rows) > _BLOCK:
-            return changed_nodes(before, now)
-        return [row for row in rows if before[row] is not now[row]]
-
-
 class NodeCache:
     """Values of nodes, in columns; the key of a column is what is computed."""
 
@@ -131,7 +96,7 @@ class NodeCache:
             is_over: Whether the time for planning is over; None: it has no end.
         """
         self._deadline = _Deadline(is_over)
-        self._generations = _Generations()
+        self._generations = Generations()
         self._columns: dict[Hashable, _Column] = {}
         """The least recently used first."""
         self._numbers: dict[Hashable, int] = {}
@@ -262,17 +227,6 @@ class NodeCache:
         if number == len(self.states):
             self.states.append((table, free))
         return number
-
-
-def changed_nodes(before: Nodes, now: Nodes) -> list[int]:
-    """Return the indices at which two tuples of nodes differ, up to the end of the shorter one."""
-    changed: list[int] = []
-    for start in range(0, min(len(before), len(now)), _BLOCK):
-        old, new = before[start : start + _BLOCK], now[start : start + _BLOCK]
-        # Comparing tuples of the same objects is four times as fast as comparing one by one.
-        if old != new:
-            changed += compress(range(start, start + len(old)), map(is_not, old, new))
-    return changed
 
 
 def _never() -> bool:

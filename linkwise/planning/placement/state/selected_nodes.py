@@ -20,7 +20,8 @@ from linkwise.cluster.requests.user_claims.matching import (
     matching_sets,
 )
 from linkwise.cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
-from linkwise.planning.placement.state.node_cache import Nodes, SelectedNodes, Value, changed_nodes
+from linkwise.planning.placement.state.generations import Nodes, changed_nodes
+from linkwise.planning.placement.state.node_cache import SelectedNodes, Value
 from linkwise.planning.placement.state.snapshot import Snapshot
 from linkwise.topology.per_table import per_table
 from linkwise.topology.table import Table

@@ -7,7 +7,8 @@ from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
 from linkwise.planning.placement.options import Preferences
-from linkwise.planning.placement.state.node_cache import NodeCache, NodesWithoutPods, changed_nodes
+from linkwise.planning.placement.state.generations import changed_nodes
+from linkwise.planning.placement.state.node_cache import NodeCache, NodesWithoutPods
 from linkwise.topology.table import Table, table_of
 
 _DEFAULT = Preferences()

@@ -7,7 +7,8 @@ from support.builders import a_member, a_node, a_snapshot, exact
 from linkwise.planning.placement.result import Plan
 from linkwise.planning.placement.schedule import plan
 from linkwise.planning.placement.state import node_cache
-from linkwise.planning.placement.state.node_cache import DeadlineExceeded, NodeCache, changed_nodes
+from linkwise.planning.placement.state.generations import Generations, changed_nodes
+from linkwise.planning.placement.state.node_cache import DeadlineExceeded, NodeCache
 
 
 def nodes_of(*names):
@@ -209,7 +210,7 @@ def test_columns_of_any_sequence_of_nodes_are_those_of_a_new_cache(questions):
 
 @given(st.lists(ROWS, min_size=2, max_size=8), st.data())
 def test_changes_since_a_generation_are_those_between_its_nodes_and_the_latest(states, data):
-    generations = node_cache._Generations()
+    generations = Generations()
     numbers = [generations.generation(nodes) for nodes in states]
     past = data.draw(st.integers(0, len(states) - 1))
     before, now = states[past], states[-1]
