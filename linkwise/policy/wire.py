@@ -7,7 +7,7 @@ from functools import lru_cache
 from types import NoneType
 from typing import Annotated, Any, TypeAlias, TypeVar, cast, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
@@ -55,6 +55,7 @@ NonEmpty = AfterValidator(_some)
 LabelKey: TypeAlias = Annotated[str, _valid(label_key_problem)]
 LabelValue: TypeAlias = Annotated[str, _valid(label_value_problem)]
 Labels: TypeAlias = dict[LabelKey, LabelValue]
+Positive: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 _FIXES = {
     "bool_type": "write true or false, without quotes",

@@ -13,7 +13,7 @@ from linkwise.planning.gang.budgets import conflict_of
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Owners
 from linkwise.planning.placement.preemption.victim import Victim, VictimPod
-from linkwise.policy.document import Preemption
+from linkwise.policy.gangs_section import Preemption
 from linkwise.workloads.members import ExpectedPods
 from linkwise.workloads.registry import kind_of
 

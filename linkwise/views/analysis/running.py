@@ -12,7 +12,7 @@ from linkwise.planning.gang.placed_units import EvictionRules, ends_soon, placed
 from linkwise.planning.gang.unit import Owners
 from linkwise.planning.gang.victim_choice import RunningUnits, places_held
 from linkwise.planning.placement.preemption.victim import Disruptions
-from linkwise.policy.document import Preemption
+from linkwise.policy.gangs_section import Preemption
 from linkwise.views.analysis.nominations import Nomination
 from linkwise.views.analysis.workload_owners import workloads_in
 from linkwise.views.files.cluster_file import Cluster

@@ -8,13 +8,9 @@ from linkwise.cluster import keys
 from linkwise.cluster.finding import Code, Severity
 from linkwise.cluster.mode import PackingStrategy
 from linkwise.manifest.lines import Embedded
-from linkwise.policy.document import (
-    Policy,
-    PolicyError,
-    Preemption,
-    parse_plugin_config,
-    parse_policy,
-)
+from linkwise.policy.document import Policy, parse_plugin_config, parse_policy
+from linkwise.policy.gangs_section import Preemption
+from linkwise.policy.problem import PolicyError
 
 FULL = """\
 apiVersion: linkwise.dev/v1alpha1

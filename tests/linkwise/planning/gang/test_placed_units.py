@@ -11,7 +11,7 @@ from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.placed_units import EvictionRules, placed_units
 from linkwise.planning.gang.pod_info import pod_info
 from linkwise.planning.gang.unit import Owners
-from linkwise.policy.document import Preemption
+from linkwise.policy.gangs_section import Preemption
 from linkwise.workloads.members import ElasticSet, ExpectedPods
 
 NOW = 1_767_225_600.0 + 3_600  # 2026-01-01T01:00:00Z

@@ -20,7 +20,7 @@ from linkwise.planning.placement.preemption.search import Eviction, find_victims
 from linkwise.planning.placement.preemption.victim import Disruptions
 from linkwise.planning.placement.result import Plan
 from linkwise.planning.placement.schedule import plan
-from linkwise.policy.document import Preemption
+from linkwise.policy.gangs_section import Preemption
 
 NOW = 1_767_225_600.0 + 3_600  # 2026-01-01T01:00:00Z
 PRIORITY = 3
