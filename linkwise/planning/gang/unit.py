@@ -6,7 +6,6 @@ from itertools import chain
 
 from msgspec import structs
 
-from linkwise.cluster.finding import quoted
 from linkwise.cluster.gang import (
     GangKey,
     Link,
@@ -16,19 +15,21 @@ from linkwise.cluster.gang import (
     link_strictness,
     rank_order,
 )
-from linkwise.cluster.keys import GANG, GANG_KIND
 from linkwise.cluster.objects.metadata import Owner
 from linkwise.cluster.objects.pod import Pod
-from linkwise.planning.gang.crd import MEMBERS_MAX
-from linkwise.planning.gang.missing_members import assembling
+from linkwise.planning.gang.blocked import (
+    foreign_gate,
+    member_without_claim,
+    missing_members,
+    unplannable_member,
+    violation,
+)
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.placement.pods.member import Member
 from linkwise.workloads.members import ExpectedPods
 
 _LEVELS_MAX = 8
 """Owners above each other that are followed; no controllers make more."""
-_KIND_MAX = 63
-"""Longest kind that is shown; users can write any [characters]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +230,7 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
     settled = tuple(pod for pod in pods if pod.settled)
     expected = owners.expected.get(owner.uid) if owner else None
     late = _late(members[0], (*waiting, *settled), needed, expected)
-    missing = _missing(waiting, settled, needed, len(late), owner, expected)
+    missing = missing_members(waiting, settled, needed, len(late), owner, expected)
     return Unit(
         key=key,
         is_gang=True,
@@ -240,11 +241,11 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
         needed=needed,
         link=link_of(members, is_gang=True),
         owner=owner,
-        blocked=_unplannable(waiting)
-        or _violation(members)
+        blocked=unplannable_member(waiting)
+        or violation(members)
         or missing
-        or _foreign_gate(members)
-        or _claimless(waiting),
+        or foreign_gate(members)
+        or member_without_claim(waiting),
     )
 
 
@@ -282,90 +283,7 @@ def _single(pod: PodInfo, member: Member, owners: Owners) -> Unit:
         link=link_of(members, is_gang=False),
         owner=owners.top(pod.controller),
         blocked=pod.unplannable
-        or _violation(members)
-        or _foreign_gate(members)
-        or _claimless((pod,)),
+        or violation(members)
+        or foreign_gate(members)
+        or member_without_claim((pod,)),
     )
-
-
-def _unplannable(waiting: Iterable[PodInfo]) -> str | None:
-    """Name the first member that is never planned, and why."""
-    for pod in waiting:
-        if pod.unplannable:
-            return f"pod {pod.name}: {pod.unplannable}"
-    return None
-
-
-def _violation(members: Iterable[Member]) -> str | None:
-    """Name the first member whose request breaks a rule."""
-    for member in members:
-        if found := member.violation:
-            return (
-                f"pod {member.pod.metadata.name} makes a request for GPUs that breaks a rule: "
-                f"{found.field}: {found.message}; {found.fix} [{found.code}]; "
-                "or create the pod again"
-            )
-    return None
-
-
-def _missing(
-    waiting: Sequence[PodInfo],
-    settled: Sequence[PodInfo],
-    needed: int | None,
-    late: int,
-    owner: Owner | None,
-    expected: ExpectedPods | None,
-) -> str | None:
-    """Name the missing members, and why they are missing where it is known; None: all exist."""
-    if needed is None:
-        return _sizeless(waiting[0], owner)
-    pods = (*waiting, *settled)
-    if max(needed, len(pods)) > MEMBERS_MAX:
-        return f"a gang has at most {MEMBERS_MAX} members: split it"
-    if len(pods) + late >= needed:
-        return None
-    reason = assembling([pod.name for pod in pods], needed, expected)
-    if owner and expected and expected.ordered:
-        ordered = expected.ordered
-        return (
-            f"{reason}; {owner.kind} {owner.name} makes {ordered.late}, which never happens in a "
-            f"gang: create it again with {ordered.setting}"
-        )
-    return reason
-
-
-def _sizeless(pod: PodInfo, owner: Owner | None) -> str:
-    """Say where the size of a gang was not found, and why its pods are a gang."""
-    unknown = "the number of its members is unknown: neither their labels nor "
-    if owner is None or not owner.name:
-        return f"{unknown}their owner has it"
-    reason = f"{unknown}{owner.kind} {owner.name} has it, which may not exist or not be readable"
-    if pod.waiting is None or not (kind := pod.waiting.annotations.get(GANG_KIND)):
-        return reason
-    return (
-        f"{reason}; they are a gang because policy gangs.kinds has {kind[:_KIND_MAX]}: to place "
-        f'them one by one, create them with label {GANG}: "false"'
-    )
-
-
-def _foreign_gate(members: Iterable[Member]) -> str | None:
-    """Name a scheduling gate of another system that still holds a member."""
-    for member in members:
-        for gate in member.pod.spec.scheduling_gates or ():
-            if gate.name != GANG:
-                name = member.pod.metadata.name
-                return f"pod {name} waits for the scheduling gate {gate.name} of another system"
-    return None
-
-
-def _claimless(waiting: Iterable[PodInfo]) -> str | None:
-    """Name a member whose claim is not made yet from its template."""
-    for pod in waiting:
-        brought = pod.member.request.user_claims if pod.member else None
-        if brought and pod.usage and not pod.usage.claims:
-            names = " or ".join(map(quoted, brought.references))
-            return (
-                f"kube-controller-manager has not made claim {names} of pod {pod.name} from its "
-                "ResourceClaimTemplate yet: Events of the pod say why if it cannot"
-            )
-    return None
