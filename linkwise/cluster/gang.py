@@ -1,10 +1,9 @@
-"""Gang membership of a pod: the gang, its size and the rank of the pod.
+"""Gang membership of a pod: the gang, and its size.
 
 A gang is planned as one unit. Marks of other systems are supported; the first that is present
 applies.
 """
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from hashlib import sha256
@@ -17,33 +16,21 @@ from linkwise.cluster.keys import (
     GANG,
     GANG_SIZE,
     GPU_TOPOLOGY_REPLICA,
-    JOB_COMPLETION_INDEX,
-    JOB_ROLE,
-    JOBSET_GLOBAL_INDEX,
-    JOBSET_JOB_INDEX,
-    JOBSET_REPLICATED_JOB,
     KOORDINATOR_GANG_MIN_AVAILABLE,
     KOORDINATOR_GANG_NAME,
     LINK,
     LWS_GROUP_INDEX,
     LWS_NAME,
     LWS_SIZE,
-    LWS_WORKER_INDEX,
-    MPI_ROLE_TYPE,
     OTHER_GROUPS,
     POD_GROUP,
     POD_GROUP_MIN_AVAILABLE,
     POD_GROUP_NAME,
-    REPLICA_INDEX,
-    REPLICA_TYPE,
-    STATEFULSET_POD_INDEX,
 )
-from linkwise.cluster.objects.pod import NewPod, Pod, SchedulingGroup
+from linkwise.cluster.objects.pod import NewPod, SchedulingGroup
 from linkwise.cluster.objects.quantity import count
 from linkwise.cluster.requests.request import Family, Request
 
-_ORDINAL = re.compile(r"-([0-9]{1,9})\Z")
-_ROLES = (REPLICA_TYPE, JOB_ROLE, MPI_ROLE_TYPE)
 _POD_GROUP_PATH = f"metadata.labels[{POD_GROUP}]"
 _TOTAL_PATH = f"metadata.labels[{GPU_TOPOLOGY_REPLICA}]"
 _SIZED_MARKS = tuple(
@@ -158,52 +145,6 @@ def is_of_group(pod: NewPod) -> bool:
     """Return whether a pod belongs to a group of a LeaderWorkerSet."""
     labels = pod.metadata.labels or {}
     return LWS_NAME in labels and LWS_GROUP_INDEX in labels
-
-
-def is_leader(pod: NewPod) -> bool:
-    """Return whether a pod is the leader of its LeaderWorkerSet group."""
-    labels = pod.metadata.labels or {}
-    return is_of_group(pod) and labels.get(LWS_WORKER_INDEX) == "0"
-
-
-def is_launcher(pod: Pod) -> bool:
-    """Return whether a pod is the launcher of an MPI job."""
-    return any(pod.labels.get(role, "").lower() == "launcher" for role in _ROLES)
-
-
-def rank(pod: Pod) -> int | None:
-    """Return the rank of a pod in its job; None if unknown.
-
-    In this order: the training operators' replica index, the index in a group of a
-    LeaderWorkerSet, an indexed Job's completion index, a StatefulSet's pod index, the number at the
-    end of the pod's name.
-    """
-    labels, annotations = pod.labels, pod.annotations
-    stated = (
-        labels.get(REPLICA_INDEX),
-        labels.get(LWS_WORKER_INDEX),
-        labels.get(JOB_COMPLETION_INDEX),
-        annotations.get(JOB_COMPLETION_INDEX),
-        labels.get(STATEFULSET_POD_INDEX),
-    )
-    for text in stated:
-        if text is not None and (number := count(text)) is not None:
-            return number
-    ordinal = _ORDINAL.search(pod.metadata.name)
-    return int(ordinal[1]) if ordinal else None
-
-
-def rank_order(pod: Pod) -> tuple[bool, int, str, int, int]:
-    """Return the sort key of the pods of a gang: a launcher with GPUs precedes the workers.
-
-    Pods of a JobSet are sorted by their Job first.
-    """
-    jobs = (_index(pod, JOBSET_GLOBAL_INDEX), pod.labels.get(JOBSET_REPLICATED_JOB, ""))
-    return not is_launcher(pod), *jobs, _index(pod, JOBSET_JOB_INDEX), rank(pod) or 0
-
-
-def _index(pod: Pod, key: str) -> int:
-    return count(pod.labels.get(key, "0")) or 0
 
 
 def link_strictness(pod: NewPod) -> tuple[Link, tuple[Finding, ...]]:

@@ -114,6 +114,13 @@ class Through(NamedTuple):
     label: str
 
 
+class Index(NamedTuple):
+    """A label of a pod, or an annotation, by which the controller of a kind numbers its pods."""
+
+    key: str
+    is_annotation: bool = False
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of workload."""
@@ -135,6 +142,8 @@ class Kind:
     """Name in policy `gangs.kinds`; None: its pods are a gang by their marks only."""
     through: tuple[Through, ...] = ()
     """Controllers of its pods other than itself."""
+    indices: tuple[Index, ...] = ()
+    """Where the number of a pod is, the first one first; without any, in its name."""
     ordered: OrderedStart | None = None
     may_shrink: bool = False
     """It may be elastic: it goes on running without some of its pods (`PodSet.least`)."""

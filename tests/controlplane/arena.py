@@ -11,6 +11,7 @@ from controlplane.api import Object
 from support.documents import ARENA
 
 from linkwise.cluster import keys
+from linkwise.workloads import operator_keys
 
 
 def submitted() -> Object:
@@ -58,7 +59,7 @@ def unmarked() -> Object:
 def worker_of(job: Object, index: int) -> Object:
     """Return a worker of an MPIJob v2beta1: a bare pod."""
     template = copy.deepcopy(job["spec"]["mpiReplicaSpecs"]["Worker"]["template"])
-    own = {keys.REPLICA_INDEX: str(index), **_marks_v2(job, "worker")}
+    own = {operator_keys.REPLICA_INDEX: str(index), **_marks_v2(job, "worker")}
     made = _owned(job, "v1", "Pod", f"{job['metadata']['name']}-worker-{index}", template["spec"])
     made["metadata"]["labels"] = own
     return made
@@ -76,9 +77,9 @@ def launcher_job_of(job: Object) -> Object:
 
 def _marks_v2(job: Object, role: str) -> dict[str, str]:
     return {
-        keys.OPERATOR_NAME: "mpi-operator",
-        keys.JOB_NAME: job["metadata"]["name"],
-        keys.JOB_ROLE: role,
+        operator_keys.OPERATOR_NAME: "mpi-operator",
+        operator_keys.JOB_NAME: job["metadata"]["name"],
+        operator_keys.JOB_ROLE: role,
     }
 
 

@@ -7,6 +7,7 @@ from controlplane.manifests import DEFINITIONS
 from controlplane.pods import container
 
 from linkwise.cluster import keys
+from linkwise.workloads import operator_keys
 
 pytestmark = [pytest.mark.usefixtures("placing"), pytest.mark.versions]
 
@@ -61,7 +62,7 @@ def test_a_group_of_a_leader_worker_set_is_one_gang_with_its_leader(pods, machin
     spec = {"replicas": 1, "leaderWorkerTemplate": {"size": 4, "workerTemplate": template}}
     lws = made(pods, LWS, spec, "serve")
     labels = {**gang_labels("serve", 4), keys.LWS_NAME: "serve", keys.LWS_GROUP_INDEX: "0"}
-    a_stateful_set(pods, "serve", lws, 1, {**labels, keys.LWS_WORKER_INDEX: "0"})
+    a_stateful_set(pods, "serve", lws, 1, {**labels, operator_keys.LWS_WORKER_INDEX: "0"})
     wait_for_phase(pods, "serve-0", "Assembling", members="1/4")
     leader = {"apiVersion": "v1", "kind": "Pod", **pods.all()["serve-0"]}
     a_stateful_set(pods, "serve-0", owner(leader), 3, {**labels, "role": "worker"}, start=1)
@@ -78,9 +79,9 @@ def test_a_group_of_a_leader_worker_set_is_one_gang_with_its_leader(pods, machin
 def a_job(pods, above, index, count):
     labels = {
         **gang_labels("train", 2 * count),
-        keys.JOBSET_REPLICATED_JOB: "workers",
-        keys.JOBSET_JOB_INDEX: str(index),
-        keys.JOBSET_GLOBAL_INDEX: str(index),
+        operator_keys.JOBSET_REPLICATED_JOB: "workers",
+        operator_keys.JOBSET_JOB_INDEX: str(index),
+        operator_keys.JOBSET_GLOBAL_INDEX: str(index),
     }
     containers = [container({keys.GPU_WHOLE: 1})]
     spec = {

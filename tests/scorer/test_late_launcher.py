@@ -7,6 +7,7 @@ from support.servers.leader_harness import Clock, Cluster, leading
 from support.waiting import until
 
 from linkwise.cluster import keys
+from linkwise.workloads import operator_keys
 
 MPI_JOB = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "name": "bert", "uid": "mpi"}
 LAUNCHER_JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "bert-launcher", "uid": "launch"}
@@ -45,7 +46,7 @@ def make_launcher(cluster, gpus=2, **pod):
     """Create the launcher as the operator does when all workers are ready: by a batch Job."""
     metadata = {"uid": "launch", "ownerReferences": [{**MPI_JOB, "controller": True}]}
     cluster.put("/apis/batch/v1/namespaces/team/jobs/bert-launcher", {"metadata": metadata})
-    labels = {keys.JOB_ROLE: "launcher"}
+    labels = {operator_keys.JOB_ROLE: "launcher"}
     cluster.pod(LAUNCHER, gpus, gang="bert", size=None, owner=LAUNCHER_JOB, labels=labels, **pod)
 
 

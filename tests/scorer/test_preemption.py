@@ -18,6 +18,7 @@ from linkwise.cluster.scorer_lease import LEASE
 from linkwise.planning.gang import victim_choice
 from linkwise.planning.placement.preemption.search import find_victims
 from linkwise.runtime.process.clock import rfc3339
+from linkwise.workloads import operator_keys
 from scorer.commit.removal import Removals
 from scorer.preemption import nominations
 from scorer.preemption.nomination import Nomination
@@ -763,9 +764,9 @@ async def run_elastic(cluster):
     """Fill the node with a gang of four that needs two."""
     cluster.put("/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/low", ELASTIC)
     labels = {
-        keys.OPERATOR_NAME: "pytorchjob-controller",
-        keys.JOB_NAME: "low",
-        keys.REPLICA_TYPE: "worker",
+        operator_keys.OPERATOR_NAME: "pytorchjob-controller",
+        operator_keys.JOB_NAME: "low",
+        operator_keys.REPLICA_TYPE: "worker",
     }
     job = {key: ELASTIC[key] for key in ("apiVersion", "kind")}
     cluster.gang("low", 4, 2, owner=job | {"name": "low", "uid": "job-low"}, labels=labels)

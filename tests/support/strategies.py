@@ -14,6 +14,7 @@ from linkwise.planning.placement.state.snapshot import Snapshot
 from linkwise.topology.choice import ChoiceMode
 from linkwise.topology.constants import Constants
 from linkwise.topology.machine import GPU, NIC, Level, Machine
+from linkwise.workloads import operator_keys
 from support.builders import (
     a_member,
     a_node,
@@ -38,7 +39,7 @@ _LABEL_KEYS = (
     keys.POD_GROUP_MIN_AVAILABLE,
     "gpu-topology",
     keys.GPU_TOPOLOGY_REPLICA,
-    keys.REPLICA_TYPE,
+    operator_keys.REPLICA_TYPE,
     "app",
     "example.org/a~b~1c",
 )

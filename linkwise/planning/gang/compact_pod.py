@@ -13,6 +13,7 @@ from linkwise.cluster.objects.metadata import Metadata, Owner
 from linkwise.cluster.objects.node_terms import node_terms_finding
 from linkwise.cluster.objects.pod import HostPath, Pod, PodSpec, Volume, VolumeClaim
 from linkwise.cluster.requests.demand import PORTS_MAX, Demand
+from linkwise.workloads.rank import RANK_ANNOTATIONS, RANK_LABELS
 
 MAX_BYTES = 128 << 10
 """Largest pod that is planned, once it is compact [bytes]."""
@@ -25,32 +26,23 @@ _LABELS = (
     keys.GPU_COUNT,
     keys.GPU_TOPOLOGY_REPLICA,
     *keys.KUEUE_LABELS,
-    keys.JOB_COMPLETION_INDEX,
-    keys.JOB_ROLE,
-    keys.JOBSET_GLOBAL_INDEX,
-    keys.JOBSET_JOB_INDEX,
-    keys.JOBSET_REPLICATED_JOB,
+    *sorted(RANK_LABELS),
     keys.LWS_GROUP_INDEX,
     keys.LWS_NAME,
-    keys.LWS_WORKER_INDEX,
-    keys.MPI_ROLE_TYPE,
     keys.POD_GROUP,
     keys.POD_GROUP_MIN_AVAILABLE,
     keys.POD_GROUP_NAME,
-    keys.REPLICA_INDEX,
-    keys.REPLICA_TYPE,
-    keys.STATEFULSET_POD_INDEX,
 )
 _ANNOTATIONS = (
     keys.CLAIMED_GPUS,
     keys.GANG,
     keys.GANG_KIND,
     keys.GANG_SIZE,
-    keys.JOB_COMPLETION_INDEX,
     keys.KOORDINATOR_GANG_MIN_AVAILABLE,
     keys.KOORDINATOR_GANG_NAME,
     keys.LINK,
     keys.LWS_SIZE,
+    *sorted(RANK_ANNOTATIONS),
 )
 _AMOUNTS = frozenset({"cpu", "memory", *keys.RESOURCES})
 _VARIABLES = frozenset(

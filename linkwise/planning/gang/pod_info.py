@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from linkwise.cluster.account.pod_usage import PodUsage, pod_usage
 from linkwise.cluster.allocations.record import Allocation
-from linkwise.cluster.gang import Mark, foreign_mark, gang_mark, is_leader, may_be_member
+from linkwise.cluster.gang import Mark, foreign_mark, gang_mark, may_be_member
 from linkwise.cluster.keys import LEFT_TO_SCHEDULER
 from linkwise.cluster.objects.kube_object import Labels, pod_path
 from linkwise.cluster.objects.metadata import Metadata, Owner
@@ -18,6 +18,7 @@ from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.gang.budgets import ENTRY
 from linkwise.planning.gang.compact_pod import compact, oversize_reason, weight
 from linkwise.planning.placement.pods.member import Member, first_error, new_member
+from linkwise.workloads.kinds.leader_worker_set import is_leader
 from linkwise.workloads.owned_gang import owned_gang
 from linkwise.workloads.registry import GANG_KINDS
 

@@ -6,15 +6,7 @@ from itertools import chain
 
 from msgspec import structs
 
-from linkwise.cluster.gang import (
-    GangKey,
-    Link,
-    gang_mark,
-    is_of_group,
-    link_alone,
-    link_strictness,
-    rank_order,
-)
+from linkwise.cluster.gang import GangKey, Link, gang_mark, is_of_group, link_alone, link_strictness
 from linkwise.cluster.objects.metadata import Owner
 from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.blocked import (
@@ -27,6 +19,7 @@ from linkwise.planning.gang.blocked import (
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.placement.pods.member import Member
 from linkwise.workloads.members import ExpectedPods
+from linkwise.workloads.rank import rank_order
 
 _LEVELS_MAX = 8
 """Owners above each other that are followed; no controllers make more."""

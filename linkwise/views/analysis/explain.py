@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from linkwise.cluster.finding import printable
-from linkwise.cluster.gang import GangKey, Link, rank_order
+from linkwise.cluster.gang import GangKey, Link
 from linkwise.cluster.keys import ALLOCATION, GANG, GANG_KIND, LEFT_TO_SCHEDULER
 from linkwise.cluster.requests.other_systems import gpus_of_others
 from linkwise.cluster.requests.request import Family
@@ -42,11 +42,8 @@ from linkwise.runtime.process.clock import rfc3339
 from linkwise.views.analysis.explain_placed import explain_placed
 from linkwise.views.analysis.planner_view import Decision, PlannerView
 from linkwise.views.analysis.suggestions import suggested_change, suggestions
-from linkwise.views.analysis.unit_explanation import (
-    UnitExplanation,
-    UnitState,
-    pod_placement,
-)
+from linkwise.views.analysis.unit_explanation import UnitExplanation, UnitState, pod_placement
+from linkwise.workloads.rank import rank_order
 from linkwise.workloads.registry import GANG_KINDS
 
 _STATES_WITHOUT_PODS = {

@@ -24,6 +24,7 @@ from linkwise.cluster.objects.pod import Pod
 from linkwise.views.files.objects import NodeAddresses, Plain
 from linkwise.views.output.document import Document
 from linkwise.views.output.printer import Format, dumped
+from linkwise.workloads import operator_keys
 from linkwise.workloads.kind import Workload
 from linkwise.workloads.pod_group import PodGroup
 from linkwise.workloads.registry import kind_of
@@ -32,7 +33,7 @@ _ANNOTATIONS = keys.RECORD | {
     keys.GANG_SIZE,
     keys.KOORDINATOR_GANG_NAME,
     keys.KOORDINATOR_GANG_MIN_AVAILABLE,
-    keys.JOB_COMPLETION_INDEX,
+    operator_keys.JOB_COMPLETION_INDEX,
     keys.MIRROR_POD,
 }
 _OURS = (keys.PREFIX, keys.VISIBLE_DEVICES_OF)

@@ -3,11 +3,11 @@
 Source: kubernetes/api `batch/v1`.
 """
 
-from linkwise.cluster.keys import JOB_COMPLETION_INDEX
 from linkwise.cluster.objects.kube_object import KubeObject
 from linkwise.cluster.objects.pod import PodSpec
-from linkwise.workloads.kind import Kind, Workload
+from linkwise.workloads.kind import Index, Kind, Workload
 from linkwise.workloads.kinds.stamps import batch_labels, numbered
+from linkwise.workloads.operator_keys import JOB_COMPLETION_INDEX
 from linkwise.workloads.pod_set import Made, Marks, PodSet, Template, number
 
 
@@ -142,5 +142,11 @@ def _pods(
     return PodSet(path, spec.pod_spec, spec.parallel, stamp, made=made, note=note)
 
 
-BATCH_JOB = Kind("batch", "Job", BatchJob, "jobs")
+BATCH_JOB = Kind(
+    "batch",
+    "Job",
+    BatchJob,
+    "jobs",
+    indices=(Index(JOB_COMPLETION_INDEX), Index(JOB_COMPLETION_INDEX, is_annotation=True)),
+)
 CRON_JOB = Kind("batch", "CronJob", CronJob)

@@ -7,13 +7,22 @@ from itertools import accumulate
 
 from msgspec import field
 
-from linkwise.cluster import keys
 from linkwise.cluster.finding import Code
 from linkwise.cluster.objects.kube_object import KubeObject, Labels
+from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.objects.quantity import count
+from linkwise.workloads import operator_keys
 from linkwise.workloads.kind import Kind, OrderedStart, Through, Workload
 from linkwise.workloads.kinds.batch_job import JobSpec
 from linkwise.workloads.kinds.stamps import batch_labels
 from linkwise.workloads.pod_set import Made, Marks, PodSet, Stamp, number
+
+JOB_LABELS = (
+    operator_keys.JOBSET_GLOBAL_INDEX,
+    operator_keys.JOBSET_REPLICATED_JOB,
+    operator_keys.JOBSET_JOB_INDEX,
+)
+"""Labels of a pod that say of which Job it is."""
 
 
 class _JobMetadata(KubeObject, frozen=True):
@@ -110,16 +119,22 @@ def job_stamp(job_set: str, name: str, first: int, pods: int) -> Stamp:
         job, completion = divmod(index, pods)
         made = f"{job_set}-{name}-{job}"
         labels = {
-            keys.JOBSET_NAME: job_set,
-            keys.JOBSET_REPLICATED_JOB: name,
-            keys.JOBSET_JOB_INDEX: str(job),
-            keys.JOBSET_GLOBAL_INDEX: str(first + job),
-            keys.JOB_COMPLETION_INDEX: str(completion),
+            operator_keys.JOBSET_NAME: job_set,
+            operator_keys.JOBSET_REPLICATED_JOB: name,
+            operator_keys.JOBSET_JOB_INDEX: str(job),
+            operator_keys.JOBSET_GLOBAL_INDEX: str(first + job),
+            operator_keys.JOB_COMPLETION_INDEX: str(completion),
             **batch_labels(made),
         }
         return Marks(f"{made}-{completion}", labels)
 
     return stamp
+
+
+def job_order(pod: Pod) -> tuple[int, str, int]:
+    """Return the sort key of the Job of a pod; the same for all pods of no JobSet."""
+    overall, name, index = (pod.labels.get(label, "") for label in JOB_LABELS)
+    return count(overall) or 0, name, count(index) or 0
 
 
 JOB_SET = Kind(
@@ -128,7 +143,7 @@ JOB_SET = Kind(
     JobSet,
     "jobsets",
     gang="JobSet",
-    through=(Through("batch", "Job", keys.JOBSET_NAME),),
+    through=(Through("batch", "Job", operator_keys.JOBSET_NAME),),
     ordered=OrderedStart(
         Code.GANG_WAITS_FOR_PART,
         "the pods of a Job only when those of the Jobs before it are ready",

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from msgspec import field
 
-from linkwise.cluster import keys
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.workloads.kind import Kind, Workload
+from linkwise.workloads import operator_keys
+from linkwise.workloads.kind import Index, Kind, Workload
 from linkwise.workloads.kinds.stamps import numbered
 from linkwise.workloads.pod_set import Path, PodSet, Template, number
 
@@ -48,7 +48,7 @@ def role_pods(job: str, written: str, pods: Replicas, labels: dict[str, str], pa
         (*path, written, "template"),
         pods.template.spec,
         number(pods.replicas),
-        numbered(stem, labels, keys.REPLICA_INDEX),
+        numbered(stem, labels, operator_keys.REPLICA_INDEX),
         role,
         prefix=stem,
     )
@@ -79,10 +79,13 @@ class PyTorchJob(Workload, frozen=True):
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         """Return the master and the workers."""
-        labels = {keys.OPERATOR_NAME: "pytorchjob-controller", keys.JOB_NAME: self.name}
+        labels = {
+            operator_keys.OPERATOR_NAME: "pytorchjob-controller",
+            operator_keys.JOB_NAME: self.name,
+        }
         own = {
-            "Master": {keys.REPLICA_TYPE: "master", keys.JOB_ROLE: "master"},
-            "Worker": {keys.REPLICA_TYPE: "worker"},
+            "Master": {operator_keys.REPLICA_TYPE: "master", operator_keys.JOB_ROLE: "master"},
+            "Worker": {operator_keys.REPLICA_TYPE: "worker"},
         }
         path = ("spec", "pytorchReplicaSpecs")
         policy = self.spec.elastic_policy
@@ -118,10 +121,15 @@ class TFJob(Workload, frozen=True):
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         """Return the pods of each role."""
-        labels = {keys.OPERATOR_NAME: "tfjob-controller", keys.JOB_NAME: self.name}
+        labels = {
+            operator_keys.OPERATOR_NAME: "tfjob-controller",
+            operator_keys.JOB_NAME: self.name,
+        }
         path = ("spec", "tfReplicaSpecs")
         return tuple(
-            role_pods(self.name, role, pods, labels | {keys.REPLICA_TYPE: role.lower()}, path)
+            role_pods(
+                self.name, role, pods, labels | {operator_keys.REPLICA_TYPE: role.lower()}, path
+            )
             for role, pods in self.spec.tf_replica_specs.items()
         )
 
@@ -131,7 +139,15 @@ class TFJob(Workload, frozen=True):
         return is_suspended(self.spec.run_policy)
 
 
+_INDICES = (Index(operator_keys.REPLICA_INDEX),)
+
 PYTORCH_JOB = Kind(
-    "kubeflow.org", "PyTorchJob", PyTorchJob, "pytorchjobs", gang="PyTorchJob", may_shrink=True
+    "kubeflow.org",
+    "PyTorchJob",
+    PyTorchJob,
+    "pytorchjobs",
+    gang="PyTorchJob",
+    indices=_INDICES,
+    may_shrink=True,
 )
-TF_JOB = Kind("kubeflow.org", "TFJob", TFJob, "tfjobs", gang="TFJob")
+TF_JOB = Kind("kubeflow.org", "TFJob", TFJob, "tfjobs", gang="TFJob", indices=_INDICES)

@@ -5,8 +5,11 @@ Source: kubernetes-sigs/lws `api/leaderworkerset/v1` and `pkg` at v0.6.
 
 from linkwise.cluster import keys
 from linkwise.cluster.finding import Code
+from linkwise.cluster.gang import is_of_group
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.workloads.kind import Kind, OrderedStart, Through, Workload
+from linkwise.cluster.objects.pod import NewPod
+from linkwise.workloads import operator_keys
+from linkwise.workloads.kind import Index, Kind, OrderedStart, Through, Workload
 from linkwise.workloads.pod_set import Made, Marks, Path, PodSet, Stamp, Template, number
 
 
@@ -76,12 +79,17 @@ def _stamp(name: str, size: int, part: int, first: int) -> Stamp:
         labels = {
             keys.LWS_NAME: name,
             keys.LWS_GROUP_INDEX: str(group),
-            keys.LWS_WORKER_INDEX: str(worker),
+            operator_keys.LWS_WORKER_INDEX: str(worker),
         }
         pod = f"{name}-{group}" + (f"-{worker}" if worker else "")
         return Marks(pod, labels, {keys.LWS_SIZE: str(size)})
 
     return stamp
+
+
+def is_leader(pod: NewPod) -> bool:
+    """Return whether a pod is the leader of its group."""
+    return is_of_group(pod) and pod.labels.get(operator_keys.LWS_WORKER_INDEX) == "0"
 
 
 LEADER_WORKER_SET = Kind(
@@ -91,6 +99,7 @@ LEADER_WORKER_SET = Kind(
     "leaderworkersets",
     gang="LeaderWorkerSet",
     through=(Through("apps", "StatefulSet", keys.LWS_NAME),),
+    indices=(Index(operator_keys.LWS_WORKER_INDEX),),
     ordered=OrderedStart(
         Code.GANG_WAITS_FOR_PART,
         "the workers of a group only when its leader is ready",

@@ -10,8 +10,9 @@ from msgspec import field
 
 from linkwise.cluster import keys
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.cluster.objects.pod import PodSpec
-from linkwise.workloads.kind import Kind, Through, Workload
+from linkwise.cluster.objects.pod import Pod, PodSpec
+from linkwise.workloads import operator_keys
+from linkwise.workloads.kind import Index, Kind, Through, Workload
 from linkwise.workloads.kinds.kubeflow import Replicas, RunPolicy, is_suspended
 from linkwise.workloads.kinds.stamps import batch_labels, numbered, ordinal, single
 from linkwise.workloads.pod_set import Container, Made, Path, PodSet, Template, number
@@ -19,6 +20,8 @@ from linkwise.workloads.state import Status
 
 _ROLES: Path = ("spec", "mpiReplicaSpecs")
 _LAUNCHER, _WORKER = "Launcher", "Worker"
+ROLE_LABELS = (operator_keys.REPLICA_TYPE, operator_keys.JOB_ROLE, operator_keys.MPI_ROLE_TYPE)
+"""The label with the role of a pod, of each operator."""
 
 
 class _Spec(KubeObject, frozen=True):
@@ -58,14 +61,20 @@ class MPIJob(Workload, frozen=True):
             case "v1alpha1":
                 return self._launcher_v1alpha1(), self._workers_v1alpha1()
             case "v1":
-                labels = {keys.OPERATOR_NAME: "mpijob-controller", keys.JOB_NAME: self.name}
-                launcher = self._launcher_v1(labels | {keys.REPLICA_TYPE: "launcher"})
-                return launcher, *self._workers(labels | {keys.REPLICA_TYPE: "worker"}, 0)
+                labels = {
+                    operator_keys.OPERATOR_NAME: "mpijob-controller",
+                    operator_keys.JOB_NAME: self.name,
+                }
+                launcher = self._launcher_v1(labels | {operator_keys.REPLICA_TYPE: "launcher"})
+                return launcher, *self._workers(labels | {operator_keys.REPLICA_TYPE: "worker"}, 0)
             case _:
-                labels = {keys.OPERATOR_NAME: "mpi-operator", keys.JOB_NAME: self.name}
+                labels = {
+                    operator_keys.OPERATOR_NAME: "mpi-operator",
+                    operator_keys.JOB_NAME: self.name,
+                }
                 shift = int(bool(self.spec.run_launcher_as_worker))
-                workers = self._workers(labels | {keys.JOB_ROLE: "worker"}, shift)
-                return self._launcher_v2(labels | {keys.JOB_ROLE: "launcher"}), *workers
+                workers = self._workers(labels | {operator_keys.JOB_ROLE: "worker"}, shift)
+                return self._launcher_v2(labels | {operator_keys.JOB_ROLE: "launcher"}), *workers
 
     @property
     def is_suspended(self) -> bool:
@@ -90,7 +99,7 @@ class MPIJob(Workload, frozen=True):
     def _launcher_v2(self, labels: dict[str, str]) -> PodSet:
         """Return the launcher of mpi-operator: the pod of a Job."""
         works = bool(self.spec.run_launcher_as_worker)
-        labels |= {keys.REPLICA_INDEX: "0"} if works else {}
+        labels |= {operator_keys.REPLICA_INDEX: "0"} if works else {}
         launcher = self._launcher_v1(labels)
         return replace(
             self._of_batch_job(launcher, labels),
@@ -101,9 +110,9 @@ class MPIJob(Workload, frozen=True):
     def _launcher_v1alpha1(self) -> PodSet:
         """Return the launcher of arena's operator: the pod of a Job, without the resources."""
         labels = {
-            keys.MPI_GROUP_NAME: "kubeflow.org",
-            keys.MPI_JOB_NAME: self.name,
-            keys.MPI_ROLE_TYPE: "launcher",
+            operator_keys.MPI_GROUP_NAME: "kubeflow.org",
+            operator_keys.MPI_JOB_NAME: self.name,
+            operator_keys.MPI_ROLE_TYPE: "launcher",
         }
         path, stamp = ("spec", "template"), single(f"{self.name}-launcher", labels)
         launcher = PodSet(path, PodSpec(), 1, stamp, "launcher", change=_clear_resources)
@@ -125,7 +134,7 @@ class MPIJob(Workload, frozen=True):
             (*_ROLES, _WORKER, "template"),
             written.template.spec,
             number(written.replicas, 0),
-            numbered(stem, labels, keys.REPLICA_INDEX, shift),
+            numbered(stem, labels, operator_keys.REPLICA_INDEX, shift),
             "worker",
             prefix=stem,
         )
@@ -135,9 +144,9 @@ class MPIJob(Workload, frozen=True):
         """Return the workers of arena's operator: the pods of a StatefulSet."""
         stem = f"{self.name}-worker"
         labels = {
-            keys.MPI_GROUP_NAME: "kubeflow.org",
-            keys.MPI_JOB_NAME: self.name,
-            keys.MPI_ROLE_TYPE: "worker",
+            operator_keys.MPI_GROUP_NAME: "kubeflow.org",
+            operator_keys.MPI_JOB_NAME: self.name,
+            operator_keys.MPI_ROLE_TYPE: "worker",
         }
         return PodSet(
             ("spec", "template"),
@@ -165,6 +174,11 @@ def _hide_gpus(containers: list[Container]) -> list[Container]:
     return [{**first, "env": [*env, *hidden] if isinstance(env, list) else env}, *others]
 
 
+def is_launcher(pod: Pod) -> bool:
+    """Return whether a pod is the launcher of an MPI job."""
+    return any(pod.labels.get(role, "").lower() == "launcher" for role in ROLE_LABELS)
+
+
 MPI_JOB = Kind(
     "kubeflow.org",
     "MPIJob",
@@ -174,7 +188,8 @@ MPI_JOB = Kind(
     gang="MPIJob",
     through=(
         # A launcher that is a worker, too, of v2beta1; the workers of v1alpha1.
-        Through("batch", "Job", keys.JOB_NAME),
-        Through("apps", "StatefulSet", keys.MPI_JOB_NAME),
+        Through("batch", "Job", operator_keys.JOB_NAME),
+        Through("apps", "StatefulSet", operator_keys.MPI_JOB_NAME),
     ),
+    indices=(Index(operator_keys.REPLICA_INDEX),),
 )

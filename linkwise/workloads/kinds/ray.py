@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from msgspec import field
 
-from linkwise.cluster import keys
 from linkwise.cluster.objects.kube_object import KubeObject
+from linkwise.workloads import operator_keys
 from linkwise.workloads.kind import Kind, Workload
 from linkwise.workloads.kinds.stamps import batch_labels, numbered, single
 from linkwise.workloads.pod_set import Made, Path, PodSet, Template, number
@@ -117,9 +117,9 @@ def _pods(spec: _Spec, cluster: str, path: Path) -> tuple[PodSet, ...]:
 
     def labels(node_type: str, group: str) -> dict[str, str]:
         return {
-            keys.RAY_CLUSTER: cluster,
-            keys.RAY_NODE_TYPE: node_type,
-            keys.RAY_GROUP: group,
+            operator_keys.RAY_CLUSTER: cluster,
+            operator_keys.RAY_NODE_TYPE: node_type,
+            operator_keys.RAY_GROUP: group,
         }
 
     role = "headgroup"

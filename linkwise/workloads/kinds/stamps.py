@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from linkwise.cluster.keys import (
+from linkwise.workloads.operator_keys import (
     BATCH_JOB_NAME,
     BATCH_JOB_NAME_OLD,
     STATEFULSET_POD_INDEX,

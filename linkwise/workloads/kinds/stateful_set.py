@@ -2,8 +2,9 @@
 
 from linkwise.cluster.finding import Code
 from linkwise.cluster.objects.kube_object import KubeObject
-from linkwise.workloads.kind import Kind, OrderedStart, Workload
+from linkwise.workloads.kind import Index, Kind, OrderedStart, Workload
 from linkwise.workloads.kinds.stamps import ordinal
+from linkwise.workloads.operator_keys import STATEFULSET_POD_INDEX
 from linkwise.workloads.pod_set import PodSet, Template, number
 
 
@@ -49,6 +50,7 @@ STATEFUL_SET = Kind(
     "StatefulSet",
     StatefulSet,
     "statefulsets",
+    indices=(Index(STATEFULSET_POD_INDEX),),
     ordered=OrderedStart(
         Code.GANG_ORDERED,
         "each pod only when the one before it is ready",

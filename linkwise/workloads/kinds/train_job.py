@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from msgspec import field, structs
 
-from linkwise.cluster.keys import TRAIN_JOB_STEP
 from linkwise.cluster.objects.container import Container as PodContainer
 from linkwise.cluster.objects.container import Resources
 from linkwise.cluster.objects.kube_object import KubeObject
@@ -23,6 +22,7 @@ from linkwise.workloads.kinds.job_set import (
     ReplicatedJob,
     job_stamp,
 )
+from linkwise.workloads.operator_keys import TRAIN_JOB_STEP
 from linkwise.workloads.pod_set import Container, Made, PodSet, Template, number
 
 _GROUP = "trainer.kubeflow.org"

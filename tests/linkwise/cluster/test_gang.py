@@ -8,15 +8,7 @@ from support.strategies import pods
 
 from linkwise.cluster import keys
 from linkwise.cluster.finding import Code
-from linkwise.cluster.gang import (
-    Link,
-    Mark,
-    gang_mark,
-    is_launcher,
-    is_member,
-    link_strictness,
-    rank,
-)
+from linkwise.cluster.gang import Link, Mark, gang_mark, is_member, link_strictness
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request_reader import read_request
 
@@ -153,49 +145,6 @@ def test_members_ask_for_gpus_that_linkwise_chooses(limits, labels, owner, expec
     pod = decoded(limits, labels=labels, owner=owner)
 
     assert is_member(pod, read_request(pod)[0], gang_mark(pod)[0]) is expected
-
-
-@pytest.mark.parametrize(
-    ("labels", "expected"),
-    [
-        ({keys.REPLICA_TYPE: "launcher"}, True),
-        ({keys.REPLICA_TYPE: "Launcher"}, True),
-        ({keys.JOB_ROLE: "launcher"}, True),
-        ({keys.MPI_ROLE_TYPE: "launcher"}, True),
-        ({keys.REPLICA_TYPE: "worker"}, False),
-        ({keys.JOB_ROLE: "worker", keys.MPI_ROLE_TYPE: "worker"}, False),
-        ({}, False),
-    ],
-    ids=str,
-)
-def test_a_launcher_is_known_by_the_label_of_each_operator(labels, expected):
-    assert is_launcher(decoded(labels=labels)) is expected
-
-
-COMPLETION = {keys.JOB_COMPLETION_INDEX: "5"}
-
-
-@pytest.mark.parametrize(
-    ("parts", "expected"),
-    [
-        ({"labels": {keys.REPLICA_INDEX: "3"}, "name": "job-worker-7"}, 3),
-        ({"labels": {keys.REPLICA_INDEX: "0", **COMPLETION}}, 0),
-        ({"labels": COMPLETION, "name": "job-2-x8k2p"}, 5),
-        ({"annotations": COMPLETION, "labels": {keys.STATEFULSET_POD_INDEX: "6"}}, 5),
-        ({"labels": {keys.STATEFULSET_POD_INDEX: "6"}, "name": "set-7"}, 6),
-        ({"labels": {keys.REPLICA_INDEX: "first"}, "name": "job-worker-7"}, 7),
-        ({"name": "job-worker-12"}, 12),
-        ({"name": "job-worker-007"}, 7),
-        ({"name": "worker"}, None),
-        ({"name": "worker7"}, None),
-        ({"name": "7"}, None),
-        ({"name": ""}, None),
-        ({"name": "worker-" + "9" * 40}, None),
-    ],
-    ids=lambda case: str(case)[:40],
-)
-def test_the_rank_is_the_first_index_that_something_states(parts, expected):
-    assert rank(decoded(**parts)) == expected
 
 
 @pytest.mark.parametrize("link", Link)

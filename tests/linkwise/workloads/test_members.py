@@ -15,6 +15,7 @@ from support.builders import a_pod
 from linkwise.cluster import keys
 from linkwise.cluster.objects.metadata import Owner
 from linkwise.cluster.objects.pod import Pod
+from linkwise.workloads import operator_keys
 from linkwise.workloads.kinds import stateful_set
 from linkwise.workloads.members import ExpectedPods, OwnerPods
 from linkwise.workloads.members import declared as declared_by
@@ -431,9 +432,9 @@ GROUP = frozenset(
 )
 WORKERS = frozenset(
     {
-        keys.OPERATOR_NAME: "pytorchjob-controller",
-        keys.JOB_NAME: "llama",
-        keys.REPLICA_TYPE: "worker",
+        operator_keys.OPERATOR_NAME: "pytorchjob-controller",
+        operator_keys.JOB_NAME: "llama",
+        operator_keys.REPLICA_TYPE: "worker",
     }.items()
 )
 

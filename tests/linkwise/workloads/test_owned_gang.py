@@ -3,6 +3,7 @@ import pytest
 from linkwise.cluster import keys
 from linkwise.cluster.objects.metadata import NewMetadata, NewOwner
 from linkwise.cluster.objects.pod import NewPod, NewPodSpec
+from linkwise.workloads import operator_keys
 from linkwise.workloads.owned_gang import owned_gang
 from linkwise.workloads.registry import GANG_KINDS as ALL
 
@@ -20,17 +21,25 @@ def a_pod(api_version, kind, name="owner", labels=None, *, controller=True):
         pytest.param(
             "apps/v1",
             "StatefulSet",
-            {keys.MPI_JOB_NAME: "train", keys.MPI_ROLE_TYPE: "worker"},
+            {operator_keys.MPI_JOB_NAME: "train", operator_keys.MPI_ROLE_TYPE: "worker"},
             ("MPIJob", "train"),
             id="mpi-v1alpha1",
         ),
         pytest.param(
-            "batch/v1", "Job", {keys.JOB_NAME: "train"}, ("MPIJob", "train"), id="launcher-v2beta1"
+            "batch/v1",
+            "Job",
+            {operator_keys.JOB_NAME: "train"},
+            ("MPIJob", "train"),
+            id="launcher-v2beta1",
         ),
         pytest.param("kubeflow.org/v1", "PyTorchJob", {}, ("PyTorchJob", "owner"), id="pytorch"),
         pytest.param("kubeflow.org/v1", "TFJob", {}, ("TFJob", "owner"), id="tf"),
         pytest.param(
-            "batch/v1", "Job", {keys.JOBSET_NAME: "train"}, ("JobSet", "train"), id="job-set"
+            "batch/v1",
+            "Job",
+            {operator_keys.JOBSET_NAME: "train"},
+            ("JobSet", "train"),
+            id="job-set",
         ),
         pytest.param(
             "apps/v1",
@@ -46,7 +55,7 @@ def a_pod(api_version, kind, name="owner", labels=None, *, controller=True):
         pytest.param("batch/v1", "Job", {}, None, id="batch-job"),
         pytest.param("apps/v1", "StatefulSet", {}, None, id="stateful-set"),
         pytest.param("example.org/v1", "MPIJob", {}, None, id="other-group"),
-        pytest.param("", "", {keys.MPI_JOB_NAME: "train"}, None, id="unknown-owner"),
+        pytest.param("", "", {operator_keys.MPI_JOB_NAME: "train"}, None, id="unknown-owner"),
     ],
 )
 def test_gang_is_found_by_the_controller(api_version, kind, labels, found):

@@ -5,9 +5,10 @@ import pytest
 from linkwise.cluster import keys
 from linkwise.manifest.objects import objects_in
 from linkwise.manifest.workload import expanded
+from linkwise.workloads import operator_keys
 
 GPUS = "resources: {limits: {aliyun.com/gpu: 4}}"
-STEP = f"metadata: {{labels: {{{keys.TRAIN_JOB_STEP}: "
+STEP = f"metadata: {{labels: {{{operator_keys.TRAIN_JOB_STEP}: "
 
 
 def a_job(trainer="{}", ref="{name: torch}"):
@@ -84,7 +85,7 @@ def test_pods_belong_to_the_train_job_through_a_job_set():
         ("TrainJob", "bert"),
     ]
     assert template.stamp(1).name == "bert-node-0-1"
-    assert template.stamp(1).labels[keys.JOBSET_NAME] == "bert"
+    assert template.stamp(1).labels[operator_keys.JOBSET_NAME] == "bert"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from support.waiting import until
 from linkwise.cluster import keys
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.objects.metadata import Owner
+from linkwise.workloads import operator_keys
 from linkwise.workloads.members import ExpectedPods
 from linkwise.workloads.state import OwnerState
 
@@ -45,7 +46,7 @@ async def test_the_top_owner_of_a_worker_is_found_through_its_leader(cluster):
         metadata = {"uid": f"set-{name}", "ownerReferences": [{**owner, "controller": True}]}
         cluster.put(f"{STATEFUL_SETS}/{name}", {"metadata": metadata})
 
-    labels = {keys.LWS_NAME: "s", keys.LWS_GROUP_INDEX: "0", keys.LWS_WORKER_INDEX: "0"}
+    labels = {keys.LWS_NAME: "s", keys.LWS_GROUP_INDEX: "0", operator_keys.LWS_WORKER_INDEX: "0"}
     leader = a_held_pod(1, "s-0", labels=labels, owner={**api, "name": "s", "uid": "set-s"})
     path = "/api/v1/namespaces/team/pods/s-0"
     async with watching(cluster) as informers:

@@ -1,19 +1,12 @@
 """Pods of an owner whose kind the policy names: a gang without a mark."""
 
 import pytest
-from support.admission import (
-    ARENA,
-    EXACT,
-    GATE,
-    a_snapshot,
-    admitted,
-    codes,
-    outcome_of,
-)
+from support.admission import ARENA, EXACT, GATE, a_snapshot, admitted, codes, outcome_of
 from support.builders import a_pod
 
 from linkwise.admission.decide.outcome import Verdict
 from linkwise.cluster import keys
+from linkwise.workloads import operator_keys
 from linkwise.workloads.gang_owner import GangOwner
 
 V1 = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob"}
@@ -90,7 +83,7 @@ def test_launcher_without_gpus_is_left_alone():
 
 def test_kinds_of_the_policy_are_marked():
     owner = {"apiVersion": "batch/v1", "kind": "Job"}
-    pod = a_worker({keys.GPU_WHOLE: 1}, owner, labels={keys.JOBSET_NAME: "set"})
+    pod = a_worker({keys.GPU_WHOLE: 1}, owner, labels={operator_keys.JOBSET_NAME: "set"})
 
     after = admitted(pod, a_snapshot("gangs: {kinds: [JobSet]}"))
 

@@ -18,13 +18,18 @@ from support.builders import a_pod
 
 from linkwise.cluster import keys
 from linkwise.cluster.finding import Code, Severity
+from linkwise.workloads import operator_keys
 from linkwise.workloads.gang_owner import GangOwner
 from linkwise.workloads.kinds.stateful_set import STATEFUL_SET
 
 
 def test_gang_worker_is_gated_and_requires_nodes_of_mode_topology():
     pod = admitted(
-        a_pod({keys.GPU_WHOLE: 1}, labels={**ARENA, keys.JOB_ROLE: "worker"}, hostNetwork=True)
+        a_pod(
+            {keys.GPU_WHOLE: 1},
+            labels={**ARENA, operator_keys.JOB_ROLE: "worker"},
+            hostNetwork=True,
+        )
     )
 
     assert pod["spec"]["schedulingGates"] == [GATE]
@@ -32,7 +37,7 @@ def test_gang_worker_is_gated_and_requires_nodes_of_mode_topology():
 
 
 def test_gang_launcher_is_not_gated_and_sees_no_gpu():
-    pod = admitted(a_pod({"cpu": 1}, labels={**ARENA, keys.JOB_ROLE: "launcher"}))
+    pod = admitted(a_pod({"cpu": 1}, labels={**ARENA, operator_keys.JOB_ROLE: "launcher"}))
 
     assert "schedulingGates" not in pod["spec"]
     assert "affinity" not in pod["spec"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.builders import a_held_pod, a_node
 
 from linkwise.cluster import keys
-from linkwise.cluster.gang import gang_mark, is_member, link_strictness, rank_order
+from linkwise.cluster.gang import gang_mark, is_member, link_strictness
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.isolation import isolation_of
 from linkwise.cluster.objects.pod import Pod
@@ -19,8 +19,17 @@ from linkwise.planning.gang.patches import allocation_patch
 from linkwise.planning.gang.pod_info import pod_info
 from linkwise.planning.placement.explain import left_to_scheduler
 from linkwise.planning.placement.pods.member import new_member
+from linkwise.workloads import operator_keys
+from linkwise.workloads.rank import rank_order
 
-NAMES = sorted({text for text in vars(keys).values() if isinstance(text, str)})
+NAMES = sorted(
+    {
+        text
+        for module in (keys, operator_keys)
+        for text in vars(module).values()
+        if isinstance(text, str)
+    }
+)
 """All wire names."""
 TEXTS = st.dictionaries(
     st.sampled_from(NAMES) | st.just("other"), st.sampled_from(["1", "2", "a", "launcher"])

@@ -10,6 +10,7 @@ from linkwise.cluster.objects.metadata import Owner
 from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.pod_info import pod_info
 from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.workloads import operator_keys
 from linkwise.workloads.kinds.job_set import JOB_SET
 from linkwise.workloads.kinds.leader_worker_set import LEADER_WORKER_SET
 from linkwise.workloads.kinds.stateful_set import STATEFUL_SET
@@ -178,7 +179,7 @@ def a_group(group, size=4, labels=None):
     ] * (size - 1)
     names = [f"serve-{group}"] + [f"serve-{group}-{i}" for i in range(1, size)]
     return [
-        a_seen(1, name, labels={**marks, keys.LWS_WORKER_INDEX: str(i)}, owner=owner)
+        a_seen(1, name, labels={**marks, operator_keys.LWS_WORKER_INDEX: str(i)}, owner=owner)
         for i, (name, owner) in enumerate(zip(names, above, strict=True))
     ]
 
@@ -245,8 +246,8 @@ def test_owner_that_orders_its_pods_is_named_as_the_reason(kind, reason):
 
 def test_pods_of_a_job_set_are_in_the_order_of_their_jobs():
     def of(job, index, number):
-        labels = {**arena(4), keys.JOBSET_JOB_INDEX: str(job)}
-        labels[keys.JOB_COMPLETION_INDEX] = str(index)
+        labels = {**arena(4), operator_keys.JOBSET_JOB_INDEX: str(job)}
+        labels[operator_keys.JOB_COMPLETION_INDEX] = str(index)
         return a_seen(1, f"s-w-{job}-{index}-{number}", labels=labels, owner=JOB)
 
     pods = [of(job, index, "xyz"[index]) for index in (0, 1) for job in (10, 2)]
@@ -441,9 +442,9 @@ def test_one_member_whose_request_breaks_a_rule_keeps_its_gang_waiting():
 
 def test_members_are_in_the_order_of_their_ranks():
     launcher = a_seen(
-        1, "bert-launcher", labels=arena(4, **{keys.REPLICA_TYPE: "Launcher"}), owner=JOB
+        1, "bert-launcher", labels=arena(4, **{operator_keys.REPLICA_TYPE: "Launcher"}), owner=JOB
     )
-    numbered = a_seen(1, "a", labels=arena(4, **{keys.REPLICA_INDEX: "7"}), owner=JOB)
+    numbered = a_seen(1, "a", labels=arena(4, **{operator_keys.REPLICA_INDEX: "7"}), owner=JOB)
     pods = [launcher, numbered, *(a_seen(1, f"w-{i}", labels=arena(4), owner=JOB) for i in (2, 10))]
 
     for order in permutations(pods):
@@ -451,7 +452,7 @@ def test_members_are_in_the_order_of_their_ranks():
 
 
 def test_a_launcher_that_is_a_worker_too_is_the_first_of_its_gang():
-    labels = arena(3, **{keys.JOB_ROLE: "launcher"})
+    labels = arena(3, **{operator_keys.JOB_ROLE: "launcher"})
     launcher = a_seen(1, "bert-launcher", labels=labels, owner=JOB)
 
     unit = the_unit([*workers(2, labels=arena(3)), launcher])
