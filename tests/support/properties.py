@@ -1,4 +1,4 @@
-"""How many examples the property tests have, and that coverage is not measured in them.
+"""Set the number of examples of property tests, and turn off coverage in them.
 
 `make test` tries half of what the tests name, `make properties` many times as many. Tracing more
 than doubles the time of a property, which repeats the same lines.

@@ -1,4 +1,4 @@
-"""Which pods would make a whole node free if they moved to GPUs that are free beside others. Pure.
+"""Find the pods that would free a whole node if they moved to GPUs that are free on others. Pure.
 
 Only GPUs count, as in `slots`: nothing says that a pod may run on another node, or may be moved.
 """

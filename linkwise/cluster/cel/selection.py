@@ -1,4 +1,4 @@
-"""Which devices satisfy selectors. Devices that are equal in what these read are evaluated once."""
+"""Evaluate selectors on devices; those that are equal in what selectors read are evaluated once."""
 
 from collections.abc import Iterator
 from functools import lru_cache

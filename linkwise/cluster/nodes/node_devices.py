@@ -1,4 +1,4 @@
-"""What dynamic resource allocation (DRA) knows about the GPUs of a node, beside device plugins.
+"""The GPUs of a node as dynamic resource allocation (DRA) knows them, beside device plugins.
 
 ResourceSlices of the node say which GPU a device is now: after a reboot, a name may belong to
 another GPU. Claims say which devices are held.

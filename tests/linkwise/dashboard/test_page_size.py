@@ -1,4 +1,4 @@
-"""What the documentation says of the page's files."""
+"""The sizes of the page's files in the documentation are true."""
 
 import re
 from pathlib import Path

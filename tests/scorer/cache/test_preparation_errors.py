@@ -1,4 +1,4 @@
-"""What kubelets say about pods that they do not prepare."""
+"""Events in which kubelets say that they do not prepare a pod."""
 
 from contextlib import asynccontextmanager
 

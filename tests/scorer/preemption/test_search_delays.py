@@ -1,4 +1,4 @@
-"""When victims are searched for a unit again."""
+"""The delays between two searches of victims for a unit."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which gangs are moved off faults, and when."""
+"""The gangs that are moved off faults, and the time of it."""
 
 from itertools import pairwise
 from math import inf

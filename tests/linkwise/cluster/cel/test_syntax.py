@@ -1,4 +1,4 @@
-"""Which expressions are parsed, and what is said about others."""
+"""The expressions that are parsed, and the messages about others."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What admission knows of the GPUs of claims nodes."""
+"""The GPUs of claims nodes, as admission knows them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What claims and templates of users ask for: only what is evaluated as kube-scheduler does."""
+"""Requests of users' claims and templates are evaluated as by kube-scheduler, or not at all."""
 
 import msgspec
 import pytest

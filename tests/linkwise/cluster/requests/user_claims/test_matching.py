@@ -1,4 +1,4 @@
-"""Which GPUs satisfy the constraints of claims, and how they are divided among the requests."""
+"""The GPUs that satisfy the constraints of claims, and their division among the requests."""
 
 from itertools import permutations
 
