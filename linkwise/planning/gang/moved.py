@@ -25,8 +25,8 @@ class Moved(Struct, frozen=True):
     """The id of the plan that was given up."""
     at: Annotated[float, Meta(ge=0, lt=YEAR_10000)]
     """When [s since 1970]."""
-    why: str = ""
-    """The faults, for users; empty in a record of an earlier version."""
+    why: str
+    """The faults, for users; empty if they ended before the move."""
     is_over: bool = False
     """An eviction was refused: members that were evicted go back to their places, and the others
     stay."""

@@ -77,9 +77,9 @@ def recorded_bandwidths(plan: GangPlan) -> RecordedBandwidths:
     nic_unknown = plan.bandwidth_note is not None or nodes == 1
 
     def baseline(value: float | None, nodes: int | None) -> Bandwidth:
-        if value is None:
+        if value is None or nodes is None:
             return UNDEFINED
-        return Bandwidth(value, nodes, nodes is None or (nodes > 1 and nic_unknown))
+        return Bandwidth(value, nodes, nodes > 1 and nic_unknown)
 
     planned = baseline(plan.bandwidth, nodes)
     if planned.value is None:

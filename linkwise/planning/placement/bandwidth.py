@@ -56,7 +56,7 @@ class Bandwidth:
     value: float | None = None
     """[GB/s]; None where it is not known or not defined."""
     nodes: int | None = None
-    """Number of nodes; None: unknown, in a plan that an earlier version wrote, or without value."""
+    """Number of nodes; None without a value."""
     nic_unknown: bool = False
     """The nodes are joined by NICs of unknown bandwidth: only links of each node count."""
     sets_unknown: bool = False
@@ -97,8 +97,7 @@ class Bandwidth:
         Over more nodes fewer links count inside each, so the value rises where the network does not
         count.
         """
-        same = self.nodes is not None and self.nodes == other.nodes
-        return same or not (self.nic_unknown or other.nic_unknown)
+        return self.nodes == other.nodes or not (self.nic_unknown or other.nic_unknown)
 
 
 UNDEFINED = Bandwidth()

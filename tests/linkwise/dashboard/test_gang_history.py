@@ -21,7 +21,7 @@ PLAN = {
 
 
 def a_gang(*, moved: bool = False, planned: bool = False):
-    annotations = {keys.MOVED: f'{{"plan":"p","at":{MOVED_AT}}}'} if moved else {}
+    annotations = {keys.MOVED: f'{{"plan":"p","at":{MOVED_AT},"why":"a fault"}}'} if moved else {}
     placed = {
         "type": "Placed",
         "status": "True",

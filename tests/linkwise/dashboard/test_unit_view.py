@@ -104,7 +104,7 @@ def test_the_history_of_a_gang_has_its_conditions_and_its_move_in_order_of_time(
         "metadata": {
             "name": name_of(GangKey("team", "vgg", "")),
             "namespace": "team",
-            "annotations": {keys.MOVED: '{"plan":"p","at":1795341660.5}'},
+            "annotations": {keys.MOVED: '{"plan":"p","at":1795341660.5,"why":"a fault"}'},
         },
         "spec": {"gang": "vgg", "link": Link.BEST},
         "status": {

@@ -104,9 +104,6 @@ def test_plan_over_nodes_records_what_its_bandwidths_count():
             True,
             id="two and four, NICs counted",
         ),
-        pytest.param(
-            a_plan_on("a", "b", bandwidth=3.4, index_order=5.7), False, id="of an earlier version"
-        ),
     ],
 )
 def test_recorded_bandwidths_are_comparable_only_where_that_is_known(recorded, comparable):
