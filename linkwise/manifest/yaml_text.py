@@ -44,16 +44,14 @@ def read_yaml(text: str) -> list[tuple[object, Place]]:
 
     Cost: linear in the text and in the expansion of its aliases.
     """
-    control = _CONTROL.search(text)
-    if control:
-        line = text.count("\n", 0, control.start()) + 1
-        raise SourceError(line, f"the character U+{ord(control[0]):04X} is not allowed")
+    if control := _control_error(text):
+        raise control
     composer = _Composer()
     try:
         for event in yaml.parse(text, Loader=_LOADER):
             composer.take(event)
     except yaml.MarkedYAMLError as error:
-        raise _source_error(error, text) from None
+        raise source_error(error, text) from None
     return composer.documents
 
 
@@ -141,7 +139,7 @@ class _Composer:
 
     def _start(self, opened: _Open, tag: str | None) -> None:
         if self._at_key():
-            raise SourceError(opened.line, "a key must be text, not a list or a mapping")
+            raise collection_as_key(opened.line)
         if tag not in _COLLECTION_TAGS:
             raise SourceError(opened.line, f"the tag {tag} means nothing here")
         if len(self.open) >= MAX_DEPTH:
@@ -229,7 +227,23 @@ def _merge(mapping: dict[str, object], parts: dict[str, Place]) -> None:
                 parts[key] = where.find((key,))
 
 
-def _source_error(error: yaml.MarkedYAMLError, text: str) -> SourceError:
+def _control_error(text: str) -> SourceError | None:
+    control = _CONTROL.search(text)
+    if control is None:
+        return None
+    line = text.count("\n", 0, control.start()) + 1
+    return SourceError(line, f"the character U+{ord(control[0]):04X} is not allowed")
+
+
+def collection_as_key(line: int) -> SourceError:
+    """Return the error of a key that is a list or a mapping, as in templates that begin so."""
+    return SourceError(line, "a key must be text, not a list or a mapping")
+
+
+def source_error(error: yaml.YAMLError, text: str) -> SourceError:
+    """Return an error of the parser with the line of the text."""
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return _control_error(text) or SourceError(1, f"not YAML: {error}")
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
     lines = text.split("\n")

@@ -94,14 +94,32 @@ def test_a_block_of_text_is_no_item():
         ("items:\n- a: [1\n- b: 1\n", 3),
         ("a: 1\n---\nb: 1\n\tc: 2\n", 4),
         ("items:\n- {<<: 1}\n", 2),
+        ("items:\n- a: 1\nitems:\n- b: 1\n", 3),
+        ("items: 1\nitems:\n- b: 1\n", 2),
+        ("a: 1\n---\n{{ b }}: c\n", 3),
+        ("items:\n- a: {{ b }}\n", 2),
+        ("items:\n- a: 1\n- b: \x07\n", 3),
     ],
-    ids=["a key twice", "an open bracket", "a tab", "a merge of a number"],
+    ids=[
+        "a key twice",
+        "an open bracket",
+        "a tab",
+        "a merge of a number",
+        "items twice",
+        "items that are no list",
+        "a template",
+        "a template in an item",
+        "a control character",
+    ],
 )
 def test_error_message_has_the_line(text, line):
     with pytest.raises(SourceError) as caught:
         parts(text)
 
     assert caught.value.line == line
+    with pytest.raises(SourceError) as in_whole:
+        whole(text)
+    assert str(in_whole.value) == str(caught.value)
 
 
 @pytest.mark.parametrize(
