@@ -29,9 +29,9 @@ from scorer.metrics import Metrics, Stage
 from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.claim_problems import ClaimProblems
+from scorer.report.delegated_claims import DelegatedClaims
 from scorer.report.gpu_kinds import GPUKinds
 from scorer.report.lease_annotations import ClaimsNodes
-from scorer.report.left_claims import LeftClaims
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
 from scorer.report.usage_meter import measure_usage
@@ -173,7 +173,7 @@ class Leader:
                 context.claim_problems.run(self._timings.claim_check_interval),
                 LeftOverClaims(handle).run(self._timings.claim_check_interval),
                 SharedClaims(handle).run(interval),
-                LeftClaims(
+                DelegatedClaims(
                     self._reading,
                     context.informers,
                     recorder,

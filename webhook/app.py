@@ -8,7 +8,7 @@ from linkwise.admission.decide.outcome import Outcome, Verdict
 from linkwise.admission.patch.unrequested_devices import chooses_gpus
 from linkwise.cluster.keys import CLAIM_PREFIX
 from linkwise.cluster.objects.pod import NewPod
-from linkwise.cluster.requests.user_claims.claim_spec import Asked, LeftToScheduler
+from linkwise.cluster.requests.user_claims.claim_spec import Asked, Delegated
 from linkwise.cluster.requests.user_claims.pod_claims import ClaimSource, claim_sources
 from linkwise.runtime.http.types import (
     JSON,
@@ -43,7 +43,7 @@ NAMESPACE_TIMEOUT = 0.5
 """Maximum time for which a review waits for a new namespace to appear in the informer [s]."""
 _JSON_ONLY = frozenset({JSON})
 _NOTHING_ASKED: Mapping[ClaimSource, Asked] = {}
-_UNPROVEN = LeftToScheduler("the webhook requires no client certificate")
+_UNPROVEN = Delegated("the webhook requires no client certificate")
 
 
 class Admission:

@@ -16,7 +16,7 @@ import structlog
 from linkwise.cluster.allocations.device_claim import StoredClaim
 from linkwise.cluster.requests.user_claims.claim_spec import (
     Asked,
-    LeftToScheduler,
+    Delegated,
     TemplateObject,
     asked_of,
 )
@@ -39,9 +39,9 @@ _KEPT = 1024
 """Templates and claims that are kept; each has at most 32 requests."""
 _SOURCES_MAX = 8
 """Templates and claims of one pod that are read."""
-_MISSING = LeftToScheduler("it does not exist yet: create it before the pods")
-_UNREADABLE = LeftToScheduler("it could not be read")
-_LATE = LeftToScheduler("it could not be read in time")
+_MISSING = Delegated("it does not exist yet: create it before the pods")
+_UNREADABLE = Delegated("it could not be read")
+_LATE = Delegated("it could not be read in time")
 _NOT_KEPT = (_MISSING, _UNREADABLE, _LATE)
 _TEMPLATES = "resourceclaimtemplates"
 

@@ -26,7 +26,7 @@ from scorer.fence import WRITE_TIMEOUT, is_leadership_lost
 from scorer.metrics import Stage
 
 _AT_A_TIME = 32
-"""Pods that are left to kube-scheduler in one pass."""
+"""Pods that are delegated to kube-scheduler in one pass."""
 _RETRY, _RETRY_MAX = 2.0, 60.0
 """After a pod could not be patched, at first and at most [s]."""
 
@@ -85,8 +85,8 @@ class SharedClaims:
     async def _leave(self, pod: PodInfo, claim: str) -> None:
         """Remove the gate of a pod, and write why it has no GPUs of Linkwise."""
         assert pod.member is not None  # noqa: S101 - it waits.
-        left = f"claim {claim}: {SHARED}"
-        annotations = {LEFT_TO_SCHEDULER: left, TERM: str(self._term)}
+        delegated = f"claim {claim}: {SHARED}"
+        annotations = {LEFT_TO_SCHEDULER: delegated, TERM: str(self._term)}
         steps = ungating_patch(pod.member.pod, annotations)
         with self._faults.isolate(Stage.COMMIT, pod.key):
             try:

@@ -13,8 +13,8 @@ from linkwise.runtime.kube.objects import Key
 from scorer.extender.filter import FilterVerdict
 
 _PODS_MAX = 256
-"""Beyond it the pod that was refused longest ago is left to kube-scheduler, which tries it again
-after 30 s by the shipped configuration."""
+"""Beyond it the pod that was refused longest ago is delegated to kube-scheduler, which tries it
+again after 30 s by the shipped configuration."""
 
 
 class Refusal(NamedTuple):

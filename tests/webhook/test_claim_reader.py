@@ -15,7 +15,7 @@ from support.servers.user_claims_cluster import (
 )
 from support.waiting import until
 
-from linkwise.cluster.requests.user_claims.claim_spec import ClaimedDevices, LeftToScheduler
+from linkwise.cluster.requests.user_claims.claim_spec import ClaimedDevices, Delegated
 from linkwise.cluster.requests.user_claims.pod_claims import CLAIM, TEMPLATE, ClaimSource
 from linkwise.runtime.kube.client import Kube
 from webhook import claim_reader
@@ -104,13 +104,13 @@ async def test_what_does_not_exist_is_left_to_the_scheduler(reader, kind):
     none = ClaimSource(kind, "none")
     found = await reader.read("team", [none])
 
-    assert isinstance(found[none], LeftToScheduler)
+    assert isinstance(found[none], Delegated)
     assert "does not exist yet" in found[none].reason
 
 
 async def test_that_something_does_not_exist_holds_for_nobody_else(cluster, reader):
     new = ClaimSource(TEMPLATE, "new")
-    assert isinstance((await reader.read("team", [new]))[new], LeftToScheduler)
+    assert isinstance((await reader.read("team", [new]))[new], Delegated)
 
     cluster.template("new", a_claim_spec(2))
 
@@ -141,7 +141,7 @@ async def test_a_read_that_an_outage_ends_is_not_in_time(cluster, reader, status
 
 async def test_a_read_that_is_forbidden_is_left_to_the_scheduler_and_tried_again(cluster, reader):
     cluster.broken, cluster.status = True, 403
-    failed = {TEMPLATE_TWO: LeftToScheduler("it could not be read")}
+    failed = {TEMPLATE_TWO: Delegated("it could not be read")}
     assert await reader.read("team", [TEMPLATE_TWO]) == failed
     cluster.broken = False
 
@@ -177,7 +177,7 @@ async def test_an_answer_of_many_bytes_is_not_read(cluster, reader, monkeypatch)
     monkeypatch.setattr(claim_reader, "_MAX_BYTES", 1000)
     cluster.template("two", {**a_claim_spec(2), "x": "x" * 1000})
 
-    failed = {TEMPLATE_TWO: LeftToScheduler("it could not be read")}
+    failed = {TEMPLATE_TWO: Delegated("it could not be read")}
     assert await reader.read("team", [TEMPLATE_TWO]) == failed
 
 

@@ -51,7 +51,7 @@ def validate_pod(
         findings += _scheduler_findings(parsed, rules.placement.scheduler_name)
     if parsed.member and parsed.mark:
         findings += gang_findings(parsed.pod, parsed.mark, workload)
-    if (places or parsed.mark or parsed.left) and _has_other_claims(parsed):
+    if (places or parsed.mark or parsed.delegated) and _has_other_claims(parsed):
         findings.append(_claims_finding(parsed, places=places))
     if parsed.mark and request.family is Family.NVIDIA:
         findings += _unplanned_gang(parsed.pod, parsed.mark, request, rules)
@@ -82,11 +82,11 @@ def _claims_finding(parsed: ParsedPod, *, places: bool) -> Finding:
     elif parsed.mark:
         message = (
             f"Linkwise does not place gang {parsed.mark.name} as a whole: the pod gets its devices "
-            f"by resource claims (DRA){f'; {parsed.left}' if parsed.left else ''}"
+            f"by resource claims (DRA){f'; {parsed.delegated}' if parsed.delegated else ''}"
         )
         fix = f"ask for {NVIDIA_GPU} instead of the claims, or remove the mark"
     else:
-        message = f"Linkwise leaves the claims of the pod to kube-scheduler: {parsed.left}"
+        message = f"Linkwise leaves the claims of the pod to kube-scheduler: {parsed.delegated}"
         fix = f"ask for {NVIDIA_GPU} instead, since nodes of Linkwise have no GPU for such claims"
     return Finding(Code.CLAIMS, Severity.WARNING, "spec.resourceClaims", None, message, fix)
 

@@ -112,8 +112,8 @@ def add_annotations(parsed: ParsedPod, annotations: Mapping[str, str] | None) ->
         wanted[CLAIMED_GPUS] = claims.claim_amounts(parsed.request), claims.RULE
     elif (brought := parsed.request.user_claims) and not is_annotated(parsed, annotations or {}):
         wanted[CLAIMED_GPUS] = brought.annotation, claims.RULE
-    elif parsed.left and (annotations or {}).get(LEFT_TO_SCHEDULER) != parsed.left:
-        wanted[LEFT_TO_SCHEDULER] = parsed.left, "left to kube-scheduler"
+    elif parsed.delegated and (annotations or {}).get(LEFT_TO_SCHEDULER) != parsed.delegated:
+        wanted[LEFT_TO_SCHEDULER] = parsed.delegated, "left to kube-scheduler"
     return add_keys("/metadata/annotations", annotations, wanted)
 
 

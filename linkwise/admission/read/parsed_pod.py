@@ -26,7 +26,7 @@ from linkwise.cluster.requests.container_request import all_containers
 from linkwise.cluster.requests.request import Request, mode_of, user_claims_request
 from linkwise.cluster.requests.request_findings import node_name_finding
 from linkwise.cluster.requests.request_reader import read_request
-from linkwise.cluster.requests.user_claims.claim_spec import Asked, LeftToScheduler
+from linkwise.cluster.requests.user_claims.claim_spec import Asked, Delegated
 from linkwise.cluster.requests.user_claims.pod_claims import ClaimSource, UserClaims, claims_of_user
 from linkwise.policy.snapshot import PolicySnapshot
 from linkwise.workloads.owned_gang import OWNER_PATH, OwnedGang, owned_gang
@@ -45,7 +45,7 @@ class ParsedPod(Struct, frozen=True, gc=False):
     shared: NodeSharing = ()
     """Sharing of the requested resource on the nodes that the pod may be bound to."""
     renaming: tuple[Operation, ...] = ()
-    left: str | None = None
+    delegated: str | None = None
     """Why kube-scheduler allocates the claims that it brings; None: no reason is known."""
     owned: OwnedGang | None = None
     """Its gang by its owner, if it has no mark of its own; admission writes the mark."""
@@ -53,7 +53,7 @@ class ParsedPod(Struct, frozen=True, gc=False):
 
 def claims_that_place(
     pod: NewPod, asked: Mapping[ClaimSource, Asked], policy: PolicySnapshot, capacity: Capacity
-) -> UserClaims | LeftToScheduler | None:
+) -> UserClaims | Delegated | None:
     """Return the claims of its user by which Linkwise gives a pod its GPUs; None: by none.
 
     Args:
@@ -74,7 +74,7 @@ def claims_that_place(
     if not capacity.has_claims_node(spec, found.gpus):
         return None
     if not capacity.may_satisfy(found.selectors):
-        return LeftToScheduler("no node of Linkwise has GPUs that satisfy the selectors")
+        return Delegated("no node of Linkwise has GPUs that satisfy the selectors")
     return found
 
 
@@ -82,7 +82,7 @@ def parse_pod(
     pod: NewPod,
     policy: PolicySnapshot,
     capacity: Capacity,
-    brought: UserClaims | LeftToScheduler | None = None,
+    brought: UserClaims | Delegated | None = None,
 ) -> ParsedPod:
     """Return a pod with its GPU request and its gang.
 
@@ -95,7 +95,7 @@ def parse_pod(
     request, findings = read_request(pod)
     if isinstance(brought, UserClaims):
         request = user_claims_request(brought)
-    left = brought.reason if isinstance(brought, LeftToScheduler) else None
+    delegated = brought.reason if isinstance(brought, Delegated) else None
     mark, sizes = gang_mark(pod)
     owned = None
     # Pods of one owner that name a claim share its GPUs: each is placed alone, after the first one.
@@ -129,10 +129,10 @@ def parse_pod(
         # Sizes of gangs that Linkwise does not place are not checked.
         findings = (*findings, *sizes)
     if renaming is None:
-        return ParsedPod(pod, request, mark, member, findings, shared, (), left, owned)
+        return ParsedPod(pod, request, mark, member, findings, shared, (), delegated, owned)
     findings = tuple(renaming.as_written(finding) for finding in findings)
     operations = renaming.operations
-    return ParsedPod(pod, request, mark, member, findings, shared, operations, left, owned)
+    return ParsedPod(pod, request, mark, member, findings, shared, operations, delegated, owned)
 
 
 def _mark_by_owner(pod: NewPod, owned: OwnedGang) -> tuple[Mark | None, tuple[Finding, ...]]:
@@ -213,9 +213,9 @@ def _is_of_hami(spec: NewPodSpec) -> bool:
 def _is_ours(pod: NewPod, request: Request, policy: PolicySnapshot, capacity: Capacity) -> bool:
     """Return whether Linkwise chooses the GPUs of a request under NVIDIA's names.
 
-    GPUs are left to the plugin unless a node of our modes offers them that the pod may be bound to:
-    a pod must not be tied to nodes that do not exist. A node mode that the pod names takes
-    precedence.
+    GPUs are delegated to the plugin unless a node of our modes offers them that the pod may be
+    bound to: a pod must not be tied to nodes that do not exist. A node mode that the pod names
+    takes precedence.
     """
     mode = mode_of(request.resource)
     if mode is None or policy.policy.placement.nvidia == "off":

@@ -24,7 +24,7 @@ from linkwise.cluster.keys import CLAIM_PROTECTION, DRA_GPU_DRIVER, NODE_NAME_FI
 from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.requests.user_claims.claim_spec import (
     ClaimedDevices,
-    LeftToScheduler,
+    Delegated,
     asked_of,
 )
 from linkwise.cluster.requests.user_claims.device_class import DeviceClass
@@ -108,7 +108,7 @@ class ClaimAllocation:
         if stored.is_used and stored.term > term:
             return "was written by a later leader"
         asked = asked_of(stored.spec, classes)
-        if isinstance(asked, LeftToScheduler):
+        if isinstance(asked, Delegated):
             return f"is not evaluated by Linkwise: {asked.reason}"
         if asked is None or not asked.is_same(self.planned):
             return (

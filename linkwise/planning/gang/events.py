@@ -12,7 +12,7 @@ from linkwise.planning.placement.bandwidth import Bandwidth
 from linkwise.runtime.kube.event_recorder import Event, ObjectReference
 
 SHARED = "it has its devices already, and the pod shares them"
-"""Why a claim that a pod names is left to kube-scheduler, which binds the pod to its node."""
+"""Why a claim that a pod names is delegated to kube-scheduler, which binds the pod to its node."""
 FENCED = (
     "kube-scheduler finds no devices for its claims, and GPUs of nodes with the taint "
     f"{PLACED} (DeviceTaintRules of Linkwise) are not for such claims; ask for {NVIDIA_GPU} there"
@@ -225,7 +225,7 @@ def claim_unprepared(node: str, error: str) -> EventMessage:
     return EventMessage(EventReason.CLAIM_UNPREPARED, text, detail)
 
 
-def claim_left(why: str) -> EventMessage:
+def claim_delegated(why: str) -> EventMessage:
     """Report that kube-scheduler allocates the claims of a pod, not Linkwise.
 
     Users can write the reason.

@@ -22,7 +22,7 @@ from linkwise.workloads.kinds.leader_worker_set import is_leader
 from linkwise.workloads.owned_gang import owned_gang
 from linkwise.workloads.registry import GANG_KINDS
 
-_LEFT_MAX = 300
+_DELEGATED_MAX = 300
 """A reason that admission writes is shorter [characters]."""
 _GRACE, _GRACE_MAX = 30, 366 * 86_400
 """The default of Kubernetes, and what counts as longest: the API server takes any [s]."""
@@ -88,7 +88,7 @@ class PodInfo:
     """Its nominated node, until it is bound or has GPUs."""
     lacks_devices: bool = False
     """kube-scheduler finds no devices for its claims, none of which Linkwise made."""
-    left: str = ""
+    delegated: str = ""
     """Why kube-scheduler allocates its claims for GPUs, while it has no node."""
     weight: int = 0
     """Memory for the pod while it waits [bytes, about]."""
@@ -185,7 +185,9 @@ def pod_info(pod: Pod) -> PodInfo:
         is_group_leader=is_leader(pod),
         nominated="" if is_placed or is_terminating else pod.status.nominated_node_name or "",
         lacks_devices=not request.places and not pod.spec.node_name and pod.status.lacks_devices,
-        left="" if pod.spec.node_name else pod.annotations.get(LEFT_TO_SCHEDULER, "")[:_LEFT_MAX],
+        delegated=""
+        if pod.spec.node_name
+        else pod.annotations.get(LEFT_TO_SCHEDULER, "")[:_DELEGATED_MAX],
         life=_life(pod, usage) if is_placed and usage and (usage.places or usage.nvidia) else None,
     )
     if usage is None or not usage.places or is_placed or is_terminating:

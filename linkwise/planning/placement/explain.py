@@ -102,9 +102,9 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
         where = _few(list(plan.counts))
         notes.append(f"the bandwidth is not known: NVIDIA's plugin chooses the GPUs of {where}")
     notes += _bandwidth_notes(plan.bandwidth)
-    left = {c for p in plan.placements for c in left_to_scheduler(p.member.pod.spec)}
-    if left:
-        notes.append(f"left to kube-scheduler: {', '.join(sorted(left))}")
+    delegated = {c for p in plan.placements for c in delegated_constraints(p.member.pod.spec)}
+    if delegated:
+        notes.append(f"left to kube-scheduler: {', '.join(sorted(delegated))}")
     return notes
 
 
@@ -119,7 +119,7 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
 
 
-def left_to_scheduler(spec: PodSpec) -> tuple[str, ...]:
+def delegated_constraints(spec: PodSpec) -> tuple[str, ...]:
     """Name the constraints of a pod that only kube-scheduler checks."""
     affinity = spec.affinity
     constraints = (

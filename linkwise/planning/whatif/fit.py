@@ -179,7 +179,7 @@ def _fit(
         bandwidth=tenths(least.value),
         best_possible=tenths(best.value),
         why=why_these(first.plan) if first.plan and not others else None,
-        notes=list(dict.fromkeys((*notes, *_left_to_others(first.members[0])))),
+        notes=list(dict.fromkeys((*notes, *_delegated(first.members[0])))),
         reason=refused.reason if refused else None,
         never=refused is not None and _never_fits(refused),
         bandwidth_note=least.note,
@@ -201,7 +201,7 @@ def _pod(name: str, placement: Placement | None) -> PodFit:
     )
 
 
-def _left_to_others(member: Member) -> Iterable[str]:
+def _delegated(member: Member) -> Iterable[str]:
     """Return what other components than the planner choose for such a pod."""
     if not member.request.places:
         return (BY_COUNT,)

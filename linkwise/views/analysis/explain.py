@@ -203,9 +203,9 @@ def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
     if usage is None:
         state, reason = UnitState.ENDED, _ENDED
     elif others:
-        left = view.pods[pod.key].annotations.get(LEFT_TO_SCHEDULER)
-        why = f" ({printable(left)})" if left else ""
-        is_shared = left is None or SHARED in left
+        delegated = view.pods[pod.key].annotations.get(LEFT_TO_SCHEDULER)
+        why = f" ({printable(delegated)})" if delegated else ""
+        is_shared = delegated is None or SHARED in delegated
         if is_shared and pod.lacks_devices and _has_claims_nodes(view):
             why = f"; {FENCED}"
         state, reason = UnitState.ALONE, f"it asks for {others}: Linkwise does not place it{why}"

@@ -18,7 +18,7 @@ from linkwise.cluster.nodes.node import DevicePool
 from linkwise.cluster.nodes.node_capacity import capacity_of
 from linkwise.cluster.objects.pod import NewPod, Pod
 from linkwise.cluster.requests.request_reader import read_request
-from linkwise.cluster.requests.user_claims.claim_spec import Asked, ClaimedDevices, LeftToScheduler
+from linkwise.cluster.requests.user_claims.claim_spec import Asked, ClaimedDevices, Delegated
 from linkwise.cluster.requests.user_claims.pod_claims import CLAIM, TEMPLATE, ClaimSource
 
 AUTO = a_snapshot("placement: {templates: auto}")
@@ -109,8 +109,8 @@ def test_a_gang_by_its_owner_is_marked():
 @pytest.mark.parametrize(
     ("templates", "mark", "text"),
     [
-        ({"two-gpus": LeftToScheduler("request 'gpu' has adminAccess")}, {}, "adminAccess"),
-        ({"two-gpus": LeftToScheduler("request 'gpu' has adminAccess")}, MARK, "adminAccess"),
+        ({"two-gpus": Delegated("request 'gpu' has adminAccess")}, {}, "adminAccess"),
+        ({"two-gpus": Delegated("request 'gpu' has adminAccess")}, MARK, "adminAccess"),
         ({"two-gpus": None}, MARK, "does not place gang bert as a whole"),
     ],
 )
@@ -120,9 +120,9 @@ def test_what_is_left_to_the_scheduler_is_a_finding(templates, mark, text):
     assert [finding.code for finding in result.findings] == ["LW125"]
     assert text in result.findings[0].message
     after = patched(a_templated_pod("two-gpus", annotations=mark), result)
-    left = after["metadata"].get("annotations", {}).get(keys.LEFT_TO_SCHEDULER)
+    delegated = after["metadata"].get("annotations", {}).get(keys.LEFT_TO_SCHEDULER)
     what = templates["two-gpus"]
-    assert left == (f"template two-gpus: {what.reason}" if what else None)
+    assert delegated == (f"template two-gpus: {what.reason}" if what else None)
     assert not outcome(after, templates).patch
     assert not any(one.path.startswith("/spec/schedulingGates") for one in result.patch)
 
@@ -157,8 +157,8 @@ def test_such_pods_are_left_alone(fields, options):
 
 
 def test_a_pod_with_the_label_has_no_word_about_what_would_be_left():
-    left: dict[str, Asked] = {"two-gpus": LeftToScheduler("request 'gpu' has adminAccess")}
-    result = outcome(a_templated_pod("two-gpus", labels={keys.CLAIMS: "false"}), left)
+    delegated: dict[str, Asked] = {"two-gpus": Delegated("request 'gpu' has adminAccess")}
+    result = outcome(a_templated_pod("two-gpus", labels={keys.CLAIMS: "false"}), delegated)
 
     assert result.patch == ()
     assert not result.findings
@@ -198,8 +198,8 @@ def test_a_claim_of_another_device_by_name_leaves_a_gang_by_its_owner_a_gang():
 
 
 def test_a_pod_that_names_a_claim_which_is_not_evaluated_is_left_to_the_scheduler():
-    left: dict[str, Asked] = {"mine": LeftToScheduler("request 'gpu' has adminAccess")}
-    result = outcome(naming("mine"), {}, claims=left)
+    delegated: dict[str, Asked] = {"mine": Delegated("request 'gpu' has adminAccess")}
+    result = outcome(naming("mine"), {}, claims=delegated)
 
     assert [finding.code for finding in result.findings] == ["LW125"]
     after = patched(naming("mine"), result)

@@ -49,14 +49,14 @@ class ClaimedDevices:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftToScheduler:
+class Delegated:
     """A claim for GPUs that kube-scheduler allocates."""
 
     reason: str
     """What Linkwise does not evaluate, for users."""
 
 
-Asked: TypeAlias = ClaimedDevices | LeftToScheduler | None
+Asked: TypeAlias = ClaimedDevices | Delegated | None
 """What a claim or template asks for: whole GPUs alone, or what is not evaluated; None: no GPUs."""
 
 
@@ -137,44 +137,44 @@ def asked_of(spec: Mapping[str, object], classes: Mapping[str, DeviceClass]) -> 
     if not of_driver:
         return None
     if others := names - of_driver:
-        return LeftToScheduler(f"it asks for devices of class {quoted(min(others))}, too")
+        return Delegated(f"it asks for devices of class {quoted(min(others))}, too")
     for name in sorted(of_driver):
         if isinstance(reason := selectors_of(classes[name].expressions), str):
-            return LeftToScheduler(f"class {quoted(name)} has {reason}")
+            return Delegated(f"class {quoted(name)} has {reason}")
     try:
         devices = msgspec.convert(spec, _ClaimSpec).devices
     except msgspec.ValidationError as error:
-        return LeftToScheduler(f"a field of it is not evaluated: {quoted(str(error))}")
+        return Delegated(f"a field of it is not evaluated: {quoted(str(error))}")
     found = _devices_of(devices, classes)
     return _constrained(found, devices) if isinstance(found, ClaimedDevices) else found
 
 
-def _constrained(found: ClaimedDevices, devices: _Devices) -> ClaimedDevices | LeftToScheduler:
+def _constrained(found: ClaimedDevices, devices: _Devices) -> ClaimedDevices | Delegated:
     constraints = read_constraints(devices.constraints or [], frozenset(dict(found.amounts)))
     if isinstance(constraints, str):
-        return LeftToScheduler(f"its constraints are not evaluated: {constraints}")
+        return Delegated(f"its constraints are not evaluated: {constraints}")
     return replace(found, constraints=constraints)
 
 
 def _devices_of(
     devices: _Devices, classes: Mapping[str, DeviceClass]
-) -> ClaimedDevices | LeftToScheduler:
+) -> ClaimedDevices | Delegated:
     """Return the GPUs of each request."""
     # Before any is evaluated: a tenant writes them, and a template of 1.5 MB has many.
     if len(_expressions(devices)) > SELECTORS_MAX:
-        return LeftToScheduler(f"it has more than {SELECTORS_MAX} selectors")
+        return Delegated(f"it has more than {SELECTORS_MAX} selectors")
     amounts: list[tuple[str, int]] = []
     selectors: set[tuple[str, ...]] = set()
     for request in devices.requests or ():
         found = _selectors_of(request, classes)
         if isinstance(found, str):
-            return LeftToScheduler(f"request {quoted(request.name)} has {found}")
+            return Delegated(f"request {quoted(request.name)} has {found}")
         selectors.add(found)
         amounts.append((request.name, request.exactly.count if request.exactly else 0))
     if not 0 < sum(count for _, count in amounts) <= RESULTS_MAX:
-        return LeftToScheduler(f"a claim has 1 to {RESULTS_MAX} devices")
+        return Delegated(f"a claim has 1 to {RESULTS_MAX} devices")
     if len(selectors) > 1:
-        return LeftToScheduler("its requests have different selectors")
+        return Delegated("its requests have different selectors")
     return ClaimedDevices(tuple(amounts), selectors.pop())
 
 

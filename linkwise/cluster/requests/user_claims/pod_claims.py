@@ -23,7 +23,7 @@ from linkwise.cluster.requests.user_claims.claim_spec import (
     RESULTS_MAX,
     Asked,
     ClaimedDevices,
-    LeftToScheduler,
+    Delegated,
 )
 from linkwise.cluster.requests.user_claims.device_class import SELECTORS_MAX
 from linkwise.cluster.requests.user_claims.matching import (
@@ -196,7 +196,7 @@ def uses_template(spec: NewPodSpec) -> bool:
 
 def claims_of_user(
     spec: NewPodSpec, asked: Mapping[ClaimSource, Asked]
-) -> UserClaims | LeftToScheduler | None:
+) -> UserClaims | Delegated | None:
     """Return the GPUs that a pod gets by the claims that it brings; None: by none.
 
     Args:
@@ -209,15 +209,15 @@ def claims_of_user(
         if (source := source_of(claim)) and (what := asked.get(source)) is not None
     ]
     for _, source, what in found:
-        if isinstance(what, LeftToScheduler):
-            return LeftToScheduler(f"{source}: {what.reason}")
+        if isinstance(what, Delegated):
+            return Delegated(f"{source}: {what.reason}")
     if not found:
         return None
     devices = [(name, what) for name, _, what in found if isinstance(what, ClaimedDevices)]
     if problem := _mixture(spec, [source for _, source, _ in found]):
-        return LeftToScheduler(problem)
+        return Delegated(problem)
     if len({what.selectors for _, what in devices}) > 1:
-        return LeftToScheduler("its claims have different selectors")
+        return Delegated("its claims have different selectors")
     return UserClaims(tuple(devices))
 
 

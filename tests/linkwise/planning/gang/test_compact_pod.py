@@ -17,7 +17,7 @@ from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.gang.compact_pod import compact
 from linkwise.planning.gang.patches import allocation_patch
 from linkwise.planning.gang.pod_info import pod_info
-from linkwise.planning.placement.explain import left_to_scheduler
+from linkwise.planning.placement.explain import delegated_constraints
 from linkwise.planning.placement.pods.member import new_member
 from linkwise.workloads import operator_keys
 from linkwise.workloads.rank import rank_order
@@ -176,7 +176,7 @@ def planned(pod):
         ],
         [node_matches(spec, "a", {"zone": zone}) for zone in ("a", "b", "1")],
         [tolerates(spec.tolerations, one) for one in taint],
-        left_to_scheduler(spec),
+        delegated_constraints(spec),
         allocation_patch(pod, "a", {keys.TERM: "1"}),
     )
 

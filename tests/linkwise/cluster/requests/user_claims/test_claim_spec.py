@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from linkwise.cluster.requests.user_claims.claim_spec import (
     ClaimedDevices,
-    LeftToScheduler,
+    Delegated,
     asked_of,
 )
 from linkwise.cluster.requests.user_claims.device_class import (
@@ -175,7 +175,7 @@ def test_claims_without_gpus_are_not_concerned(spec):
 def test_what_is_not_evaluated_is_left_to_the_scheduler_with_the_reason(spec, reason):
     found = asked_of(spec, CLASSES)
 
-    assert isinstance(found, LeftToScheduler)
+    assert isinstance(found, Delegated)
     assert reason in found.reason
 
 
@@ -304,4 +304,4 @@ def test_the_order_of_requests_makes_no_difference():
 def test_any_specification_has_an_answer(part):
     found = asked_of({"devices": part}, CLASSES)
 
-    assert found is None or isinstance(found, (ClaimedDevices, LeftToScheduler))
+    assert found is None or isinstance(found, (ClaimedDevices, Delegated))

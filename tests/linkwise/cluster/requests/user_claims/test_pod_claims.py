@@ -10,7 +10,7 @@ from linkwise.cluster import keys
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request import Family
 from linkwise.cluster.requests.request_reader import read_request
-from linkwise.cluster.requests.user_claims.claim_spec import ClaimedDevices, LeftToScheduler
+from linkwise.cluster.requests.user_claims.claim_spec import ClaimedDevices, Delegated
 from linkwise.cluster.requests.user_claims.matching import Constraint
 from linkwise.cluster.requests.user_claims.pod_claims import (
     CLAIM,
@@ -45,7 +45,7 @@ MATCHED = ClaimedDevices(
     constraints=(Constraint("x/y", ("a", "b")), Constraint("x/z")),
 )
 CHOSEN = ClaimedDevices((("gpu", 2),), (A100, "device.attributes['gpu.nvidia.com'].minor < 4"))
-LEFT = LeftToScheduler("request 'x' has adminAccess")
+DELEGATED = Delegated("request 'x' has adminAccess")
 
 
 @pytest.mark.parametrize(
@@ -61,11 +61,11 @@ LEFT = LeftToScheduler("request 'x' has adminAccess")
     ],
 )
 def test_a_pod_gets_gpus_by_its_templates(templates, fields, found):
-    asked = {"one": ONE, "two": TWO, "nic": None, "admin": LEFT, "chosen": CHOSEN}
+    asked = {"one": ONE, "two": TWO, "nic": None, "admin": DELEGATED, "chosen": CHOSEN}
     result = claims_of_user(a_templated_pod(*templates, **fields).spec, of_templates(asked))
 
     if isinstance(found, str):
-        assert isinstance(result, LeftToScheduler)
+        assert isinstance(result, Delegated)
         assert found in result.reason
     else:
         assert result == found
@@ -83,8 +83,8 @@ def test_a_claim_by_name_or_a_resource_beside_it_leaves_the_pod_to_the_scheduler
     asked = of_templates({"one": ONE}) | {ClaimSource(CLAIM, "shared"): ONE}
     named = claims_of_user(msgspec.convert(a_pod({}, resourceClaims=claims), Pod).spec, asked)
 
-    assert isinstance(beside, LeftToScheduler)
-    assert isinstance(named, LeftToScheduler)
+    assert isinstance(beside, Delegated)
+    assert isinstance(named, Delegated)
     assert "nvidia.com/gpu, too" in beside.reason
     assert "claim shared: other pods may share it" in named.reason
 
@@ -96,14 +96,14 @@ def test_a_claim_by_name_or_a_resource_beside_it_leaves_the_pod_to_the_scheduler
         (["a", "b"], UserClaims((("c0", ONE), ("c1", TWO)))),
         (["nic"], None),
         (["a", "nic"], UserClaims((("c0", ONE),))),
-        (["a", "a"], LeftToScheduler("it names one claim twice")),
-        (["a", "admin"], LeftToScheduler("claim admin: request 'x' has adminAccess")),
+        (["a", "a"], Delegated("it names one claim twice")),
+        (["a", "admin"], Delegated("claim admin: request 'x' has adminAccess")),
         (["lw-00000000000000000000000000000000"], None),
     ],
 )
 def test_a_pod_gets_gpus_by_the_claims_that_it_names(names, found):
     claims = [{"name": f"c{i}", "resourceClaimName": name} for i, name in enumerate(names)]
-    asked = {"a": ONE, "b": TWO, "nic": None, "admin": LEFT, "lw-" + "0" * 32: ONE}
+    asked = {"a": ONE, "b": TWO, "nic": None, "admin": DELEGATED, "lw-" + "0" * 32: ONE}
     spec = msgspec.convert(a_pod({}, resourceClaims=claims), Pod).spec
 
     sources = {ClaimSource(CLAIM, name): what for name, what in asked.items()}

@@ -1,12 +1,12 @@
-"""Report by an Event that the claims of a pod are left to kube-scheduler, and why."""
+"""Report by an Event that the claims of a pod are delegated to kube-scheduler, and why."""
 
 from collections.abc import Callable
 
 from linkwise.planning.gang.events import (
     SHARED,
     EventMessage,
+    claim_delegated,
     claim_fenced,
-    claim_left,
     event_about,
 )
 from linkwise.planning.gang.pod_info import PodInfo
@@ -20,10 +20,10 @@ from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 
 
-class LeftClaims:
-    """Pods without a node whose claims are left to kube-scheduler.
+class DelegatedClaims:
+    """Pods without a node whose claims are delegated to kube-scheduler.
 
-    Admission has left them, with a reason; or they wait for GPUs beside fenced nodes.
+    Admission has delegated them, with a reason; or they wait for GPUs beside fenced nodes.
     """
 
     def __init__(
@@ -60,18 +60,18 @@ class LeftClaims:
         await self._faults.repeat(Stage.REPORT, self._pass, interval)
 
     async def _pass(self) -> None:
-        left: list[tuple[PodInfo, EventMessage]] = []
+        delegated: list[tuple[PodInfo, EventMessage]] = []
         waiting: list[PodInfo] = []
         async for pod in cooperatively(self._informers.pods.reflector.items.values()):
-            if pod.lacks_devices and (not pod.left or SHARED in pod.left):
+            if pod.lacks_devices and (not pod.delegated or SHARED in pod.delegated):
                 waiting.append(pod)
-            elif pod.left:
-                left.append((pod, claim_left(pod.left)))
+            elif pod.delegated:
+                delegated.append((pod, claim_delegated(pod.delegated)))
         fenced = await self._claims.of_gpus(waiting if self._fences() else (), self._clock())
-        left += [(pod, claim_fenced()) for pod in fenced]
+        delegated += [(pod, claim_fenced()) for pod in fenced]
         self._reported = frozenset(
             key
-            for pod, message in left
+            for pod, message in delegated
             if (key := (pod.uid, message)) in self._reported
             or self._recorder.record(event_about(pod, message))
         )
