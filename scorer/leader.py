@@ -16,7 +16,7 @@ from linkwise.runtime.kube.event_recorder import EventRecorder
 from linkwise.runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
 from scorer.commit.handle import IN_FLIGHT, Handle
-from scorer.commit.left_over_claims import LeftOverClaims
+from scorer.commit.orphaned_claims import OrphanedClaims
 from scorer.commit.shared_claims import SharedClaims
 from scorer.device_fence import DeviceFence
 from scorer.extender.bind import Binder
@@ -171,7 +171,7 @@ class Leader:
                     self._timings.requeue_interval
                 ),
                 context.claim_problems.run(self._timings.claim_check_interval),
-                LeftOverClaims(handle).run(self._timings.claim_check_interval),
+                OrphanedClaims(handle).run(self._timings.claim_check_interval),
                 SharedClaims(handle).run(interval),
                 DelegatedClaims(
                     self._reading,

@@ -110,15 +110,15 @@ class ClaimAllocator:
         return refused
 
     async def release(
-        self, claims: Iterable[PodClaim], is_left: Callable[[], bool] = lambda: True
+        self, claims: Iterable[PodClaim], is_orphaned: Callable[[], bool] = lambda: True
     ) -> None:
         """Take the devices from claims again; one that stays is released by a later pass.
 
         Args:
             claims: Of pods behind our gate.
-            is_left: Returns whether that still holds, after a claim was read.
+            is_orphaned: Returns whether their pods still wait, after a claim was read.
         """
-        await map_few(partial(self._release_isolated, is_left=is_left), claims, IN_FLIGHT)
+        await map_few(partial(self._release_isolated, is_orphaned=is_orphaned), claims, IN_FLIGHT)
 
     async def _isolated(self, wanted: ClaimAllocation, classes: "_Classes") -> RefusedClaim | None:
         owner = wanted.claim.owner
@@ -167,11 +167,11 @@ class ClaimAllocator:
     async def _patch(self, path: str, body: object) -> UserClaim:
         return await self._kube.patch(path, body, UserClaim, kind="merge", params=WRITE_TIMEOUT)
 
-    async def _release_isolated(self, claim: PodClaim, is_left: Callable[[], bool]) -> None:
+    async def _release_isolated(self, claim: PodClaim, is_orphaned: Callable[[], bool]) -> None:
         with self._faults.isolate(Stage.COMMIT, (claim.owner.namespace, claim.owner.name)):
             try:
                 stored = await self._kube.find(claim.path, UserClaim)
-                if stored and claim.may_be_released(stored) and is_left():
+                if stored and claim.may_be_released(stored) and is_orphaned():
                     await self._patch(claim.status_path, release_patch(stored))
             except KubeError as error:
                 _log.warning("Could not release claim", path=claim.path, err=str(error))

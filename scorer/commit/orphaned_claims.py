@@ -1,4 +1,4 @@
-"""Release claims of pods that still wait behind our gate.
+"""Release orphaned claims, of pods that still wait behind our gate.
 
 A leader that ends between the allocation of a claim and the patch of its pod leaves devices that
 nobody uses, and so does a release that failed. Until then they count as claimed by others.
@@ -20,8 +20,8 @@ _AT_A_TIME = 32
 """Claims that are released in one pass."""
 
 
-class LeftOverClaims:
-    """Looks for such claims, for one term of the Lease."""
+class OrphanedClaims:
+    """Finds orphaned claims, for one term of the Lease."""
 
     def __init__(self, handle: Handle) -> None:
         """Start without a pass."""
@@ -40,7 +40,7 @@ class LeftOverClaims:
         keys = [
             key
             async for key in cooperatively(self._informers.pods.reflector.items)
-            if (pod := self._informers.state.pod(key)) and _is_left(pod, self._informers)
+            if (pod := self._informers.state.pod(key)) and _is_orphaned(pod, self._informers)
         ]
         await asyncio.gather(*map(self._release, islice(keys, _AT_A_TIME)))
 
@@ -55,7 +55,7 @@ class LeftOverClaims:
         return pod is not None and pod.uid == uid and pod.member is not None
 
 
-def _is_left(pod: PodInfo, informers: Informers) -> bool:
+def _is_orphaned(pod: PodInfo, informers: Informers) -> bool:
     """Return whether a pod waits while a claim of it has devices; not while these are written.
 
     Its GPUs are assumed then, so that it is not seen as waiting.
