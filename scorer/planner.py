@@ -164,7 +164,7 @@ class Planner:
 
         Each is known as under way already, so it must be started whatever fails after it.
         """
-        dirty_groups = self._informers.state.drain_dirty_groups()
+        dirty_groups = self._informers.state.groups.drain_dirty()
         self._forget(
             self._pending.assemble(dirty_groups, self._informers.workloads.drain_dirty_owners())
         )

@@ -172,7 +172,7 @@ class NodeInformer:
         raw = self.nodes.items.get(("", name))
         config_maps = self._config_maps.get(name, {})
         try:
-            recorded = recorded_gpus(self._state.usages(name))
+            recorded = recorded_gpus(self._state.usages.on(name))
             devices = self._devices.get(name)
             if devices:
                 devices = self._devices[name] = devices.with_recorded(recorded)

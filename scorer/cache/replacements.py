@@ -255,7 +255,7 @@ class Replacements:
 
     def _pods(self, key: GangKey) -> list[PodInfo]:
         key_of = self._workloads.owners.key
-        return [pod for pod in self._state.group(key[:2]) if key_of(pod) == key]
+        return [pod for pod in self._state.groups.of(key[:2]) if key_of(pod) == key]
 
     def _debt(self, namespace: str, now: float) -> float:
         debt, then = self._debts.get(namespace, (0.0, now))

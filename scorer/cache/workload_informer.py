@@ -87,7 +87,7 @@ class WorkloadInformer:
         """Take how many members the PodGroup of a gang requires."""
         if self._group_sizes.get(gang) != members:
             self._group_sizes[gang] = members
-            self._state.mark_group_dirty((gang.namespace, gang.name))
+            self._state.groups.mark_dirty((gang.namespace, gang.name))
             self._on_change()
 
     def set_state(self, uid: str, state: OwnerState) -> None:

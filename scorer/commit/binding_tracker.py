@@ -155,12 +155,12 @@ class BindingTracker:
 
     def _may_fail(self, binding: PendingBinding) -> bool:
         """Return whether each change of the cluster may be a loss of GPUs for a plan."""
-        pods = list(self._informers.state.group(binding.unit.group))
+        pods = list(self._informers.state.groups.of(binding.unit.group))
         is_tried = binding.tried_at is not None
         return any(map(awaits_claim, pods)) or (is_tried and any(map(may_lose_gpus, pods)))
 
     def _progress(self, binding: PendingBinding) -> Progress:
-        pods = self._informers.state.group(binding.unit.group)
+        pods = self._informers.state.groups.of(binding.unit.group)
         # A member whose patch was refused may have another plan by now.
         return binding.progress(pod for pod in pods if plan_id_of(pod) in {None, binding.plan.id})
 
@@ -237,7 +237,7 @@ class BindingTracker:
     def _other_members(self, binding: PendingBinding, members: Iterable[PodInfo]) -> list[PodInfo]:
         """Return the settled pods of the same gang that are not members of the plan."""
         unit, uids = binding.unit, {pod.uid for pod in members}
-        pods = self._informers.state.group(unit.group)
+        pods = self._informers.state.groups.of(unit.group)
         settled = (pod for pod in pods if unit.is_gang and pod.settled and pod.uid not in uids)
         return [pod for pod in settled if self._informers.owners.key(pod) == unit.key]
 

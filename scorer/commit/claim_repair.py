@@ -61,7 +61,7 @@ class ClaimRepair:
     def repairs(self, unit: Unit) -> list[Coroutine[None, None, None]]:
         """Return the checks of claims that are due, one for each node of a unit."""
         state = self._informers.state
-        settled = [pod for pod in state.group(unit.group) if pod.settled]
+        settled = [pod for pod in state.groups.of(unit.group) if pod.settled]
         gang = [pod for pod in settled if self._informers.owners.key(pod) == unit.key]
         unbound: dict[str, list[PodInfo]] = {}
         for pod in gang:

@@ -293,4 +293,4 @@ class Healer:
 
     def _pods(self, key: GangKey) -> list[PodInfo]:
         key_of = self._informers.owners.key
-        return [pod for pod in self._state.group(key[:2]) if key_of(pod) == key]
+        return [pod for pod in self._state.groups.of(key[:2]) if key_of(pod) == key]

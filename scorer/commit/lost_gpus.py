@@ -133,7 +133,7 @@ def _are_counted_gpus_lost(name: str, gpus: Counted, state: ClusterState) -> boo
     if node is None or not node.is_counted:
         return False
     total = max(len(node.cards), node.resources[NVIDIA_GPU])
-    others = (other.nvidia for other in state.usages(name) if other.node)
+    others = (other.nvidia for other in state.usages.on(name) if other.node)
     bound = sum(len(taken) for taken in others if taken and taken.resource == NVIDIA_GPU)
     return bound + len(gpus) > total
 

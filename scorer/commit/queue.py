@@ -195,7 +195,7 @@ class CommitQueue:
             reason = f"{reason}; {blocker}"
         delay = self._backoff.start(key, reason, at_maximum=at_maximum)
         self._release([allocation.pod for allocation in job.allocations])
-        if job.plan_id not in map(plan_id_of, self._state.group(job.unit.group)):
+        if job.plan_id not in map(plan_id_of, self._state.groups.of(job.unit.group)):
             self._binding_tracker.untrack(key, job.plan_id)
         self._status_reporter.enqueue(
             StatusUpdate(

@@ -242,7 +242,7 @@ class Removals:
 
     def _ending(self, key: GangKey) -> set[str]:
         """Return the uids of the members of a unit that end; the last leader evicted some."""
-        key_of, pods = self._informers.owners.key, self._state.group(key[:2])
+        key_of, pods = self._informers.owners.key, self._state.groups.of(key[:2])
         return {pod.uid for pod in pods if pod.is_ending and key_of(pod) == key}
 
     def _staying(self, pods: Sequence[PodInfo]) -> list[PodInfo]:

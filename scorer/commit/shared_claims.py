@@ -57,7 +57,7 @@ class SharedClaims:
         found = [
             (pod, claim)
             async for group in cooperatively(state.groups)
-            for pod in state.group(group)
+            for pod in state.groups.of(group)
             if (claim := self._shared_claim(pod))
         ]
         if not found:

@@ -16,7 +16,7 @@ def unbound_plans(group: Key, informers: Informers) -> Iterator[tuple[Unit, Gang
 
     A gang has several plans where members were created later; the earlier ones come first.
     """
-    owners, pods = informers.owners, list(informers.state.group(group))
+    owners, pods = informers.owners, list(informers.state.groups.of(group))
     members: dict[tuple[GangKey, str], list[PodInfo]] = {}
     for pod in pods:
         plan_id = plan_id_of(pod)

@@ -92,7 +92,7 @@ class Preemption:
         chosen: dict[str, Sequence[str]] = {}
         for name, victims in proposed.items():
             ledger = state.ledger_for(name, priority)
-            usages = {usage.uid: usage for usage in state.usages(name) if usage.node == name}
+            usages = {usage.uid: usage for usage in state.usages.on(name) if usage.node == name}
             uids = [victim.uid for victim in victims.pods or ()]
             if ledger and (found := _choose_victims(ledger, usages, member, uids, together)):
                 # Each request has uids of its own, also where they are equal.
@@ -124,12 +124,12 @@ class Preemption:
             nodes: The nodes.
             priority: Of the preemptor; a gang with a member of no lower one is not evicted.
         """
-        owners, usages = self._owners(), chain.from_iterable(map(self._state.usages, nodes))
+        owners, usages = self._owners(), chain.from_iterable(map(self._state.usages.on, nodes))
         pods = map(self._state.pod_of, usages)
         gangs = {owners.key(pod) for pod in pods if pod and pod.gang is not None}
         together: dict[str, frozenset[str]] = {}
         for key in gangs:
-            named = self._state.group((key.namespace, key.name))
+            named = self._state.groups.of((key.namespace, key.name))
             members = [pod for pod in named if pod.settled and pod.usage if owners.key(pod) == key]
             uids = frozenset(pod.uid for pod in members)
             held = [pod.usage for pod in members if pod.usage]
@@ -158,7 +158,7 @@ class Preemption:
             node = self._state.ledger_for(name, member.pod.spec.priority or 0)
             held = node.holdings.keys() & set(victims) if node else set()
             # Which node the scheduler chose is known once victims end there.
-            if any(map(self._state.is_ending, held)):
+            if any(map(self._state.usages.is_ending, held)):
                 return True
             if node and not held:
                 cleared.append(node)

@@ -173,7 +173,7 @@ class Nominations:
     def _is_ending(self, nomination: Nomination) -> bool:
         """Return whether pods that were evicted for a unit have not ended yet."""
         is_touched = any(map(self._removals.is_touched, nomination.victims))
-        return is_touched or any(self._state.is_ending(uid) for _, uid in nomination.pods)
+        return is_touched or any(self._state.usages.is_ending(uid) for _, uid in nomination.pods)
 
     def _records(self) -> list[Record]:
         asked = [each for each in self._nominations.values() if each.is_asked]
@@ -276,7 +276,8 @@ class Nominations:
         first, going = removal.pods[0], {pod.uid for pod in removal.pods}
         if first.gang is None:
             return 1
-        key_of, pods = self._informers.owners.key, self._state.group((first.namespace, first.gang))
+        key_of = self._informers.owners.key
+        pods = self._state.groups.of((first.namespace, first.gang))
         others = (each for each in pods if each.uid not in going and each.settled and each.usage)
         return len(going) + sum(key_of(each) == removal.key for each in others)
 

@@ -43,10 +43,7 @@ from scorer.preemption.nomination import (
 from scorer.preemption.nominations import Nominations
 from scorer.preemption.record import Record, read_records
 from scorer.preemption.search_delays import SearchDelays
-from scorer.preemption.units import (
-    ending_soon,
-    placed_in,
-)
+from scorer.preemption.units import ending_soon, placed_in
 from scorer.preemption.victim_owners import VictimOwners
 from scorer.queue.gang_size import GangSizeResolver
 
@@ -134,7 +131,7 @@ class Preemptor:
     def _may_preempt(self, unit: Unit) -> bool:
         """Return whether anything has a lower priority, as far as a look at all pods tells."""
         policy = self._informers.policy.policy.gangs.preemption
-        lowest = self._state.lowest_priority(others=policy.others == "lowerPriority")
+        lowest = self._state.usages.lowest_priority(others=policy.others == "lowerPriority")
         return lowest is not None and lowest < unit.priority and may_preempt(unit)
 
     def _search(self, unit: Unit, snapshot: Snapshot, options: PlanOptions) -> str | None:

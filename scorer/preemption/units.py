@@ -83,7 +83,7 @@ def _pods(state: ClusterState) -> Iterator[PodInfo]:
             if pod is not None:
                 yield pod
     for group in state.groups:
-        yield from (pod for pod in state.group(group) if not pod.settled)
+        yield from (pod for pod in state.groups.of(group) if not pod.settled)
 
 
 def _pod(state: ClusterState, holding: Holding) -> PodInfo | None:

@@ -91,7 +91,7 @@ class PendingUnits:
 
     def _assemble(self, name: Key) -> frozenset[GangKey]:
         before = self._units.pop(name, [])
-        units = units_of(self._state.group(name), self._owners)
+        units = units_of(self._state.groups.of(name), self._owners)
         for past in {unit.key for unit in before} - {unit.key for unit in units}:
             self._refusals.pop(past, None)
             self._index(past, None)
@@ -100,7 +100,7 @@ class PendingUnits:
         if units:
             self._units[name] = units
         known = self._known.pop(name, frozenset())
-        present = frozenset(map(self._owners.key, self._state.group(name)))
+        present = frozenset(map(self._owners.key, self._state.groups.of(name)))
         if kept := present & (known | {unit.key for unit in units}):
             self._known[name] = kept
         return known - present
@@ -162,7 +162,7 @@ class PendingUnits:
         return cached.refusal.reason if cached else "queued"
 
     def _has_owner(self, name: Key, uids: Collection[str]) -> bool:
-        owners = (pod.controller for pod in self._state.group(name) if pod.controller)
+        owners = (pod.controller for pod in self._state.groups.of(name) if pod.controller)
         return any(owner.uid in uids or self._top(owner).uid in uids for owner in owners)
 
     def _top(self, owner: Owner) -> Owner:

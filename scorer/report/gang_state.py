@@ -71,7 +71,7 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers, now: float)
     Cost: the pods of all gangs of its name.
     """
     key, state, owners = gang.key, informers.state, informers.owners
-    pods = [pod for pod in state.group(key[:2]) if owners.key(pod) == key]
+    pods = [pod for pod in state.groups.of(key[:2]) if owners.key(pod) == key]
     declared, needed = owners.declared.get(key.owner), needed or gang.spec.size
     needed = owners.size(key, pods, needed)
     found = _state_of(gang, pods, needed, informers)

@@ -384,7 +384,9 @@ async def test_a_member_that_is_bound_or_started_meanwhile_is_evicted_with_the_o
 
 
 def request(state, ended, *gangs):
-    units = {GangKey("team", gang, f"job-{gang}"): state.group(("team", gang)) for gang in gangs}
+    units = {
+        GangKey("team", gang, f"job-{gang}"): state.groups.of(("team", gang)) for gang in gangs
+    }
     units = {key: tuple(pods) for key, pods in units.items()}
     return Request(units, EvictionReason.PREEMPTED, on_end=ended)
 

@@ -33,7 +33,7 @@ class Unit:
     """Of a pod on its own its name and uid."""
     is_gang: bool
     group: tuple[str, str]
-    """The key of its pods in `ClusterState.group`."""
+    """The key of its pods in `PodGroups`."""
     waiting: tuple[PodInfo, ...]
     """The pods without GPUs, in rank order; at least one."""
     members: tuple[Member, ...]

@@ -4,12 +4,7 @@ Pods are the source of truth. An allocation is assumed from the decision until t
 a write whose response is lost may have been carried out.
 """
 
-from collections import Counter
-from collections.abc import Iterable
-from itertools import chain
-
-from linkwise.cluster.account.accounting import account, account_changes, unresolved_conflict
-from linkwise.cluster.account.ledger import Conflict, Ledger
+from linkwise.cluster.account.ledger import Conflict
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.account.pod_usage import PodUsage
 from linkwise.cluster.allocations.record import Allocation
@@ -20,6 +15,9 @@ from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.placement.options import Preferences
 from linkwise.planning.placement.state.node_cache import NodeCache
 from linkwise.planning.placement.state.snapshot import Snapshot
+from linkwise.planning.state.node_ledgers import NodeLedgers
+from linkwise.planning.state.pod_groups import PodGroups
+from linkwise.planning.state.pod_usages import PodUsages, has_place
 from linkwise.planning.state.reserved_gpus import Place, ReservedGPUs
 from linkwise.planning.state.scheduler_nominations import (
     Cluster,
@@ -27,7 +25,7 @@ from linkwise.planning.state.scheduler_nominations import (
     reserve_for_scheduler,
 )
 from linkwise.runtime.kube.objects import Key
-from linkwise.topology.table import Table, table_of
+from linkwise.topology.table import Table
 
 
 class ClusterState:
@@ -36,40 +34,24 @@ class ClusterState:
     def __init__(self) -> None:
         """Start without nodes and pods."""
         self._preferences, self._cache = Preferences(), NodeCache()
-        self._migrate = False
-        self._nodes: dict[str, Node] = {}
-        self._tables: dict[str, Table] = {}
         self._pods: dict[Key, PodInfo] = {}
         """Pods with their assumed allocations."""
         self._assumed: dict[str, tuple[PodInfo, Allocation]] = {}
         """By uid: pods as the watch shows them, without the allocation that is assumed."""
-        self._usages: dict[str, dict[str, PodUsage]] = {}
-        """By node, then by uid of the pod."""
-        self._priorities = Counter[int]()
-        """The number of pods with GPUs by our record, by their priority."""
-        self._priorities_of_others = Counter[int]()
-        """The same of pods with whole GPUs that Linkwise did not place."""
-        self._ending: dict[str, str] = {}
-        """By uid of a pod with GPUs that is being deleted: its node."""
         self._nominated: set[Key] = set()
         """Pods behind our gate that have a nominated node."""
         self._nominated_by_scheduler: set[Key] = set()
         """Pods without our gate that have one."""
-        self._groups: dict[Key, dict[Key, PodInfo]] = {}
-        """Pods that wait or waited for GPUs, by namespace and gang, or by their own name."""
-        self._ledgers: dict[str, NodeLedger] = {}
-        self._is_sorted = True
-        """The ledgers are sorted by name."""
-        self._conflicts: dict[str, tuple[Conflict, ...]] = {}
-        """By node."""
-        self._stale: dict[str, set[str]] = {}
-        """Nodes whose ledger is outdated, and the uids of the pods that changed there."""
+        self.groups = PodGroups()
+        """The pods with their assumed allocations, by group."""
+        self.usages = PodUsages()
+        """What these pods have of the nodes."""
         self._snapshot: Snapshot | None = None
         self.reserved = ReservedGPUs(self._reservation_changed)
         """GPUs of members that are being replaced, and of units for which others are evicted."""
+        self._ledgers = NodeLedgers(self.usages, self.reserved)
         self.capacity_version = 0
         """Grows with every change that may free capacity, so that a refused unit may fit."""
-        self._dirty_groups: set[Key] = set()
         self._dirty_nodes: set[str] = set()
 
     def set_preferences(self, preferences: Preferences, *, migrate: bool) -> None:
@@ -81,11 +63,7 @@ class ClusterState:
         """
         self._preferences, self._cache, self._snapshot = preferences, NodeCache(), None
         self.capacity_version += 1
-        if migrate != self._migrate:
-            self._migrate = migrate
-            self._ledgers.clear()
-            for name in self._nodes:
-                self._mark_node_dirty(name)
+        self._dirty_nodes.update(self._ledgers.set_migration(accepted=migrate))
 
     def update_node(self, name: str, node: Node | None, table: Table | None = None) -> None:
         """Take a node; None: it was deleted.
@@ -96,23 +74,17 @@ class ClusterState:
             table: Of its machine; None: built here, unless the node is `preparing` or its machine
                 is refused.
         """
-        known = self._nodes.get(name)
+        known = self.node(name)
         if known == node:
             return
         if _cards(known) != _cards(node):
             self._mark_pods_dirty(name)
-        self._nodes.pop(name, None)
-        unused = self._tables.pop(name, None)
-        if node is not None:
-            self._nodes[name] = node
-            if node.machine is not None and not (node.preparing or node.machine_refused):
-                self._tables[name] = table or table_of(node.machine)
-        if unused and all(unused is not used for used in self._tables.values()):
+        if self._ledgers.update(name, node, table):
             # Cached values keep tables in memory.
             self._cache = NodeCache()
         self.capacity_version += 1
         self._dirty_nodes.add(name)
-        self._mark_node_dirty(name)
+        self._snapshot = None
 
     def update_pod(self, key: Key, pod: PodInfo | None) -> None:
         """Take a pod of the watch; None: it was deleted."""
@@ -159,19 +131,6 @@ class ClusterState:
         """All pods, with their assumed allocations."""
         return tuple(self._pods.values())
 
-    def usages(self, node: str) -> Iterable[PodUsage]:
-        """Return the usages of pods that are bound to a node, or have an allocation there."""
-        return self._usages.get(node, {}).values()
-
-    def lowest_priority(self, *, others: bool) -> int | None:
-        """Return the lowest priority of a pod with GPUs by our record; None: there is none.
-
-        Args:
-            others: Pods with whole GPUs that Linkwise did not place count, too.
-        """
-        counted = (self._priorities, self._priorities_of_others if others else ())
-        return min(chain.from_iterable(counted), default=None)
-
     @property
     def nominated(self) -> list[PodInfo]:
         """The pods behind our gate that have a nominated node."""
@@ -184,13 +143,11 @@ class ClusterState:
 
     def node(self, name: str) -> Node | None:
         """Return a node; None: it does not exist."""
-        return self._nodes.get(name)
+        return self._ledgers.node(name)
 
     def ledger(self, name: str) -> NodeLedger | None:
         """Return the ledger of a node; None: no such node. Cost: the pods that changed there."""
-        if name in self._stale:
-            self._account(name)
-        return self._ledgers.get(name)
+        return self._ledgers.ledger(name)
 
     def ledger_for(self, name: str, priority: int) -> NodeLedger | None:
         """Return the ledger of a node for a pod without a gang; None: no such node."""
@@ -201,35 +158,21 @@ class ClusterState:
 
     def ending(self) -> list[Place]:
         """Return the GPUs of pods that are being deleted."""
-        ledgers = ((uid, self.ledger(node)) for uid, node in self._ending.items())
+        ledgers = ((uid, self.ledger(node)) for uid, node in self.usages.ending.items())
         return [
             Place(ledger.node.name, ledger.holdings[uid])
             for uid, ledger in ledgers
             if ledger and uid in ledger.holdings
         ]
 
-    def is_ending(self, uid: str) -> bool:
-        """Return whether a pod with GPUs is being deleted."""
-        return uid in self._ending
-
     def table(self, name: str) -> Table | None:
         """Return the table of a node's machine; None: it has none, or it does not exist."""
-        return self._tables.get(name)
+        return self._ledgers.table(name)
 
     @property
     def links(self) -> Links:
         """What the bandwidth of a gang depends on, beside its GPUs."""
         return Links(self.table, self._preferences.nic_bandwidth)
-
-    def mark_group_dirty(self, group: Key) -> None:
-        """Let the planner assemble the units of a group again."""
-        self._dirty_groups.add(group)
-
-    def drain_dirty_groups(self) -> frozenset[Key]:
-        """Return the groups that changed since the last call. The planner is the only consumer."""
-        drained = frozenset(self._dirty_groups)
-        self._dirty_groups.clear()
-        return drained
 
     def drain_dirty_nodes(self) -> frozenset[str]:
         """Return the nodes that changed since the last call. The filter is the only consumer.
@@ -241,21 +184,9 @@ class ClusterState:
         return drained
 
     @property
-    def groups(self) -> Iterable[Key]:
-        """Namespaces and names of gangs, and of pods that wait without a gang."""
-        return self._groups.keys()
-
-    def group(self, key: Key) -> Iterable[PodInfo]:
-        """Return the pods of a group: of all gangs of a name, or one pod."""
-        return self._groups.get(key, {}).values()
-
-    @property
     def conflicts(self) -> tuple[Conflict, ...]:
         """Pods whose records contradict others. Cost: the nodes that changed."""
-        for name in list(self._stale):
-            self._account(name)
-        conflicts = chain.from_iterable(self._conflicts.values())
-        return tuple(sorted(conflicts, key=lambda conflict: conflict.pod))
+        return self._ledgers.conflicts
 
     def snapshot(self) -> Snapshot:
         """Return the current snapshot. Cost: the nodes that changed."""
@@ -265,44 +196,14 @@ class ClusterState:
             return self._snapshot
         nominated = (self._pods[key] for key in self._nominated_by_scheduler)
         cluster = Cluster(self.ledger, self.table, self._preferences.mode)
-        reserve_for_scheduler(self.reserved, nominated, cluster, self._ending.keys())
-        conflicts = self.conflicts
-        if not self._is_sorted:
-            self._ledgers = dict(sorted(self._ledgers.items()))
-            self._is_sorted = True
-        ledger = Ledger(dict(self._ledgers), conflicts, is_sorted=True)
-        self._snapshot = Snapshot(ledger, self._preferences, dict(self._tables), cache=self._cache)
+        reserve_for_scheduler(self.reserved, nominated, cluster, self.usages.ending.keys())
+        ledger, tables = self._ledgers.all(), self._ledgers.tables
+        self._snapshot = Snapshot(ledger, self._preferences, tables, cache=self._cache)
         return self._snapshot
 
     def snapshot_for(self, gang: GangKey, priority: int) -> Snapshot:
         """Return the current snapshot for a unit, which may have what is reserved for it."""
         return self.snapshot().without_holdings(self.reserved.open_to(gang, priority))
-
-    def _account(self, name: str) -> None:
-        node, usages = self._nodes.get(name), self._usages.get(name, {})
-        changed = self._stale.pop(name, set())
-        if node is None:
-            self._ledgers.pop(name, None)
-            self._set_conflicts(
-                name, tuple(filter(None, map(unresolved_conflict, usages.values())))
-            )
-            return
-        ledger = self._ledgers.get(name)
-        self._is_sorted &= ledger is not None
-        updated = None
-        if ledger is not None and ledger.node is node and not self._conflicts.get(name):
-            usages_now = {uid: usages.get(uid) for uid in changed}
-            updated = account_changes(ledger, usages_now, migrate=self._migrate)
-        ledger, conflicts = (
-            (updated, ()) if updated else account(node, usages.values(), migrate=self._migrate)
-        )
-        self._ledgers[name] = self.reserved.held_on(ledger)
-        self._set_conflicts(name, conflicts)
-
-    def _set_conflicts(self, name: str, conflicts: tuple[Conflict, ...]) -> None:
-        self._conflicts.pop(name, None)
-        if conflicts:
-            self._conflicts[name] = conflicts
 
     def _set(self, key: Key, pod: PodInfo | None) -> None:
         before = self._pods.pop(key, None)
@@ -312,9 +213,8 @@ class ClusterState:
             self._snapshot = None
             self.capacity_version += 1
         if before is not None:
-            self._ending.pop(before.uid, None)
-            self._set_usage(before.uid, before.usage, exists=False)
-            self._set_group(key, before, exists=False)
+            self.usages.remove(before)
+            self.groups.remove(before)
         if pod is not None:
             self._pods[key] = pod
             if pod.waiting and pod.nominated:
@@ -322,61 +222,30 @@ class ClusterState:
             elif is_nominated(pod):
                 self._nominated_by_scheduler.add(key)
                 self._snapshot = None
-            if pod.is_ending and pod.usage:
-                self._ending[pod.uid] = pod.usage.target
-            self._set_usage(pod.uid, pod.usage, exists=True)
-            self._set_group(key, pod, exists=True)
+            self.usages.add(pod)
+            self.groups.add(pod)
         old = before.usage if before else None
         new = pod.usage if pod else None
         if old != new:
             self.capacity_version += old is not None and bool(old.target)
             for usage in (old, new):
-                if usage and (usage.target or usage.record):
+                if usage and has_place(usage):
                     self._mark_node_dirty(usage.target, usage.uid)
-
-    def _set_usage(self, uid: str, usage: PodUsage | None, *, exists: bool) -> None:
-        if usage and (usage.target or usage.record):
-            usages = self._usages.setdefault(usage.target, {})
-            if exists:
-                usages[uid] = usage
-            else:
-                del usages[uid]
-                if not usages:
-                    del self._usages[usage.target]
-            if usage.allocation or usage.is_of_others:
-                ours, others = self._priorities, self._priorities_of_others
-                counts = ours if usage.allocation else others
-                counts[usage.priority] += 1 if exists else -1
-                if not counts[usage.priority]:
-                    del counts[usage.priority]
-
-    def _set_group(self, key: Key, pod: PodInfo, *, exists: bool) -> None:
-        if pod.group is None:
-            return
-        group_key = pod.namespace, pod.group
-        self.mark_group_dirty(group_key)
-        group = self._groups.setdefault(group_key, {})
-        if exists:
-            group[key] = pod
-        else:
-            group.pop(key, None)
-            if not group:
-                del self._groups[group_key]
 
     def _mark_pods_dirty(self, node: str) -> None:
         """Let the planner assemble the groups of a node's pods again."""
-        for usage in self.usages(node):
+        for usage in self.usages.on(node):
             pod = self.pod_of(usage)
             if pod and pod.group is not None:
-                self.mark_group_dirty((pod.namespace, pod.group))
+                self.groups.mark_dirty((pod.namespace, pod.group))
 
     def _reservation_changed(self, place: Place) -> None:
         self.capacity_version += 1
         self._mark_node_dirty(place.node, place.holding.uid)
 
     def _mark_node_dirty(self, name: str, *uids: str) -> None:
-        self._stale.setdefault(name, set()).update(uids)
-        if name in self._nodes:
+        self._ledgers.mark_stale(name, *uids)
+        if self.node(name):
             self._dirty_nodes.add(name)
         self._snapshot = None
 

@@ -111,7 +111,7 @@ def settled_in(state: ClusterState, request: FitRequest) -> list[PodInfo]:
     """Return the members of the templates' gangs that have their GPUs already."""
     pods = [intended_pod(next(_intended(template))) for template in request.templates]
     groups = {(pod.namespace, pod.gang) for pod in pods if pod.gang is not None}
-    return settled_members(pod for group in groups for pod in state.group(group))
+    return settled_members(pod for group in groups for pod in state.groups.of(group))
 
 
 def left_on(before: NodeLedger, after: NodeLedger) -> NodeLeft:

@@ -107,7 +107,7 @@ async def test_sizes_are_kept_until_the_gang_is_forgotten(cluster):
         gang = GangKey("team", "bert", "job")
         informers.workloads.set_group_size(gang, 3)
         assert informers.owners.groups == {gang: 3}
-        assert informers.state.drain_dirty_groups() == {("team", "bert")}
+        assert informers.state.groups.drain_dirty() == {("team", "bert")}
 
         informers.workloads.forget_gang(GangKey("other", "bert", "job"))
         assert informers.owners.declared == {"job": 4}

@@ -367,7 +367,7 @@ def test_of_each_gang_all_or_none_are_victims(gangs, gpus, proposed):
 
 
 def _names_on(node, name):
-    return {usage.name for usage in node.state.usages(name)}
+    return {usage.name for usage in node.state.usages.on(name)}
 
 
 def test_victims_for_whole_gpus_have_whole_gpus():
@@ -499,7 +499,7 @@ def test_victims_are_sufficient_and_minimal(pods, memory, cards, proposed):
     pod = msgspec.structs.replace(
         pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels)
     )
-    there = {one.uid: one.priority for one in node.state.usages("a")}
+    there = {one.uid: one.priority for one in node.state.usages.on("a")}
     uids = [f"p{n}" for n in sorted(proposed) if there.get(f"p{n}", 9) < 2]
     before = dict(node.state._pods)
 

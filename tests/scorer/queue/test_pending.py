@@ -31,7 +31,7 @@ class Pods:
         self.state.update_pod(("team", name), pod)
 
     def assemble(self, *reowned):
-        return self.pending.assemble(self.state.drain_dirty_groups(), set(reowned))
+        return self.pending.assemble(self.state.groups.drain_dirty(), set(reowned))
 
     def units(self):
         return {unit.key.name: unit for unit in self.pending}

@@ -98,7 +98,7 @@ class _Cycle:
         removals = Removals(handle)
         tracker = BindingTracker(handle, removals)
         pending = PendingUnits(self._state, informers.owners, faults)
-        pending.assemble(self._state.drain_dirty_groups())
+        pending.assemble(self._state.groups.drain_dirty())
         sizes = GangSizeResolver(kube, informers, faults, retry=_UNLIMITED.owner_retry)
         healer = Healer(handle, tracker, removals)
         self._units = list(pending)

@@ -156,12 +156,12 @@ class Writing(RuleBasedStateMachine):
 
     @invariant()
     def the_lowest_priority_is_that_of_the_pods_with_gpus(self):
-        usages = list(chain.from_iterable(map(self.state.usages, NODES)))
+        usages = list(chain.from_iterable(map(self.state.usages.on, NODES)))
         priorities = [usage.priority for usage in usages if usage.allocation]
-        assert self.state.lowest_priority(others=False) == min(priorities, default=None)
+        assert self.state.usages.lowest_priority(others=False) == min(priorities, default=None)
         others = [usage.priority for usage in usages if usage.is_of_others]
         lowest = min([*priorities, *others], default=None)
-        assert self.state.lowest_priority(others=True) == lowest
+        assert self.state.usages.lowest_priority(others=True) == lowest
 
 
 def replace_node_name(pod):
@@ -222,10 +222,10 @@ def test_pods_that_name_unknown_nodes_leave_nothing_behind():
         state.update_pod(("default", node), pod_info(recorded(node, node, node, (1,))))
 
     assert state.drain_dirty_nodes() == frozenset()
-    assert [usage.uid for usage in state.usages("a")] == ["a"]
+    assert [usage.uid for usage in state.usages.on("a")] == ["a"]
     for node in NODES:
         state.update_pod(("default", node), None)
-    assert state._usages == {}
+    assert state.usages._by_node == {}
 
 
 def test_deleted_node_is_dirty():

@@ -1,0 +1,49 @@
+"""The pods that are placed together, and the groups of them that changed."""
+
+from collections.abc import Iterable, Iterator
+
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.runtime.kube.objects import Key
+
+
+class PodGroups:
+    """Pods that wait or waited for GPUs, by namespace and gang, or by their own name."""
+
+    def __init__(self) -> None:
+        """Start without pods."""
+        self._pods: dict[Key, dict[Key, PodInfo]] = {}
+        self._dirty: set[Key] = set()
+
+    def __iter__(self) -> Iterator[Key]:
+        """Yield namespaces and names of gangs, and of pods that wait without a gang."""
+        return iter(self._pods)
+
+    def of(self, key: Key) -> Iterable[PodInfo]:
+        """Return the pods of a group: of all gangs of a name, or one pod."""
+        return self._pods.get(key, {}).values()
+
+    def add(self, pod: PodInfo) -> None:
+        """Add a pod to its group, if it has one."""
+        if pod.group is not None:
+            group = pod.namespace, pod.group
+            self.mark_dirty(group)
+            self._pods.setdefault(group, {})[pod.key] = pod
+
+    def remove(self, pod: PodInfo) -> None:
+        """Remove a pod from its group, if it has one."""
+        if pod.group is not None:
+            group = pod.namespace, pod.group
+            self.mark_dirty(group)
+            del self._pods[group][pod.key]
+            if not self._pods[group]:
+                del self._pods[group]
+
+    def mark_dirty(self, group: Key) -> None:
+        """Let the planner assemble the units of a group again."""
+        self._dirty.add(group)
+
+    def drain_dirty(self) -> frozenset[Key]:
+        """Return the groups that changed since the last call. The planner is the only consumer."""
+        drained = frozenset(self._dirty)
+        self._dirty.clear()
+        return drained
