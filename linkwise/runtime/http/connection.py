@@ -7,47 +7,25 @@ request is arriving, and enforces times and the number of connections.
 import asyncio
 import math
 from collections.abc import Callable
-from enum import Enum, auto
 from typing import cast
 
 from linkwise.runtime.http.body import ByteBudget
+from linkwise.runtime.http.bytes_ahead import BytesAhead
 from linkwise.runtime.http.connection_limiter import BYTES, ConnectionLimiter
 from linkwise.runtime.http.limits import Limits
+from linkwise.runtime.http.phase import Phase
 from linkwise.runtime.http.transport import PausableTransport
-from linkwise.runtime.http.unread_answers import UnreadAnswers, unsent
+from linkwise.runtime.http.unread_answers import UnreadAnswers
 
 _ROUNDS = 8
 """Rounds of the event loop within which aiohttp calls the handler of a request that has arrived.
 It needs three. If it needed more, requests that arrive together would count as incomplete."""
-
-_MAX_UNREAD = 64 << 10
-"""Bytes that aiohttp may hold for handlers, beyond one read of the socket [bytes]."""
-
-_HELD_BACK = 32 * len(b"GET / HTTP/1.1\r\n\r\n")
-"""aiohttp keeps bytes back, unparsed, only behind 32 requests: with fewer bytes it has none."""
 
 
 async def handlers_called() -> None:
     """Wait until aiohttp has called the handlers of all requests that it has parsed."""
     for _ in range(_ROUNDS):
         await asyncio.sleep(0)
-
-
-class _Phase(Enum):
-    HANDSHAKE = auto()
-    """It was accepted, and TLS is not established."""
-    IDLE = auto()
-    """No part of a request has arrived."""
-    HEAD = auto()
-    """Bytes have arrived, and the handler was not called for them."""
-    BODY = auto()
-    """The handler was called; the body is not complete."""
-    TURN = auto()
-    """The request is complete and waits for its turn."""
-    ANSWER = auto()
-    """It is being answered."""
-    CLOSING = auto()
-    """The last answer was given; further bytes are ignored."""
 
 
 class Connection(asyncio.Protocol):
@@ -81,14 +59,10 @@ class Connection(asyncio.Protocol):
         self._answers = answers
         self._limits = limits
         self._transport: PausableTransport | None = None
-        self._phase = _Phase.HANDSHAKE
+        self._phase = Phase.HANDSHAKE
         self._due = math.inf
         self._requests = 0
-        self._unread = 0
-        self._ahead = False
-        self._buffer = b""
-        self._bytes_ahead = ahead
-        """Has the size of the buffer."""
+        self._ahead = BytesAhead(ahead)
         self._flushing: asyncio.Task[None] | None = None
         self._writing_paused = False
         self._counted = False
@@ -101,17 +75,17 @@ class Connection(asyncio.Protocol):
     @property
     def half_sent(self) -> bool:
         """A part of a request or of a handshake is missing."""
-        return self._phase in (_Phase.HANDSHAKE, _Phase.HEAD, _Phase.BODY)
+        return self._phase.is_half_sent
 
     @property
     def in_handshake(self) -> bool:
         """TLS is not established."""
-        return self._phase is _Phase.HANDSHAKE
+        return self._phase is Phase.HANDSHAKE
 
     @property
     def head_incomplete(self) -> bool:
         """Bytes have arrived that are no complete head yet."""
-        return self._phase is _Phase.HEAD
+        return self._phase is Phase.HEAD
 
     @property
     def evictable(self) -> bool:
@@ -120,22 +94,17 @@ class Connection(asyncio.Protocol):
         While it is being closed, too: a client can delay that.
         """
         is_open = self._transport is not None or self._handshake is not None
-        return self._phase is not _Phase.ANSWER and is_open
+        return self._phase is not Phase.ANSWER and is_open
 
     @property
     def awaits_turn(self) -> bool:
         """Its request waits for the turn of its address."""
-        return self._phase is _Phase.TURN
+        return self._phase is Phase.TURN
 
     @property
     def has_unsent(self) -> bool:
         """The kernel has not sent all bytes that were written, or the client does not take them."""
-        if self._transport is None:
-            return False
-        try:
-            return unsent(self._transport.get_extra_info("socket").fileno()) > 0
-        except (OSError, ValueError):
-            return True  # It is being closed; the transport may hold bytes.
+        return self._transport is not None and self._transport.has_unsent
 
     @property
     def connected(self) -> bool:
@@ -149,7 +118,7 @@ class Connection(asyncio.Protocol):
     def end_handshake(self) -> bool:
         """Record that this task has ended; return whether the connection was opened."""
         self._handshake = None
-        return self._phase is not _Phase.HANDSHAKE
+        return self._phase is not Phase.HANDSHAKE
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start; the TLS handshake is complete."""
@@ -161,7 +130,7 @@ class Connection(asyncio.Protocol):
         self._transport = PausableTransport(cast("asyncio.Transport", transport))
         self._handshake = None
         self._limiter.end_handshake(self)
-        self._rest(_Phase.IDLE)
+        self._rest(Phase.IDLE)
         self._http = self._make_http()
         self._http.connection_made(cast("asyncio.Transport", self._transport))
 
@@ -169,7 +138,7 @@ class Connection(asyncio.Protocol):
         """Remove the connection; a route that is waiting continues."""
         self._transport = None
         self._due = math.inf
-        self._take_buffer()
+        self._ahead.take()
         self._uncount()
         self._limiter.remove(self)
         self._answers.remove(self)
@@ -178,21 +147,19 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Pass bytes on; buffer them and pause reading while a request is being answered."""
         # aiohttp would parse and keep up to 32 requests of a connection, bodies included.
-        ahead = self._unread > _MAX_UNREAD and self._phase is not _Phase.BODY
-        if self._buffer or self._is_complete or self._writing_paused or ahead:
-            if not self._bytes_ahead.take(len(data)):
+        is_full = self._ahead.is_full and self._phase is not Phase.BODY
+        if self._ahead.buffer or self._phase.is_complete or self._writing_paused or is_full:
+            if not self._ahead.add(data):
                 self._limiter.drop(self, BYTES)
                 return
-            self._ahead = True
-            self._buffer += data
             if self._transport is not None:
                 self._transport.pause("connection", paused=True)
-            if ahead:
+            if is_full:
                 self._flush_later()
             return
-        self._unread += len(data)
-        if self._phase is _Phase.IDLE:
-            self._phase = _Phase.HEAD
+        self._ahead.pass_on(data)
+        if self._phase is Phase.IDLE:
+            self._phase = Phase.HEAD
             self.since = self._loop.time()
             self._due = self.since + self._limits.head_seconds
         self._http.data_received(data)
@@ -214,7 +181,7 @@ class Connection(asyncio.Protocol):
 
     def begin_request(self) -> None:
         """Record that a head is complete."""
-        self._phase = _Phase.BODY
+        self._phase = Phase.BODY
         self._requests += 1
         self._due = math.inf
         self._uncount()
@@ -228,17 +195,17 @@ class Connection(asyncio.Protocol):
         self.count_half_sent()
         if self._transport is not None and expects_continue:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if self._buffer:
+        if self._ahead.buffer:
             self._flush()
 
     def await_turn(self) -> None:
         """Record that a request is complete."""
-        self._phase = _Phase.TURN
+        self._phase = Phase.TURN
         self._uncount()
 
     def begin_answer(self) -> None:
         """Record that its turn has come."""
-        self._phase = _Phase.ANSWER
+        self._phase = Phase.ANSWER
 
     def end_request(self, read: int, answer: int, *, last: bool, abandoned: bool) -> None:
         """Record that a request has its answer, which is written next.
@@ -250,11 +217,9 @@ class Connection(asyncio.Protocol):
             abandoned: The client may still be sending the body.
         """
         self.used = True
-        # Heads count until the connection is idle: their size is not known.
-        self._unread = max(0, self._unread - read)
-        self._ahead = self._ahead and bool(self._buffer or self._unread >= _HELD_BACK)
+        self._ahead.end_request(read)
         self._uncount()
-        self._rest(_Phase.CLOSING if last else _Phase.IDLE)
+        self._rest(Phase.CLOSING if last else Phase.IDLE)
         if self._transport is not None:
             self._answers.add(self, answer, self.since)
         if abandoned:
@@ -276,7 +241,7 @@ class Connection(asyncio.Protocol):
         """Close the connection if it is idle, and no further request has arrived."""
         if self.in_handshake:
             self.drop()
-        elif self._phase is _Phase.IDLE and not self._buffer and self._transport is not None:
+        elif self._phase is Phase.IDLE and not self._ahead.buffer and self._transport is not None:
             self._transport.close()
 
     def drop_body(self) -> None:
@@ -291,7 +256,7 @@ class Connection(asyncio.Protocol):
             self._handshake.cancel()
             self._handshake = None
 
-    def _rest(self, phase: _Phase) -> None:
+    def _rest(self, phase: Phase) -> None:
         self._phase = phase
         self.since = self._loop.time()
         # aiohttp closes it earlier, unless the client does not read.
@@ -303,7 +268,7 @@ class Connection(asyncio.Protocol):
             self._limiter.remove_half_sent(self)
 
     def _flush_later(self) -> None:
-        if self._ahead:
+        if self._ahead.may_wait:
             self._flushing = self._loop.create_task(self._flush_when_idle(self._requests))
 
     async def _flush_when_idle(self, requests: int) -> None:
@@ -315,27 +280,16 @@ class Connection(asyncio.Protocol):
         self._http.data_received(b"")
         await handlers_called()
         if self._is_idle(requests):
-            self._unread = 0
-            self._ahead = bool(self._buffer)
+            self._ahead.end_idle()
             self._flush()
-
-    @property
-    def _is_complete(self) -> bool:
-        """A request has arrived, and has no answer."""
-        return self._phase in (_Phase.TURN, _Phase.ANSWER)
 
     def _is_idle(self, requests: int) -> bool:
         """Return whether no request has begun since, and none is being answered."""
-        answering = self._is_complete or self._writing_paused
+        answering = self._phase.is_complete or self._writing_paused
         return self.connected and requests == self._requests and not answering
 
     def _flush(self) -> None:
-        data = self._take_buffer()
+        data = self._ahead.take()
         if self._transport is not None and data:
             self._transport.pause("connection", paused=False)
             self.data_received(data)
-
-    def _take_buffer(self) -> bytes:
-        data, self._buffer = self._buffer, b""
-        self._bytes_ahead.give_back(len(data))
-        return data

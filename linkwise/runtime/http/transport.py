@@ -1,6 +1,9 @@
 """A transport that two owners can pause: aiohttp, and the connection around it."""
 
 import asyncio
+import fcntl
+import struct
+import termios
 from typing import Any
 
 
@@ -15,6 +18,14 @@ class PausableTransport:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of a transport.
         return getattr(self._transport, name)
+
+    @property
+    def has_unsent(self) -> bool:
+        """The kernel has not sent all bytes that were written, or the client does not take them."""
+        try:
+            return _unsent(self._transport.get_extra_info("socket").fileno()) > 0
+        except (OSError, ValueError):
+            return True  # It is being closed; the transport may hold bytes.
 
     def pause_reading(self) -> None:
         """Pause reading for aiohttp."""
@@ -35,3 +46,13 @@ class PausableTransport:
             self._transport.pause_reading()
         elif before and not after:
             self._transport.resume_reading()
+
+
+def _unsent(descriptor: int) -> int:
+    """Return how many bytes the kernel holds for a socket that its peer has not confirmed.
+
+    Raises:
+        OSError: It is no socket that is open.
+    """
+    queue = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
+    return int(struct.unpack("i", queue)[0])

@@ -5,9 +5,6 @@ the process, so nothing is left there once the kernel has sent all that it took.
 """
 
 import asyncio
-import fcntl
-import struct
-import termios
 from typing import Generic, Protocol, TypeVar
 
 from linkwise.runtime.http.body import ByteBudget
@@ -97,13 +94,3 @@ class UnreadAnswers(Generic[M]):
     def _drop(self, connection: M) -> None:
         self.remove(connection)
         self._limiter.drop(connection, UNREAD)
-
-
-def unsent(descriptor: int) -> int:
-    """Return how many bytes the kernel holds for a socket that its peer has not confirmed.
-
-    Raises:
-        OSError: It is no socket that is open.
-    """
-    queue = fcntl.ioctl(descriptor, termios.TIOCOUTQ, bytes(4))
-    return int(struct.unpack("i", queue)[0])

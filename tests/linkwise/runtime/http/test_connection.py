@@ -66,7 +66,7 @@ async def test_stop_answers_a_request_that_arrived_during_the_one_before():
         await until(lambda: site.waiting == 1)
         one.send(one.head(size=2) + b"22")
         (connection,) = site.server.limiter.open
-        await until(lambda: connection._buffer)
+        await until(lambda: connection._ahead.buffer)
         site.going_on.set()
         while not connection.used:  # noqa: ASYNC110 - `until` would return too late.
             await asyncio.sleep(0)
