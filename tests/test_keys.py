@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.workloads import operator_keys
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("linkwise", "webhook", "scorer", "certs", "agent", "dashboard")
-HOMES = {"linkwise/cluster/keys.py": keys, "linkwise/workloads/operator_keys.py": operator_keys}
+HOMES = {
+    "linkwise/cluster/keys.py": keys,
+    "linkwise/cluster/container_variables.py": container_variables,
+    "linkwise/workloads/operator_keys.py": operator_keys,
+}
 
 WORDS = frozenset(
     value

@@ -8,7 +8,8 @@ from msgspec import Struct
 from agent.binding.cdi_spec import MAX_BYTES, Device, Edits, Spec, SpecError, merge_edits
 from agent.binding.names import device_name
 from linkwise.cluster.allocations.gpus import GPUShare
-from linkwise.cluster.keys import CDI_BINDING, CDI_KIND, ENV_VISIBLE_DEVICES
+from linkwise.cluster.container_variables import ENV_VISIBLE_DEVICES
+from linkwise.cluster.keys import CDI_BINDING, CDI_KIND
 
 OLDEST_VERSION = "0.6.0"
 """The first version with annotations."""

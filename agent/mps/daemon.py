@@ -18,7 +18,8 @@ from agent.host.command import host_command
 from agent.host.program import Result, run_program
 from agent.mps.limits import SHARED_MEMORY, DaemonLimits, Directories, limit_commands
 from agent.mps.memory import mount_empty, unmount
-from linkwise.cluster.keys import ENV_MPS_LOGS, ENV_MPS_PIPES, NVIDIA_GPU
+from linkwise.cluster.container_variables import ENV_MPS_LOGS, ENV_MPS_PIPES
+from linkwise.cluster.keys import NVIDIA_GPU
 from linkwise.runtime.process.backoff import Backoff
 
 _log = structlog.get_logger()

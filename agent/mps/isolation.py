@@ -13,7 +13,12 @@ from agent.host.program import run_program
 from agent.mps.limits import SHARED_MEMORY, Directories
 from agent.mps.probe import Measurement
 from linkwise.cluster.allocations.record import Isolation
-from linkwise.cluster.keys import ENV_MPS_MEMORY, ENV_MPS_PIPES, ENV_MPS_PREFIX, ENV_MPS_THREADS
+from linkwise.cluster.container_variables import (
+    ENV_MPS_MEMORY,
+    ENV_MPS_PIPES,
+    ENV_MPS_PREFIX,
+    ENV_MPS_THREADS,
+)
 
 _THREADS = 1
 """Limit of compute [%]; below the limits that the daemon may have, as is the next."""

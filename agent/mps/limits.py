@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from agent.binding.cdi_spec import Edits, Mount
 from linkwise.cluster.allocations.gpus import GPUShare
-from linkwise.cluster.keys import ENV_MPS_PIPES
+from linkwise.cluster.container_variables import ENV_MPS_PIPES
 from linkwise.cluster.requests import mps
 from linkwise.cluster.requests.request import ContainerRequest
 

@@ -1,4 +1,4 @@
-"""Every label, annotation, resource, gate and variable name on the wire, once.
+"""Labels, annotations, resources, gates and other names on the wire, each once.
 
 A test searches the packages for others. Each group names the system that defined it.
 """
@@ -179,24 +179,6 @@ RECORD = frozenset(
 )
 """Annotations that only the scorer writes, beside those that start with `VISIBLE_DEVICES_OF`."""
 
-# Environment variables.
-ENV_VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-ENV_IMEX_CHANNELS = "NVIDIA_IMEX_CHANNELS"
-"""Channels to GPU memory that other nodes export (NVIDIA)."""
-ENV_MIG_CONFIG = "NVIDIA_MIG_CONFIG_DEVICES"
-ENV_MIG_MONITOR = "NVIDIA_MIG_MONITOR_DEVICES"
-DEVICE_MOUNTS = "/var/run/nvidia-container-devices"
-"""Each volume of `/dev/null` that is mounted below it names a device to NVIDIA's runtime."""
-ENV_DRIVER_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
-ENV_MPS_PREFIX = "CUDA_MPS_"
-ENV_MPS_THREADS = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
-ENV_MPS_MEMORY = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
-ENV_MPS_PIPES = "CUDA_MPS_PIPE_DIRECTORY"
-ENV_MPS_LOGS = "CUDA_MPS_LOG_DIRECTORY"
-ENV_CGPU_OFF = "CGPU_DISABLE"
-"""`true`: the limits of a cGPU node do not apply to the container (ACK)."""
-ENV_REPLICAS = "NVIDIA_REPLICAS"
-ENV_MEMORY_FRACTION = "LINKWISE_GPU_MEMORY_FRACTION"
 
 # ConfigMaps: names, namespaces, keys.
 PROFILE_NAMESPACE = "kube-system"

@@ -25,7 +25,7 @@ from controlplane.scorer import LEASE
 from controlplane.soak import often
 from controlplane.webhook import Webhook
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology, write_published
 from linkwise.topology.machine import Level, Machine, gpu_records
 
@@ -236,8 +236,8 @@ def many_documents() -> str:
 def forged_environment(tenant: Tenant) -> Iterator[None]:
     """Show all GPUs of a node to a container that has none, and a whole card to a share of it."""
     for name, value, limits in (
-        (keys.ENV_VISIBLE_DEVICES, "all", {}),
-        (keys.ENV_CGPU_OFF, "true", {keys.GPU_MEM: 4}),
+        (container_variables.ENV_VISIBLE_DEVICES, "all", {}),
+        (container_variables.ENV_CGPU_OFF, "true", {keys.GPU_MEM: 4}),
     ):
         forged = {**container(limits), "env": [{"name": name, "value": value}]}
         pod = name.lower().replace("_", "-")

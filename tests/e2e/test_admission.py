@@ -8,7 +8,7 @@ from controlplane.pods import a_pod, gates, required, variables
 from controlplane.process import wait_until
 
 from linkwise.admission.patch.device_variables import NO_GPU
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 SHARED = """
 sharing:
@@ -35,7 +35,7 @@ def test_memory_and_compute_go_where_both_are_given_out(pods):
 def test_memory_alone_needs_no_label_and_its_env_refers_to_the_record(pods):
     pod = pods.create({keys.GPU_MEM: 5})
 
-    reference = variables(pod)[keys.ENV_VISIBLE_DEVICES]["fieldRef"]["fieldPath"]
+    reference = variables(pod)[container_variables.ENV_VISIBLE_DEVICES]["fieldRef"]["fieldPath"]
     assert required(pod) == {}
     assert keys.VISIBLE_DEVICES in reference
     assert variables(pod)[keys.MEM_CONTAINER] == "5"
@@ -155,7 +155,7 @@ def test_of_a_gang_as_arena_makes_it_workers_are_gated_and_the_launcher_is_not(p
 
     assert (gates(worker), gates(launcher)) == ([keys.GANG], [])
     assert required(worker) == {keys.NODE_MODE: ["topology"]}
-    assert variables(launcher) == {keys.ENV_VISIBLE_DEVICES: NO_GPU}
+    assert variables(launcher) == {container_variables.ENV_VISIBLE_DEVICES: NO_GPU}
 
 
 def test_pods_of_a_deployment_are_made_as_one_asks_them_to_be(pods, namespace):

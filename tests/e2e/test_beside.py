@@ -7,7 +7,7 @@ from controlplane.other_webhook import run_neighbour
 from controlplane.pods import container, gates, required, variables
 
 from linkwise.admission.patch.device_variables import NO_GPU
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 # The API server calls registrations in the order of their names; ours is "linkwise".
 BEFORE, AFTER = "a-neighbour", "z-neighbour"
@@ -50,7 +50,7 @@ def devices(pod):
     """Return where each container learns its GPUs from."""
     paths = {}
     for index, one in enumerate(pod["spec"]["containers"]):
-        value = variables(pod, index).get(keys.ENV_VISIBLE_DEVICES)
+        value = variables(pod, index).get(container_variables.ENV_VISIBLE_DEVICES)
         paths[one["name"]] = value["fieldRef"]["fieldPath"] if isinstance(value, dict) else value
     return paths
 
@@ -93,7 +93,7 @@ def test_a_pod_made_beside_another_webhook_is_made_again_as_it_is(pods, beside, 
     env = second["spec"]["containers"][1]["env"]
     assert env == [
         {"name": "A", "value": "b"},
-        {"name": keys.ENV_VISIBLE_DEVICES, "value": NO_GPU},
+        {"name": container_variables.ENV_VISIBLE_DEVICES, "value": NO_GPU},
     ]
     first["spec"]["containers"][1]["env"] = env
     assert second["spec"] == first["spec"]

@@ -7,7 +7,7 @@ from controlplane.process import wait_until
 from support.documents import COMPUTE_SHARE, GPUSHARE, HPN, HPN_MODEL, MODEL_AND_DRIVER, PROFILE
 
 from linkwise.admission.patch.device_variables import NO_GPU
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 
 @pytest.fixture
@@ -138,10 +138,13 @@ def test_a_profile_gives_gpu_hpn_its_driver_unless_the_pod_says_otherwise(apply,
 def test_gpushares_pod_sees_only_its_own_card_whatever_its_variable_says(apply, pods):
     applied = apply(GPUSHARE)
     assert applied.returncode == 0
-    assert keys.ENV_VISIBLE_DEVICES in applied.stderr
+    assert container_variables.ENV_VISIBLE_DEVICES in applied.stderr
 
     env = variables(only(pods))
-    assert keys.VISIBLE_DEVICES in env[keys.ENV_VISIBLE_DEVICES]["fieldRef"]["fieldPath"]
+    assert (
+        keys.VISIBLE_DEVICES
+        in env[container_variables.ENV_VISIBLE_DEVICES]["fieldRef"]["fieldPath"]
+    )
     assert env[keys.MEM_CONTAINER] == "5"
 
 
@@ -185,12 +188,12 @@ def test_of_an_mpi_job_with_arenas_labels_workers_wait_as_a_gang_and_the_launche
     for name in workers:
         assert gates(made[name]) == [keys.GANG]
         assert required(made[name]) == {keys.NODE_MODE: ["topology"]}
-        assert "fieldRef" in variables(made[name])[keys.ENV_VISIBLE_DEVICES]
+        assert "fieldRef" in variables(made[name])[container_variables.ENV_VISIBLE_DEVICES]
     launcher = made["topo-launcher"]
     assert (gates(launcher), required(launcher)) == ([], {})
     # The operator hides GPUs from the launcher by an empty value of its own, which stands.
-    assert variables(launcher)[keys.ENV_VISIBLE_DEVICES] is None
-    assert {"name": keys.ENV_VISIBLE_DEVICES, "value": NO_GPU} in [
+    assert variables(launcher)[container_variables.ENV_VISIBLE_DEVICES] is None
+    assert {"name": container_variables.ENV_VISIBLE_DEVICES, "value": NO_GPU} in [
         one for init in launcher["spec"]["initContainers"] for one in init["env"]
     ]
     wait_until(

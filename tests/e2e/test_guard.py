@@ -10,7 +10,7 @@ from controlplane.pods import container
 from controlplane.process import wait_until
 
 from linkwise.admission.patch.device_variables import NO_GPU
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 GATE = {"name": keys.GANG}
 RECORD = {keys.ALLOCATION: '{"node": "none", "gpus": []}'}
@@ -43,9 +43,9 @@ def ephemeral(**given):
     return {"name": "debug", "image": "registry.example/none", **given}
 
 
-ALL = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
+ALL = {"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}
 NULL = {"name": "null", "hostPath": {"path": "/dev/null"}}
-VOID = {"name": keys.ENV_VISIBLE_DEVICES, "value": NO_GPU}
+VOID = {"name": container_variables.ENV_VISIBLE_DEVICES, "value": NO_GPU}
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,16 @@ def test_an_ephemeral_container_of_another_pod_may_be_any_but_one_that_chooses_g
         return refusal(lambda: plane.api.patch(path, change, "strategic"))
 
     assert "sees no GPU" in add("chooses", env=[ALL])
-    for name in (keys.ENV_IMEX_CHANNELS, keys.ENV_MIG_CONFIG, keys.ENV_MIG_MONITOR):
+    for name in (
+        container_variables.ENV_IMEX_CHANNELS,
+        container_variables.ENV_MIG_CONFIG,
+        container_variables.ENV_MIG_MONITOR,
+    ):
         assert "sees no GPU" in add("chooses", env=[{"name": name, "value": "0"}])
-    for mounted in (f"{keys.DEVICE_MOUNTS}/all", f"{keys.DEVICE_MOUNTS[1:]}/imex/0"):
+    for mounted in (
+        f"{container_variables.DEVICE_MOUNTS}/all",
+        f"{container_variables.DEVICE_MOUNTS[1:]}/imex/0",
+    ):
         mount = {"name": "null", "mountPath": mounted}
         assert "sees no GPU" in add("chooses", env=[VOID], volumeMounts=[mount])
     assert add("plain") == ""

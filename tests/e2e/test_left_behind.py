@@ -21,13 +21,13 @@ from controlplane.manifests import (
 from controlplane.pods import Pods, gates
 from controlplane.process import wait_until
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 GPU = {keys.GPU_WHOLE: 1}
 NVIDIA = {keys.NVIDIA_GPU: 1}
 pytestmark = pytest.mark.versions
 
-ALL = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
+ALL = {"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}
 
 
 @pytest.fixture(scope="module")

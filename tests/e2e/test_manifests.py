@@ -20,7 +20,7 @@ from controlplane.webhook import register_unreachable
 from certs.leaf import read_leaf
 from certs.settings import SERVERS, WEBHOOK_CONFIGURATIONS
 from certs.store import CA_SECRET
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 ROOT = Path(__file__).parents[2]
 BASE, PROFILES_ALL = ROOT / "manifests/base", ROOT / "manifests/profiles-all"
@@ -39,7 +39,7 @@ NULL = {"name": "null", "hostPath": {"path": "/dev/null"}}
 CONTROLLERS = "system:serviceaccount:kube-system"
 
 
-def chooses(*before, name=keys.ENV_VISIBLE_DEVICES):
+def chooses(*before, name=container_variables.ENV_VISIBLE_DEVICES):
     variable = {"name": name, "value": "all"}
     return {**container(name="chooses"), "env": [*before, variable]}
 
@@ -172,10 +172,15 @@ def closed(plane, shipped):
         pytest.param(pod("p", annotations={keys.KOORDINATOR_GANG_NAME: "g"}), id="koordinator"),
         pytest.param(pod("p", annotations={keys.GANG: "g"}), id="our gang"),
         pytest.param(pod("p", initContainers=[chooses()]), id="names the GPUs it sees"),
-        pytest.param(pod("p", containers=[chooses(name=keys.ENV_IMEX_CHANNELS)]), id="IMEX"),
-        pytest.param(pod("p", containers=[chooses(name=keys.ENV_MIG_CONFIG)]), id="MIG"),
         pytest.param(
-            pod("p", initContainers=[mounts(f"/a/..{keys.DEVICE_MOUNTS}/all")]), id="a mount"
+            pod("p", containers=[chooses(name=container_variables.ENV_IMEX_CHANNELS)]), id="IMEX"
+        ),
+        pytest.param(
+            pod("p", containers=[chooses(name=container_variables.ENV_MIG_CONFIG)]), id="MIG"
+        ),
+        pytest.param(
+            pod("p", initContainers=[mounts(f"/a/..{container_variables.DEVICE_MOUNTS}/all")]),
+            id="a mount",
         ),
         pytest.param(pod("p", containers=[chooses(*[A] * 1100)]), id="many variables"),
         pytest.param(pod("p", initContainers=many(70)), id="many containers"),
@@ -197,7 +202,10 @@ def test_the_webhook_is_called_for_pods_with_gpus_classes_or_gangs(plane, pods, 
         pytest.param(pod("p", labels={"app": "x"}, annotations={"a": "b"}), id="other marks"),
         pytest.param(pod("p", initContainers=[container(name="init")]), id="init container"),
         pytest.param(pod("p", containers=[{**container(), "env": [A]}]), id="other variables"),
-        pytest.param(pod("p", containers=[chooses(name=keys.ENV_MIG_MONITOR)]), id="MIG is read"),
+        pytest.param(
+            pod("p", containers=[chooses(name=container_variables.ENV_MIG_MONITOR)]),
+            id="MIG is read",
+        ),
         pytest.param(pod("p", containers=[mounts("/any")], volumes=[NULL]), id="another mount"),
         pytest.param(pod("p", annotations=others(10_000)), id="many annotations"),
     ],
@@ -236,9 +244,13 @@ def crowded(*last, variables=0, mounts=0, letters=0, names=0, **given):
 
 
 LARGEST = {
-    "variables": crowded({"name": keys.ENV_IMEX_CHANNELS, "value": "0"}, variables=256),
+    "variables": crowded(
+        {"name": container_variables.ENV_IMEX_CHANNELS, "value": "0"}, variables=256
+    ),
     "mounts": crowded(
-        {"name": "n", "mountPath": f"{keys.DEVICE_MOUNTS}/all"}, mounts=256, letters=ROOM - 700_000
+        {"name": "n", "mountPath": f"{container_variables.DEVICE_MOUNTS}/all"},
+        mounts=256,
+        letters=ROOM - 700_000,
     ),
     "mounts and resources": crowded(
         mounts=10, letters=ROOM - 750_000, names=32, annotations={keys.GANG: "g"}

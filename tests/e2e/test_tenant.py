@@ -23,7 +23,7 @@ from controlplane.process_limits import MIB, Limited, granted
 from controlplane.scorer import LEASE
 from controlplane.soak import long, often
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables
 
 IN_TIME = 5
 """Longest time from the creation of a gang to its last binding, during an attack [s]."""
@@ -169,8 +169,8 @@ def forged(tenant):
     return [
         name
         for name, pod in tenant.pods.all().items()
-        if variables(pod).get(keys.ENV_VISIBLE_DEVICES) == "all"
-        or variables(pod).get(keys.ENV_CGPU_OFF) == "true"
+        if variables(pod).get(container_variables.ENV_VISIBLE_DEVICES) == "all"
+        or variables(pod).get(container_variables.ENV_CGPU_OFF) == "true"
     ]
 
 

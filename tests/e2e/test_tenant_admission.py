@@ -8,11 +8,11 @@ from controlplane.pods import a_pod, gates, variables
 from controlplane.process import wait_until
 
 from linkwise.admission.patch.device_variables import NO_GPU
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 NODE = "gpu-0"
 WHOLE = {keys.GPU_WHOLE: 8}
-ALL = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
+ALL = {"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}
 MANY = {f"label-{number}": "" for number in range(5000)}
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -170,7 +170,7 @@ def test_a_pod_that_asks_for_no_gpu_sees_none_whatever_its_variable_says(tenant,
 
     made = tenant.create(path, a_pod("all", containers=[container(ALL)], initContainers=init))
 
-    assert variables(made) == {keys.ENV_VISIBLE_DEVICES: NO_GPU}
+    assert variables(made) == {container_variables.ENV_VISIBLE_DEVICES: NO_GPU}
     assert made["spec"]["initContainers"][0]["env"] == [{**ALL, "value": NO_GPU}]
 
 
@@ -198,7 +198,10 @@ def evaders():
 def test_a_pod_too_large_or_too_deep_to_be_judged_does_not_get_past(tenant, path, name):
     refusal(lambda: tenant.create(path, evaders()[name]))
 
-    kept = [variables(one, -1)[keys.ENV_VISIBLE_DEVICES] for one in tenant.get(path)["items"]]
+    kept = [
+        variables(one, -1)[container_variables.ENV_VISIBLE_DEVICES]
+        for one in tenant.get(path)["items"]
+    ]
     assert kept in ([], [NO_GPU])
 
 
@@ -214,4 +217,4 @@ def test_the_policy_refuses_such_a_variable_or_allows_it(tenant, path, environme
 
 
 def as_is():
-    return {keys.ENV_VISIBLE_DEVICES: "all"}
+    return {container_variables.ENV_VISIBLE_DEVICES: "all"}

@@ -11,7 +11,7 @@ from certs.settings import SERVERS, WEBHOOK_CONFIGURATIONS
 from certs.settings import Settings as CertsSettings
 from certs.store import CA_SECRET
 from linkwise.admission.patch.device_variables import NO_GPU
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.gang import Link
 from linkwise.cluster.mode import NodeMode
 from linkwise.planning.gang.crd import GANGS, GangCondition, GangSpec, GangStatus, Phase
@@ -38,7 +38,7 @@ CDI_ANNOTATIONS = {
     keys.NVIDIA_CDI_DOMAIN,
     keys.NVIDIA_CDI_CONTAINER,
 }
-DEVICE_FOLDER = keys.DEVICE_MOUNTS.rpartition("/")[2]
+DEVICE_FOLDER = container_variables.DEVICE_MOUNTS.rpartition("/")[2]
 IS_SCORER = "request.userInfo.username == 'system:serviceaccount:linkwise-system:linkwise-scorer'"
 REQUESTED = {"aliyun.com/", keys.NVIDIA_GPU_SHARED, keys.NVIDIA_GPU, keys.SCHEDULER}
 """Resources of pods whose GPUs Linkwise chooses; of `nvidia.com/gpu` these are only some."""
@@ -176,9 +176,9 @@ def test_match_condition_has_all_resources_and_keys_that_admission_reads():
         keys.POD_GROUP_NAME,
         keys.KOORDINATOR_GANG_NAME,
         keys.GANG,
-        keys.ENV_VISIBLE_DEVICES,
-        keys.ENV_IMEX_CHANNELS,
-        keys.ENV_MIG_CONFIG,
+        container_variables.ENV_VISIBLE_DEVICES,
+        container_variables.ENV_IMEX_CHANNELS,
+        container_variables.ENV_MIG_CONFIG,
         FOLDER_START,
     }
 
@@ -220,8 +220,18 @@ def test_guard_covers_every_way_to_write_an_allocation():
 def test_guard_protects_our_keys_of_the_record():
     spec = document("ValidatingAdmissionPolicy", "linkwise-guard")["spec"]
     assert {key for key in keys.RECORD if key.startswith(keys.PREFIX)} == ALLOCATION
-    devices = {keys.VISIBLE_DEVICES_OF, keys.ENV_VISIBLE_DEVICES, NO_GPU, "", DEVICE_FOLDER}
-    devices |= {keys.ENV_IMEX_CHANNELS, keys.ENV_MIG_CONFIG, keys.ENV_MIG_MONITOR}
+    devices = {
+        keys.VISIBLE_DEVICES_OF,
+        container_variables.ENV_VISIBLE_DEVICES,
+        NO_GPU,
+        "",
+        DEVICE_FOLDER,
+    }
+    devices |= {
+        container_variables.ENV_IMEX_CHANNELS,
+        container_variables.ENV_MIG_CONFIG,
+        container_variables.ENV_MIG_MONITOR,
+    }
     (rule,) = spec["matchConditions"]
     requested = {"ephemeralcontainers", *REQUESTED}
     # gpushare's plugin writes these two.

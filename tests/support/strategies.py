@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.mode import PackingStrategy
 from linkwise.cluster.nodes.node import MachineSource, Node, Taint
 from linkwise.cluster.nodes.node_reader import uniform_machine
@@ -56,14 +56,14 @@ _ANNOTATION_KEYS = (
     "example.org/a~b~1c",
 )
 _ENV_NAMES = (
-    keys.ENV_VISIBLE_DEVICES,
-    keys.ENV_IMEX_CHANNELS,
-    keys.ENV_MIG_CONFIG,
-    keys.ENV_MIG_MONITOR,
-    keys.ENV_CGPU_OFF,
-    keys.ENV_MPS_THREADS,
-    keys.ENV_MPS_MEMORY,
-    keys.ENV_REPLICAS,
+    container_variables.ENV_VISIBLE_DEVICES,
+    container_variables.ENV_IMEX_CHANNELS,
+    container_variables.ENV_MIG_CONFIG,
+    container_variables.ENV_MIG_MONITOR,
+    container_variables.ENV_CGPU_OFF,
+    container_variables.ENV_MPS_THREADS,
+    container_variables.ENV_MPS_MEMORY,
+    container_variables.ENV_REPLICAS,
     keys.MEM_IDX,
     keys.MEM_CONTAINER,
     "PATH",

@@ -11,11 +11,13 @@ from enum import Enum, auto
 from msgspec import Struct
 
 from linkwise.admission.operations import Operation, extend
-from linkwise.cluster.finding import Code, Finding, Severity
-from linkwise.cluster.keys import (
+from linkwise.cluster.container_variables import (
     ENV_MEMORY_FRACTION,
     ENV_REPLICAS,
     ENV_VISIBLE_DEVICES,
+)
+from linkwise.cluster.finding import Code, Finding, Severity
+from linkwise.cluster.keys import (
     MEM_CONTAINER,
     MEM_DEV,
     MEM_IDX,

@@ -8,13 +8,9 @@ from collections.abc import Iterator
 
 from linkwise.admission.operations import Operation, add
 from linkwise.admission.read.parsed_pod import ParsedPod
+from linkwise.cluster.container_variables import ENV_VISIBLE_DEVICES
 from linkwise.cluster.finding import Code, Finding, Severity
-from linkwise.cluster.keys import (
-    CDI_ANNOTATION_PREFIX,
-    ENV_VISIBLE_DEVICES,
-    NVIDIA_CDI_CONTAINER,
-    NVIDIA_CDI_DOMAIN,
-)
+from linkwise.cluster.keys import CDI_ANNOTATION_PREFIX, NVIDIA_CDI_CONTAINER, NVIDIA_CDI_DOMAIN
 from linkwise.cluster.requests.container_request import container_path
 from linkwise.policy.document import Policy
 

@@ -18,8 +18,7 @@ from posixpath import normpath
 
 from linkwise.admission.operations import Operation, remove
 from linkwise.admission.patch.device_variables import NO_GPU, PatchSet
-from linkwise.cluster.finding import Code, Finding, Severity
-from linkwise.cluster.keys import (
+from linkwise.cluster.container_variables import (
     DEVICE_MOUNTS,
     ENV_CGPU_OFF,
     ENV_IMEX_CHANNELS,
@@ -27,6 +26,7 @@ from linkwise.cluster.keys import (
     ENV_MIG_MONITOR,
     ENV_VISIBLE_DEVICES,
 )
+from linkwise.cluster.finding import Code, Finding, Severity
 from linkwise.cluster.objects.container import Env, NewContainer
 from linkwise.cluster.objects.pod import NewPodSpec
 from linkwise.cluster.requests.container_request import (

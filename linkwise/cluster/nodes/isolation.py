@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Set
 
 from linkwise.cluster.allocations.record import Isolation
-from linkwise.cluster.keys import ENV_CGPU_OFF, ENV_MPS_PIPES, NODE_CGPU_OFF
+from linkwise.cluster.container_variables import ENV_CGPU_OFF, ENV_MPS_PIPES
+from linkwise.cluster.keys import NODE_CGPU_OFF
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.objects.container import Container

@@ -6,7 +6,7 @@ CUDA_MPS_PINNED_DEVICE_MEM_LIMIT. Devices are numbered as the container sees the
 
 import re
 
-from linkwise.cluster.keys import ENV_MPS_MEMORY, ENV_MPS_THREADS
+from linkwise.cluster.container_variables import ENV_MPS_MEMORY, ENV_MPS_THREADS
 from linkwise.cluster.requests.request import ContainerRequest
 from linkwise.topology.machine import MAX_GPUS
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 import msgspec
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.objects.affinity import Affinity
 from linkwise.cluster.objects.container import Amounts, Container, EnvFrom, Resources
 from linkwise.cluster.objects.kube_object import Labels
@@ -46,7 +46,12 @@ _ANNOTATIONS = (
 )
 _AMOUNTS = frozenset({"cpu", "memory", *keys.RESOURCES})
 _VARIABLES = frozenset(
-    {keys.ENV_CGPU_OFF, keys.ENV_MPS_MEMORY, keys.ENV_MPS_PIPES, keys.ENV_MPS_THREADS}
+    {
+        container_variables.ENV_CGPU_OFF,
+        container_variables.ENV_MPS_MEMORY,
+        container_variables.ENV_MPS_PIPES,
+        container_variables.ENV_MPS_THREADS,
+    }
 )
 _SOME: dict[str, object] = {"some": True}
 """Stands for a value of which planning reads only whether it exists."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
+from linkwise.cluster.container_variables import ENV_VISIBLE_DEVICES
 from linkwise.cluster.finding import Code
-from linkwise.cluster.keys import ENV_VISIBLE_DEVICES
 
 TITLES: Mapping[str, str] = {
     Code.CORE_STEP: "Compute that is no multiple of 5 from 5 to 100",

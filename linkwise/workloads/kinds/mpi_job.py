@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from msgspec import field
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables
 from linkwise.cluster.objects.kube_object import KubeObject
 from linkwise.cluster.objects.pod import Pod, PodSpec
 from linkwise.workloads import operator_keys
@@ -169,7 +169,7 @@ def _hide_gpus(containers: list[Container]) -> list[Container]:
     """Return the containers, the first one with variables that hide the GPUs."""
     first, *others = containers
     env = first.get("env", [])
-    names = (keys.ENV_VISIBLE_DEVICES, keys.ENV_DRIVER_CAPABILITIES)
+    names = (container_variables.ENV_VISIBLE_DEVICES, container_variables.ENV_DRIVER_CAPABILITIES)
     hidden = [{"name": name, "value": ""} for name in names]
     return [{**first, "env": [*env, *hidden] if isinstance(env, list) else env}, *others]
 

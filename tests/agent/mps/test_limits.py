@@ -2,15 +2,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.mps.limits import (
-    DaemonLimits,
-    Directories,
-    client_edits,
-    daemon_limits,
-    limit_commands,
-)
+from agent.mps.limits import DaemonLimits, Directories, client_edits, daemon_limits, limit_commands
 from linkwise.cluster.allocations.gpus import GPUShare
-from linkwise.cluster.keys import ENV_MPS_MEMORY, ENV_MPS_PIPES, ENV_MPS_THREADS, GPU_MEM
+from linkwise.cluster.container_variables import ENV_MPS_MEMORY, ENV_MPS_PIPES, ENV_MPS_THREADS
+from linkwise.cluster.keys import GPU_MEM
 from linkwise.cluster.requests.mps import PIPES
 from linkwise.cluster.requests.request import ContainerRequest
 

@@ -13,7 +13,7 @@ from agent.binding.errors import BindError
 from agent.mps.daemon import ControlDaemon, State
 from agent.mps.isolation import Prober
 from agent.mps.shares import MPSShares
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.allocations.gpus import GPUShare
 from linkwise.cluster.allocations.record import Isolation
 from linkwise.cluster.mode import NodeMode
@@ -49,9 +49,9 @@ async def test_a_node_of_another_mode_adds_nothing(shares):
 async def test_a_container_gets_the_limits_of_its_share(shares):
     await shares.reconcile(NodeMode.MPS, nothing)
     edits = await shares.edits(pod(), "main", SHARE, nothing)
-    assert f"{keys.ENV_MPS_THREADS}=25" in edits.env
-    assert f"{keys.ENV_MPS_MEMORY}=0=4096M" in edits.env
-    assert any(entry.startswith(f"{keys.ENV_MPS_PIPES}=") for entry in edits.env)
+    assert f"{container_variables.ENV_MPS_THREADS}=25" in edits.env
+    assert f"{container_variables.ENV_MPS_MEMORY}=0=4096M" in edits.env
+    assert any(entry.startswith(f"{container_variables.ENV_MPS_PIPES}=") for entry in edits.env)
     assert edits.mounts
 
 
@@ -60,8 +60,10 @@ async def test_a_container_gets_the_limits_of_its_share(shares):
 )
 async def test_only_a_tighter_limit_of_the_pod_is_kept(shares, own, expected):
     await shares.reconcile(NodeMode.MPS, nothing)
-    edits = await shares.edits(pod(**{keys.ENV_MPS_THREADS: own}), "main", SHARE, nothing)
-    assert f"{keys.ENV_MPS_THREADS}={expected}" in edits.env
+    edits = await shares.edits(
+        pod(**{container_variables.ENV_MPS_THREADS: own}), "main", SHARE, nothing
+    )
+    assert f"{container_variables.ENV_MPS_THREADS}={expected}" in edits.env
 
 
 async def test_isolation_is_none_until_a_client_was_seen_to_be_limited(shares):

@@ -5,7 +5,7 @@ from typing import Any
 
 from controlplane.bypass.spelling import quantity
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 Json = dict[str, Any]
 
@@ -23,16 +23,32 @@ AMOUNTS = {
 }
 """Resources and how many of each are requested."""
 _VARIABLES = (
-    *((keys.ENV_VISIBLE_DEVICES,) * 6),
-    *(keys.ENV_CGPU_OFF, keys.ENV_MPS_THREADS, keys.ENV_MPS_MEMORY),
+    *((container_variables.ENV_VISIBLE_DEVICES,) * 6),
+    *(
+        container_variables.ENV_CGPU_OFF,
+        container_variables.ENV_MPS_THREADS,
+        container_variables.ENV_MPS_MEMORY,
+    ),
     *(keys.MEM_CONTAINER, keys.MEM_IDX, keys.MEM_POD, keys.MEM_DEV, "A"),
-    *(keys.ENV_IMEX_CHANNELS, keys.ENV_MIG_CONFIG, keys.ENV_MIG_MONITOR),
+    *(
+        container_variables.ENV_IMEX_CHANNELS,
+        container_variables.ENV_MIG_CONFIG,
+        container_variables.ENV_MIG_MONITOR,
+    ),
 )
 _VALUES = ("all", "0,1,2,3,4,5,6,7", "0", "$(A)", "void", "none", "", "void ", "100", "true", "16")
 _NULL = {"name": "null", "hostPath": {"path": "/dev/null"}}
 _MOUNTED = (
-    *(f"{keys.DEVICE_MOUNTS}/all", f"{keys.DEVICE_MOUNTS}/imex/0", f"{keys.DEVICE_MOUNTS}/cdi/a=b"),
-    *(f"/{keys.DEVICE_MOUNTS}/0", f"{keys.DEVICE_MOUNTS[1:]}/1", f"/a/..{keys.DEVICE_MOUNTS}//2"),
+    *(
+        f"{container_variables.DEVICE_MOUNTS}/all",
+        f"{container_variables.DEVICE_MOUNTS}/imex/0",
+        f"{container_variables.DEVICE_MOUNTS}/cdi/a=b",
+    ),
+    *(
+        f"/{container_variables.DEVICE_MOUNTS}/0",
+        f"{container_variables.DEVICE_MOUNTS[1:]}/1",
+        f"/a/..{container_variables.DEVICE_MOUNTS}//2",
+    ),
     *("/var/./run/a/../nvidia-container-devices/3", "/run/nvidia-container-devices/4", "/any"),
 )
 ANNOTATIONS = (

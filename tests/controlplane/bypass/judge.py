@@ -12,7 +12,7 @@ from typing import Any
 
 from controlplane.history import History, Write
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 Json = dict[str, Any]
 Limits = tuple[int, int, int]
@@ -31,7 +31,7 @@ _OFFERED = {
 }
 """Resources by mode. A kubelet rejects a pod that requests others, and kwok runs it."""
 _NO_GPU = ("", "void", "none")
-_DEVICE_VARIABLES = (keys.ENV_IMEX_CHANNELS, keys.ENV_MIG_CONFIG)
+_DEVICE_VARIABLES = (container_variables.ENV_IMEX_CHANNELS, container_variables.ENV_MIG_CONFIG)
 """Variables by which NVIDIA's runtime gives a container more than GPUs."""
 _CDI = (keys.CDI_ANNOTATION_PREFIX, keys.NVIDIA_CDI_DOMAIN)
 _SHARE_ANNOTATIONS = (keys.MEM_IDX, keys.MEM_POD, keys.MEM_DEV)
@@ -193,7 +193,7 @@ def _container_problems(pod: Json, placed: bool, record: Json | None) -> Iterato
         if _limit(one, keys.GPU_MEM):
             yield from (f"container {one['name']} {text}" for text in _share_problems(one))
     for one in spec.get("ephemeralContainers", []):
-        variable = _variable(one, keys.ENV_VISIBLE_DEVICES)
+        variable = _variable(one, container_variables.ENV_VISIBLE_DEVICES)
         is_void = variable is not None and _literal(variable) == "void"
         if not is_void and (placed or variable is not None):
             yield f"ephemeral container {one['name']} sees {variable}"
@@ -206,7 +206,7 @@ def _device_problems(spec: Json, with_gpus: bool) -> Iterator[str]:
         spec: Spec of a pod.
         with_gpus: It requests GPUs. A pod without may read the MIG configuration of all.
     """
-    names = (*_DEVICE_VARIABLES, *((keys.ENV_MIG_MONITOR,) if with_gpus else ()))
+    names = (*_DEVICE_VARIABLES, *((container_variables.ENV_MIG_MONITOR,) if with_gpus else ()))
     lists = ("containers", "initContainers", "ephemeralContainers")
     for one in (container for name in lists for container in spec.get(name, [])):
         for variable in (_variable(one, name) for name in names):
@@ -225,12 +225,12 @@ def _names_device(path: str) -> bool:
             parts = parts[:-1]
         elif part not in ("", "."):
             parts.append(part)
-    return "/".join(["", *parts]).startswith(keys.DEVICE_MOUNTS)
+    return "/".join(["", *parts]).startswith(container_variables.DEVICE_MOUNTS)
 
 
 def _devices_problem(pod: Json, container: Json, placed: bool, record: Json | None) -> str:
     """Return why a container sees more GPUs than it requests; empty if it does not."""
-    variable = _variable(container, keys.ENV_VISIBLE_DEVICES)
+    variable = _variable(container, container_variables.ENV_VISIBLE_DEVICES)
     if variable is None:
         # Without a request, the image decides: a limit that SECURITY.md states.
         return "has no variable" if placed else ""
@@ -256,7 +256,7 @@ def _devices_problem(pod: Json, container: Json, placed: bool, record: Json | No
 
 def _share_problems(container: Json) -> Iterator[str]:
     """Yield by which variables a container gets more of a card than it requests."""
-    off = _variable(container, keys.ENV_CGPU_OFF)
+    off = _variable(container, container_variables.ENV_CGPU_OFF)
     if off is not None and _literal(off) not in ("", "false"):
         yield f"turns its limits off: {off}"
     own = _variable(container, keys.MEM_CONTAINER)

@@ -6,12 +6,12 @@ import pytest
 from controlplane.bypass.judge import Judge, amount, total
 from controlplane.history import History, Write
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 JUDGE = Judge(
     {"gpu-0": (1, 0, 0), "share": (0, 15, 100)}, {"gpu-0": "topology", "share": "core_mem"}
 )
-VISIBLE, OFF = keys.ENV_VISIBLE_DEVICES, keys.ENV_CGPU_OFF
+VISIBLE, OFF = container_variables.ENV_VISIBLE_DEVICES, container_variables.ENV_CGPU_OFF
 RECORD = {"node": "gpu-0", "gpus": [{"i": 0}, {"i": 1}]}
 SHARE = {"node": "share", "gpus": [{"i": 0, "mem": 4, "core": 50}]}
 PLACED = {keys.ALLOCATION: json.dumps(RECORD), keys.VISIBLE_DEVICES: "0,1"}
@@ -85,9 +85,12 @@ COUNTED = {keys.ALLOCATION: json.dumps({"node": "plain", "gpus": None, "count": 
         pytest.param(debugged(variable("void"), annotations=PLACED), id="debugged, with GPUs"),
         pytest.param(pod(mounting("/run/nvidia-container-devices/0")), id="another folder"),
         pytest.param(
-            pod(container({}, variable("all", keys.ENV_MIG_MONITOR))), id="MIG is read without GPUs"
+            pod(container({}, variable("all", container_variables.ENV_MIG_MONITOR))),
+            id="MIG is read without GPUs",
         ),
-        pytest.param(pod(container({}, variable("", keys.ENV_IMEX_CHANNELS))), id="no channel"),
+        pytest.param(
+            pod(container({}, variable("", container_variables.ENV_IMEX_CHANNELS))), id="no channel"
+        ),
     ],
 )
 def test_pod_with_what_it_requests_is_fine(fine):
@@ -135,17 +138,23 @@ def test_pod_with_what_it_requests_is_fine(fine):
             pod(container(PART, OURS, variable("3", keys.MEM_IDX)), annotations=SHARED),
             "says itself",
         ),
-        (pod(container({}, variable("0", keys.ENV_IMEX_CHANNELS))), "gets what"),
-        (pod(container({}, variable("all", keys.ENV_MIG_CONFIG))), "gets what"),
+        (pod(container({}, variable("0", container_variables.ENV_IMEX_CHANNELS))), "gets what"),
+        (pod(container({}, variable("all", container_variables.ENV_MIG_CONFIG))), "gets what"),
         (
-            pod(container(WHOLE, OURS, variable("all", keys.ENV_MIG_MONITOR))),
+            pod(container(WHOLE, OURS, variable("all", container_variables.ENV_MIG_MONITOR))),
             "gets what",
         ),
-        (pod(container(), initContainers=[mounting(f"{keys.DEVICE_MOUNTS}/all")]), "is mounted at"),
-        (pod(mounting(f"//a/..{keys.DEVICE_MOUNTS}/./imex/0")), "is mounted at"),
-        (pod(mounting(f"{keys.DEVICE_MOUNTS[1:]}/0")), "is mounted at"),
-        (pod(container(), ephemeralContainers=[mounting(keys.DEVICE_MOUNTS)]), "is mounted at"),
-        (debugged(variable("0", keys.ENV_IMEX_CHANNELS)), "gets what"),
+        (
+            pod(container(), initContainers=[mounting(f"{container_variables.DEVICE_MOUNTS}/all")]),
+            "is mounted at",
+        ),
+        (pod(mounting(f"//a/..{container_variables.DEVICE_MOUNTS}/./imex/0")), "is mounted at"),
+        (pod(mounting(f"{container_variables.DEVICE_MOUNTS[1:]}/0")), "is mounted at"),
+        (
+            pod(container(), ephemeralContainers=[mounting(container_variables.DEVICE_MOUNTS)]),
+            "is mounted at",
+        ),
+        (debugged(variable("0", container_variables.ENV_IMEX_CHANNELS)), "gets what"),
         (debugged(variable("all")), "ephemeral container debug"),
         (debugged(annotations=PLACED), "ephemeral container debug"),
     ],

@@ -7,7 +7,7 @@ from controlplane.nodes import NODES
 from controlplane.pods import Pods, container
 from controlplane.process import wait_until
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 SHARED = {"name": "share", "machine": "t4x4", "mode": "core_mem", "gpuMemory": 15}
 MEMORY = {**SHARED, "mode": "share"}
@@ -61,7 +61,7 @@ def test_shares_go_to_the_card_that_the_nodes_rule_says(pods, nodes, placement, 
 
 def test_a_pod_that_sets_its_visible_devices_gets_one_card_and_sees_no_other(pods, nodes):
     nodes(MEMORY)
-    seen = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
+    seen = {"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}
     spec = {"containers": [{**container(share(5)), "env": [seen]}]}
     pods.create(name="gpushare-test-pod", spec=spec)
 

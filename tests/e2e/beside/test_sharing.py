@@ -6,7 +6,7 @@ from controlplane.nodes import NODES
 from controlplane.pods import Pods, container
 from controlplane.process import wait_until
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 POLICY = f"""
 sharing:
@@ -103,7 +103,7 @@ def test_replicas_lie_on_different_gpus_of_one_pod_and_of_several(pods, sliced):
         found[name] = where(pods, name)[1]
 
     assert found == {"a": (0,), "b": (1,), "pair": (2, 3)}
-    assert container_env(pods, "pair")[keys.ENV_VISIBLE_DEVICES] == "2,3"
+    assert container_env(pods, "pair")[container_variables.ENV_VISIBLE_DEVICES] == "2,3"
     assert isolation(pods, "pair") == "none"
 
 
@@ -133,9 +133,9 @@ def test_request_by_the_other_name_gets_a_replica_and_its_memory(pods, sliced):
     assert limits(pods, IN_STRICT) == ONE
     assert where(pods, "pod") == ("sliced", (0,))
     variables = container_env(pods, "pod")
-    assert variables[keys.ENV_VISIBLE_DEVICES] == "0"
-    assert variables[keys.ENV_REPLICAS] == "4"
-    assert variables[keys.ENV_MEMORY_FRACTION] == "0.225"
+    assert variables[container_variables.ENV_VISIBLE_DEVICES] == "0"
+    assert variables[container_variables.ENV_REPLICAS] == "4"
+    assert variables[container_variables.ENV_MEMORY_FRACTION] == "0.225"
 
 
 def test_a_pod_without_a_free_replica_waits_with_the_reason(pods, sliced, sidecar):
@@ -172,7 +172,7 @@ def test_a_share_on_an_mps_node_has_its_limits_and_says_whether_the_daemon_is_re
     nodes({**SHARING, "mode": "mps"})
     asked = container({keys.GPU_MEM: 4, keys.GPU_CORE: 20})
     pipes = "/run/mps"
-    env = {keys.ENV_MPS_THREADS: "10", keys.ENV_MPS_PIPES: pipes}
+    env = {container_variables.ENV_MPS_THREADS: "10", container_variables.ENV_MPS_PIPES: pipes}
     client = {
         **asked,
         "env": [{"name": name, "value": value} for name, value in env.items()],
@@ -185,14 +185,14 @@ def test_a_share_on_an_mps_node_has_its_limits_and_says_whether_the_daemon_is_re
     assert [where(pods, name) for name in ("client", "without")] == [("share", (0,))] * 2
     assert container_env(pods, "client") == {
         **env,
-        keys.ENV_MPS_MEMORY: "0=4096M",
-        keys.ENV_VISIBLE_DEVICES: "0",
+        container_variables.ENV_MPS_MEMORY: "0=4096M",
+        container_variables.ENV_VISIBLE_DEVICES: "0",
         keys.MEM_IDX: "0",
         keys.MEM_POD: "4",
         keys.MEM_DEV: "15",
         keys.MEM_CONTAINER: "4",
     }
-    assert container_env(pods, "without")[keys.ENV_MPS_THREADS] == "20"
+    assert container_env(pods, "without")[container_variables.ENV_MPS_THREADS] == "20"
     assert isolation(pods, "client") == "mps"
     assert isolation(pods, "without") == "none"
 

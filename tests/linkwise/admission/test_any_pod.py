@@ -16,7 +16,7 @@ from support.strategies import pods
 
 from linkwise.admission.decide.outcome import Verdict
 from linkwise.admission.patch.mutation import record_keys
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.finding import Severity
 
 POLICIES = [
@@ -96,10 +96,14 @@ def test_fields_of_the_user_are_kept(pod, policy):
 
 def assert_env_stays(before, after, places):
     """Assert that only devices changed, and limits where Linkwise chooses a pod's GPUs."""
-    replaceable = {keys.ENV_VISIBLE_DEVICES, keys.ENV_CGPU_OFF}
-    replaceable |= {keys.ENV_IMEX_CHANNELS, keys.ENV_MIG_CONFIG, keys.ENV_MIG_MONITOR}
+    replaceable = {container_variables.ENV_VISIBLE_DEVICES, container_variables.ENV_CGPU_OFF}
+    replaceable |= {
+        container_variables.ENV_IMEX_CHANNELS,
+        container_variables.ENV_MIG_CONFIG,
+        container_variables.ENV_MIG_MONITOR,
+    }
     if places:
-        replaceable |= {keys.ENV_MPS_THREADS, keys.ENV_MPS_MEMORY}
+        replaceable |= {container_variables.ENV_MPS_THREADS, container_variables.ENV_MPS_MEMORY}
         replaceable |= {keys.MEM_IDX, keys.MEM_POD, keys.MEM_DEV, keys.MEM_CONTAINER}
     kept = [entry for entry in before if entry["name"] not in replaceable]
     assert [entry for entry in after if entry["name"] not in replaceable][: len(kept)] == kept

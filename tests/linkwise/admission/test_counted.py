@@ -17,7 +17,7 @@ from support.admission import (
 )
 from support.builders import TIED, a_container, a_counted_node, a_pod, an_exact_node
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.finding import Code, Severity
 from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.nodes.node_capacity import capacity_of
@@ -137,7 +137,7 @@ def test_variable_of_nvidias_plugin_is_left_to_the_plugin():
 
 
 def test_variable_of_the_user_would_override_that_of_the_plugin_and_is_removed():
-    everything = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
+    everything = [{"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}]
     pod = a_pod(containers=[a_container(GPU, env=everything)], labels=ARENA)
 
     outcome = outcome_of(pod, capacity=COUNTED)
@@ -147,7 +147,7 @@ def test_variable_of_the_user_would_override_that_of_the_plugin_and_is_removed()
 
 
 def test_container_without_gpus_sees_none():
-    everything = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
+    everything = [{"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}]
     pod = a_pod(
         containers=[a_container(GPU), a_container(name="a"), a_container(name="b", env=everything)],
         labels=ARENA,
@@ -155,7 +155,7 @@ def test_container_without_gpus_sees_none():
 
     after = admitted(pod, capacity=COUNTED)
 
-    assert env_of(after, 1) == env_of(after, 2) == {keys.ENV_VISIBLE_DEVICES: "void"}
+    assert env_of(after, 1) == env_of(after, 2) == {container_variables.ENV_VISIBLE_DEVICES: "void"}
 
 
 def test_annotations_that_name_devices_are_refused():

@@ -4,7 +4,7 @@ import pytest
 from support.admission import ARENA, EXACT, admitted, env_of
 from support.builders import a_pod
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 
 OTHERS = {
     "MIG": {"resources": {"limits": {f"{keys.MIG_PREFIX}1g.5gb": 1}}},
@@ -43,14 +43,14 @@ def test_container_with_devices_of_others_beside_chosen_gpus_gets_no_variable(ot
     found = admitted(pod)
 
     assert env_of(found, 1) == {}
-    assert env_of(found, 2) == {keys.ENV_VISIBLE_DEVICES: "void"}
+    assert env_of(found, 2) == {container_variables.ENV_VISIBLE_DEVICES: "void"}
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
 @pytest.mark.parametrize("limits", [{keys.GPU_WHOLE: 1}, {"cpu": 1}])
 def test_variable_that_would_add_gpus_to_devices_of_others_is_removed(limits, other):
     pod = a_pod(limits)
-    env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
+    env = [{"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}]
     pod["spec"]["containers"].append({"name": "other", "env": env, **other})
 
     assert env_of(admitted(pod), 1) == {}
@@ -59,4 +59,4 @@ def test_variable_that_would_add_gpus_to_devices_of_others_is_removed(limits, ot
 def test_amount_of_0_of_others_asks_for_no_devices():
     pod = a_pod({f"{keys.MIG_PREFIX}1g.5gb": 0}, labels={keys.POD_GROUP: "job"})
 
-    assert env_of(admitted(pod)) == {keys.ENV_VISIBLE_DEVICES: "void"}
+    assert env_of(admitted(pod)) == {container_variables.ENV_VISIBLE_DEVICES: "void"}

@@ -9,7 +9,7 @@ from support.admission import review_response
 from support.builders import a_container, a_pod
 
 from linkwise.cli.__main__ import run
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.policy.document import parse_policy
 from linkwise.policy.profile import parse_profiles
@@ -25,7 +25,7 @@ PROFILES = json.dumps(
     ]
 )
 POLICY = "visibleDevices: deny\n"
-DEVICES = {"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}
+DEVICES = {"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}
 HPN = {keys.COMPUTE_CLASS: "gpu-hpn"}
 T4 = {keys.COMPUTE_CLASS: "gpu", keys.MODEL_SERIES: "T4", keys.DRIVER_VERSION: "535.161.08"}
 ARENA = {keys.POD_GROUP_NAME: "job", keys.POD_GROUP_MIN_AVAILABLE: "4"}

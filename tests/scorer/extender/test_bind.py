@@ -11,7 +11,7 @@ from support.servers.fake_cluster import FENCED
 from support.servers.leader_harness import Cluster, beginning, leading
 from support.waiting import until
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.planning.placement.filtering.reasons import Reason
 from linkwise.runtime.http.types import HttpRequest
 from scorer.api.extender import Extender
@@ -187,7 +187,7 @@ async def test_the_isolation_of_a_share_is_recorded(cluster, mode):
     spec = cluster["pod"]["spec"]
     spec["volumes"] = [{"name": "mps", "hostPath": {"path": "/tmp/nvidia-mps"}}]  # noqa: S108
     container = spec["containers"][0]
-    container["env"] = [{"name": keys.ENV_MPS_MEMORY, "value": "0=4096M"}]
+    container["env"] = [{"name": container_variables.ENV_MPS_MEMORY, "value": "0=4096M"}]
     container["volumeMounts"] = [{"name": "mps", "mountPath": "/tmp/nvidia-mps"}]  # noqa: S108
     async with leading(cluster) as leader:
         assert await bound(leader, "pod", "share-0") == ""

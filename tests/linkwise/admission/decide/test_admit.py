@@ -22,7 +22,7 @@ from support.admission import (
 from support.builders import TIED, TIMESLICED, a_container, a_pod
 
 from linkwise.admission.decide.outcome import Verdict
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.finding import Code, Severity
 from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.objects.pod import Pod
@@ -99,7 +99,7 @@ def test_denied_pod_has_no_patch():
 
 
 def test_all_problems_are_in_one_response():
-    env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
+    env = [{"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}]
     pod = a_pod(
         labels={keys.COMPUTE_CLASS: "fast", keys.MODEL_SERIES: "T5"},
         annotations={keys.ALLOCATION: "{}"},
@@ -121,13 +121,13 @@ def test_all_problems_are_in_one_response():
 
 
 def test_gpushare_pod_sees_only_its_card():
-    env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
+    env = [{"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}]
     pod = a_pod(containers=[a_container({keys.GPU_MEM: 5}, env=env)])
 
     outcome = outcome_of(pod)
 
     assert codes(outcome) == [Code.VISIBLE_DEVICES]
-    reference = env_of(patched(pod, outcome))[keys.ENV_VISIBLE_DEVICES]
+    reference = env_of(patched(pod, outcome))[container_variables.ENV_VISIBLE_DEVICES]
     assert reference["fieldRef"]["fieldPath"] == f"metadata.annotations['{keys.VISIBLE_DEVICES}']"
     assert len(outcome.warnings) == 1
 
@@ -179,8 +179,8 @@ def test_request_is_renamed_to_the_resource_of_the_nodes():
     after = patched(pod, outcome)
     assert after["spec"]["containers"][0]["resources"]["limits"] == {keys.NVIDIA_GPU_SHARED: 1}
     assert requirements_of(after) == {keys.NODE_MODE: ["timeslice"]}
-    assert env_of(after)[keys.ENV_REPLICAS] == "4"
-    assert env_of(after)[keys.ENV_MEMORY_FRACTION] == "0.225"
+    assert env_of(after)[container_variables.ENV_REPLICAS] == "4"
+    assert env_of(after)[container_variables.ENV_MEMORY_FRACTION] == "0.225"
     assert [finding.field for finding in outcome.findings] == [
         f"spec.containers[0].resources.limits[{keys.NVIDIA_GPU}]"
     ]
@@ -192,7 +192,12 @@ def test_request_is_renamed_to_the_resource_of_the_nodes():
         pytest.param("", {}, id="empty"),
         pytest.param(TIME_SLICING.replace("ByDefault: true", "ByDefault: false"), {}, id="kept"),
         pytest.param(
-            TIME_SLICING, {keys.ENV_REPLICAS: "4", keys.ENV_MEMORY_FRACTION: "0.225"}, id="renamed"
+            TIME_SLICING,
+            {
+                container_variables.ENV_REPLICAS: "4",
+                container_variables.ENV_MEMORY_FRACTION: "0.225",
+            },
+            id="renamed",
         ),
     ],
 )
@@ -200,9 +205,9 @@ def test_variables_of_replicas_come_only_from_groups_of_the_policy(policy, varia
     pod = a_pod({keys.NVIDIA_GPU_SHARED: 1})
     env = env_of(admitted(pod, a_snapshot(policy), capacity=SLICED))
 
-    parts = (keys.ENV_REPLICAS, keys.ENV_MEMORY_FRACTION)
+    parts = (container_variables.ENV_REPLICAS, container_variables.ENV_MEMORY_FRACTION)
     assert {name: env[name] for name in parts if name in env} == variables
-    assert keys.ENV_VISIBLE_DEVICES in env
+    assert container_variables.ENV_VISIBLE_DEVICES in env
 
 
 def test_pod_of_nvidias_plugin_gets_only_variables_of_its_replicas():
@@ -210,7 +215,10 @@ def test_pod_of_nvidias_plugin_gets_only_variables_of_its_replicas():
 
     pod = admitted(a_pod({keys.NVIDIA_GPU: 1}, {"cpu": 1}), policy)
 
-    assert env_of(pod).keys() == {keys.ENV_REPLICAS, keys.ENV_MEMORY_FRACTION}
+    assert env_of(pod).keys() == {
+        container_variables.ENV_REPLICAS,
+        container_variables.ENV_MEMORY_FRACTION,
+    }
     assert env_of(pod, 1) == {}
     assert "schedulingGates" not in pod["spec"]
 
@@ -284,7 +292,7 @@ def test_linkwise_places_nvidia_gpus_if_a_node_of_mode_topology_offers_them(
     after = patched(pod, outcome)
     assert after["spec"].get("schedulingGates", []) == [GATE] * placed
     assert (TOPOLOGY_EXCLUDED in str(after)) is excluded
-    assert (keys.ENV_VISIBLE_DEVICES in env_of(after)) is placed
+    assert (container_variables.ENV_VISIBLE_DEVICES in env_of(after)) is placed
     assert outcome_of(after, a_snapshot(policy), capacity=capacity).patch == ()
     assert read_request(msgspec.convert(after, Pod))[0].places is placed or spec is TIED
 
@@ -302,7 +310,7 @@ def test_a_gang_of_nvidia_gpus_is_placed_as_a_whole_on_nodes_of_ours():
     tied = outcome_of({**pod, "spec": pod["spec"] | TIED}, capacity=EXACT)
 
     assert Code.GANG_COUNTED not in codes(tied)
-    assert keys.ENV_VISIBLE_DEVICES in env_of(patched(pod, tied))
+    assert container_variables.ENV_VISIBLE_DEVICES in env_of(patched(pod, tied))
 
 
 def test_mode_scheduler_brings_nvidia_gpus_to_our_scheduler_only_if_linkwise_places_them():

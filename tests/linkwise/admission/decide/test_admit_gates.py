@@ -16,7 +16,7 @@ from support.admission import (
 )
 from support.builders import a_pod
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.finding import Code, Severity
 from linkwise.workloads import operator_keys
 from linkwise.workloads.gang_owner import GangOwner
@@ -41,7 +41,7 @@ def test_gang_launcher_is_not_gated_and_sees_no_gpu():
 
     assert "schedulingGates" not in pod["spec"]
     assert "affinity" not in pod["spec"]
-    assert env_of(pod) == {keys.ENV_VISIBLE_DEVICES: "void"}
+    assert env_of(pod) == {container_variables.ENV_VISIBLE_DEVICES: "void"}
 
 
 @pytest.mark.parametrize(

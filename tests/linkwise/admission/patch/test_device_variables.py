@@ -3,7 +3,7 @@ import msgspec
 import pytest
 
 from linkwise.admission.patch.device_variables import hide_devices, set_visible_devices
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.finding import Code, Severity
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request_reader import read_request
@@ -40,7 +40,9 @@ def env_of(container):
 def test_container_reads_its_devices_from_the_record():
     spec, findings = variables_set({"containers": [container(**{keys.GPU_WHOLE: 2})]})
 
-    assert env_of(spec["containers"][0]) == {keys.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES)}
+    assert env_of(spec["containers"][0]) == {
+        container_variables.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES)
+    }
     assert findings == []
 
 
@@ -49,7 +51,9 @@ def test_each_of_several_gpu_containers_reads_its_own_key():
 
     spec, _ = variables_set({"containers": [container("a", **whole), container("b", **whole)]})
 
-    assert [env_of(each)[keys.ENV_VISIBLE_DEVICES] for each in spec["containers"]] == [
+    assert [
+        env_of(each)[container_variables.ENV_VISIBLE_DEVICES] for each in spec["containers"]
+    ] == [
         ref(keys.VISIBLE_DEVICES_OF + "a"),
         ref(keys.VISIBLE_DEVICES_OF + "b"),
     ]
@@ -67,7 +71,9 @@ def test_containers_without_a_gpu_request_see_no_gpu():
     )
 
     others = [spec["containers"][1], *spec["initContainers"]]
-    assert [env_of(each) for each in others] == [{keys.ENV_VISIBLE_DEVICES: "void"}] * 3
+    assert [env_of(each) for each in others] == [
+        {container_variables.ENV_VISIBLE_DEVICES: "void"}
+    ] * 3
 
 
 def test_init_container_with_gpus_gets_its_variable():
@@ -78,14 +84,16 @@ def test_init_container_with_gpus_gets_its_variable():
     )
 
     variables = env_of(spec["initContainers"][0])
-    assert variables == {keys.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES_OF + "warm")}
+    assert variables == {
+        container_variables.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES_OF + "warm")
+    }
 
 
 def test_share_gets_the_variables_of_gpushare():
     spec, _ = variables_set({"containers": [container(**{keys.GPU_MEM: 5})]})
 
     assert env_of(spec["containers"][0]) == {
-        keys.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES),
+        container_variables.ENV_VISIBLE_DEVICES: ref(keys.VISIBLE_DEVICES),
         keys.MEM_IDX: ref(keys.MEM_IDX),
         keys.MEM_POD: ref(keys.MEM_POD),
         keys.MEM_DEV: ref(keys.MEM_DEV),
@@ -129,11 +137,14 @@ def test_cgpu_variable_equal_to_the_request_is_kept():
     ],
 )
 def test_devices_of_the_user_are_replaced_with_a_warning(written):
-    env = [{"name": "A", "value": "1"}, {"name": keys.ENV_VISIBLE_DEVICES, **written}]
+    env = [
+        {"name": "A", "value": "1"},
+        {"name": container_variables.ENV_VISIBLE_DEVICES, **written},
+    ]
 
     spec, (finding,) = variables_set({"containers": [container(env=env, **{keys.GPU_WHOLE: 1})]})
 
-    name = keys.ENV_VISIBLE_DEVICES
+    name = container_variables.ENV_VISIBLE_DEVICES
     assert spec["containers"][0]["env"] == [
         env[0],
         {"name": name, "valueFrom": ref(keys.VISIBLE_DEVICES)},
@@ -143,7 +154,7 @@ def test_devices_of_the_user_are_replaced_with_a_warning(written):
 
 
 def test_policy_can_refuse_devices_of_the_user():
-    env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
+    env = [{"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}]
 
     _, (finding,) = variables_set(
         {"containers": [container(env=env, **{keys.GPU_WHOLE: 1})]},
@@ -176,16 +187,16 @@ def test_mps_limits_are_set_if_the_policy_shares_compute_by_mps():
     spec, _ = variables_set({"containers": [container(**SHARE)]}, MPS)
 
     variables = env_of(spec["containers"][0])
-    assert variables[keys.ENV_MPS_THREADS] == "20"
-    assert variables[keys.ENV_MPS_MEMORY] == "0=4096M"
+    assert variables[container_variables.ENV_MPS_THREADS] == "20"
+    assert variables[container_variables.ENV_MPS_MEMORY] == "0=4096M"
 
 
 def test_mps_limits_are_set_for_memory_only():
     spec, _ = variables_set({"containers": [container(**{keys.GPU_MEM: 4})]}, MPS)
 
     variables = env_of(spec["containers"][0])
-    assert variables[keys.ENV_MPS_MEMORY] == "0=4096M"
-    assert keys.ENV_MPS_THREADS not in variables
+    assert variables[container_variables.ENV_MPS_MEMORY] == "0=4096M"
+    assert container_variables.ENV_MPS_THREADS not in variables
 
 
 @pytest.mark.parametrize(
@@ -196,7 +207,10 @@ def test_mps_limits_are_set_for_memory_only():
 def test_mps_limits_are_not_set_otherwise(limits, rules):
     spec, _ = variables_set({"containers": [container(**limits)]}, rules)
 
-    assert not any(name.startswith(keys.ENV_MPS_PREFIX) for name in env_of(spec["containers"][0]))
+    assert not any(
+        name.startswith(container_variables.ENV_MPS_PREFIX)
+        for name in env_of(spec["containers"][0])
+    )
 
 
 @pytest.mark.parametrize(
@@ -209,16 +223,16 @@ def test_mps_limits_are_not_set_otherwise(limits, rules):
     ],
 )
 def test_mps_limit_of_the_user_may_only_be_tighter(written, after, warned):
-    env = [{"name": keys.ENV_MPS_THREADS, **written}]
+    env = [{"name": container_variables.ENV_MPS_THREADS, **written}]
 
     spec, findings = variables_set({"containers": [container(env=env, **SHARE)]}, MPS)
 
-    assert env_of(spec["containers"][0])[keys.ENV_MPS_THREADS] == after
+    assert env_of(spec["containers"][0])[container_variables.ENV_MPS_THREADS] == after
     assert [finding.code for finding in findings] == [Code.MPS_LIMIT] * warned
 
 
 def test_looser_mps_limit_is_replaced_even_if_devices_are_refused():
-    env = [{"name": keys.ENV_MPS_THREADS, "value": "90"}]
+    env = [{"name": container_variables.ENV_MPS_THREADS, "value": "90"}]
     rules = Policy(sharing={"computeByMps": True}, visible_devices="deny")
 
     _, (finding,) = variables_set({"containers": [container(env=env, **SHARE)]}, rules)
@@ -230,15 +244,15 @@ def test_time_sliced_container_gets_the_number_of_replicas():
     spec, _ = variables_set({"containers": [container(**{keys.NVIDIA_GPU_SHARED: 1})]}, replicas=4)
 
     variables = env_of(spec["containers"][0])
-    assert variables[keys.ENV_REPLICAS] == "4"
-    assert variables[keys.ENV_MEMORY_FRACTION] == "0.225"
+    assert variables[container_variables.ENV_REPLICAS] == "4"
+    assert variables[container_variables.ENV_MEMORY_FRACTION] == "0.225"
 
 
 def test_launcher_sees_no_gpus_unless_it_names_them():
     spec = {
         "containers": [
             container("a"),
-            container("b", env=[{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]),
+            container("b", env=[{"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}]),
         ],
         "initContainers": [container("i")],
     }
@@ -247,7 +261,7 @@ def test_launcher_sees_no_gpus_unless_it_names_them():
 
     after = patched(spec, changes)
     values = [
-        env_of(each)[keys.ENV_VISIBLE_DEVICES]
+        env_of(each)[container_variables.ENV_VISIBLE_DEVICES]
         for each in (*after["containers"], *after["initContainers"])
     ]
     assert values == ["void", "all", "void"]

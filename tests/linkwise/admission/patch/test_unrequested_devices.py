@@ -7,10 +7,10 @@ from support.admission import ARENA, a_snapshot, admitted, codes, outcome_of, pa
 from support.builders import a_container, a_pod
 
 from linkwise.admission.decide.outcome import Verdict
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.finding import Code, Severity
 
-DEVICES, CGPU = keys.ENV_VISIBLE_DEVICES, keys.ENV_CGPU_OFF
+DEVICES, CGPU = container_variables.ENV_VISIBLE_DEVICES, container_variables.ENV_CGPU_OFF
 ELSEWHERE = {"valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}
 PRIVILEGED = {"securityContext": {"privileged": True}}
 
@@ -110,8 +110,12 @@ def test_finding_has_the_field_of_the_variable(policy, severity, verdict):
     assert outcome.verdict is verdict
 
 
-OTHERS = [keys.ENV_IMEX_CHANNELS, keys.ENV_MIG_CONFIG, keys.ENV_MIG_MONITOR]
-MOUNT = {"name": "devices", "mountPath": f"{keys.DEVICE_MOUNTS}/all"}
+OTHERS = [
+    container_variables.ENV_IMEX_CHANNELS,
+    container_variables.ENV_MIG_CONFIG,
+    container_variables.ENV_MIG_MONITOR,
+]
+MOUNT = {"name": "devices", "mountPath": f"{container_variables.DEVICE_MOUNTS}/all"}
 LIMITS = [
     pytest.param(None, id="no GPUs"),
     pytest.param({keys.GPU_WHOLE: 1}, id="chosen by Linkwise"),
@@ -127,7 +131,7 @@ LIMITS = [
         for name in OTHERS
         for limits in LIMITS
         # Device plugins that are not privileged have the other one.
-        if limits.values[0] or name != keys.ENV_MIG_MONITOR
+        if limits.values[0] or name != container_variables.ENV_MIG_MONITOR
     ],
 )
 def test_variables_of_imex_channels_and_mig_are_removed(name, limits):
@@ -138,7 +142,7 @@ def test_variables_of_imex_channels_and_mig_are_removed(name, limits):
 
 
 def test_device_plugin_keeps_its_variable_of_mig():
-    env = [variable("all", keys.ENV_MIG_MONITOR), variable("all")]
+    env = [variable("all", container_variables.ENV_MIG_MONITOR), variable("all")]
     assert env_after(env) == [env[0], variable("void")]
 
 

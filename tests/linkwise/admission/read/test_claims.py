@@ -34,7 +34,7 @@ from support.builders import (
 from linkwise.admission.decide.admit import admit
 from linkwise.admission.decide.outcome import Verdict
 from linkwise.admission.read.claims import NO_CLAIM
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.finding import Code, Severity
 from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.nodes.node import DevicePool, Node
@@ -139,7 +139,9 @@ def test_each_app_container_has_a_request_of_its_own():
     assert after["metadata"]["annotations"] == {
         keys.CLAIMED_GPUS: '{"container-0":2,"container-2":1}'
     }
-    assert [env_of(after, i)[keys.ENV_VISIBLE_DEVICES] for i in range(3)] == ["void"] * 3
+    assert [env_of(after, i)[container_variables.ENV_VISIBLE_DEVICES] for i in range(3)] == [
+        "void"
+    ] * 3
 
 
 @pytest.mark.parametrize(
@@ -352,7 +354,7 @@ def test_settings_for_other_nodes_change_nothing(policy: str):
 
 
 def test_variables_of_the_user_give_no_gpus():
-    env = [{"name": keys.ENV_VISIBLE_DEVICES, "value": "all"}]
+    env = [{"name": container_variables.ENV_VISIBLE_DEVICES, "value": "all"}]
     pod = a_pod(
         containers=[a_container(GPU, env=env), a_container(name="b", env=env)],
     )
@@ -360,7 +362,7 @@ def test_variables_of_the_user_give_no_gpus():
     outcome = outcome_of(pod, SETS)
     after = patched(pod, outcome)
 
-    assert env_of(after) == env_of(after, 1) == {keys.ENV_VISIBLE_DEVICES: "void"}
+    assert env_of(after) == env_of(after, 1) == {container_variables.ENV_VISIBLE_DEVICES: "void"}
     assert set(codes(outcome)) == {Code.VISIBLE_DEVICES}
 
 

@@ -8,7 +8,7 @@ from support.builders import a_container, a_pod
 
 from linkwise.admission.decide.outcome import Verdict
 from linkwise.admission.read.work_limits import MAX_COMMAS, MAX_OPERATIONS, MAX_PARTS
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.finding import Code
 from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.policy.snapshot import PolicySnapshot
@@ -73,8 +73,8 @@ def test_every_kind_of_part_counts():
 def test_pod_that_needs_too_many_operations_is_denied():
     annotations = {f"{keys.VISIBLE_DEVICES_OF}{i}": "0" for i in range(MAX_OPERATIONS + 1)}
 
-    assert admitted(with_env(MAX_OPERATIONS - 100, name=keys.ENV_VISIBLE_DEVICES))
-    assert too_large(with_env(MAX_OPERATIONS + 1, name=keys.ENV_VISIBLE_DEVICES))
+    assert admitted(with_env(MAX_OPERATIONS - 100, name=container_variables.ENV_VISIBLE_DEVICES))
+    assert too_large(with_env(MAX_OPERATIONS + 1, name=container_variables.ENV_VISIBLE_DEVICES))
     assert too_large(a_pod(GPU, annotations=annotations))
 
 

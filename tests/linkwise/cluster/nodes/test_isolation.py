@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from support.builders import a_container, a_node, a_pod
 from support.strategies import pods
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.allocations.record import Isolation
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.isolation import isolation_of
@@ -13,8 +13,8 @@ from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request_reader import read_request
 
 PIPES = [{"name": "mps", "mountPath": "/tmp/nvidia-mps/"}]  # noqa: S108
-THREADS = {"name": keys.ENV_MPS_THREADS, "value": "20"}
-MEMORY = {"name": keys.ENV_MPS_MEMORY, "value": "0=4096M"}
+THREADS = {"name": container_variables.ENV_MPS_THREADS, "value": "20"}
+MEMORY = {"name": container_variables.ENV_MPS_MEMORY, "value": "0=4096M"}
 UNKNOWN = {"valueFrom": {"configMapKeyRef": {"name": "a", "key": "b"}}}
 
 
@@ -23,7 +23,7 @@ def variable(name, value):
 
 
 def elsewhere(directory):
-    return variable(keys.ENV_MPS_PIPES, directory)
+    return variable(container_variables.ENV_MPS_PIPES, directory)
 
 
 def client(*env, mounts=PIPES, name="main", **limits):
@@ -106,17 +106,23 @@ def test_what_keeps_a_share_within_its_limits_is_its_nodes_business(mode, contai
             id="pipes-nowhere",
         ),
         pytest.param(
-            client(THREADS, MEMORY, {"name": keys.ENV_MPS_PIPES, **UNKNOWN}),
+            client(THREADS, MEMORY, {"name": container_variables.ENV_MPS_PIPES, **UNKNOWN}),
             "none",
             id="pipes-unknown",
         ),
-        pytest.param(client(variable(keys.ENV_MPS_THREADS, "10"), MEMORY), "mps", id="tighter"),
-        pytest.param(client(variable(keys.ENV_MPS_THREADS, "30"), MEMORY), "none", id="looser"),
         pytest.param(
-            client({"name": keys.ENV_MPS_THREADS, **UNKNOWN}, MEMORY), "none", id="limit-unknown"
+            client(variable(container_variables.ENV_MPS_THREADS, "10"), MEMORY), "mps", id="tighter"
         ),
         pytest.param(
-            client(THREADS, MEMORY, variable(keys.ENV_MPS_THREADS, "100")),
+            client(variable(container_variables.ENV_MPS_THREADS, "30"), MEMORY), "none", id="looser"
+        ),
+        pytest.param(
+            client({"name": container_variables.ENV_MPS_THREADS, **UNKNOWN}, MEMORY),
+            "none",
+            id="limit-unknown",
+        ),
+        pytest.param(
+            client(THREADS, MEMORY, variable(container_variables.ENV_MPS_THREADS, "100")),
             "none",
             id="the-last-of-a-name-counts",
         ),
@@ -127,7 +133,9 @@ def test_mps_keeps_a_container_that_has_its_limits_and_reaches_the_daemon(contai
 
 
 def test_each_card_of_a_share_is_limited():
-    both = client(variable(keys.ENV_MPS_MEMORY, "0=2048M,1=2048M"), **{keys.GPU_MEM: 4})
+    both = client(
+        variable(container_variables.ENV_MPS_MEMORY, "0=2048M,1=2048M"), **{keys.GPU_MEM: 4}
+    )
 
     assert isolation("mps", both, labels={keys.GPU_COUNT: "2"}) == "mps"
     assert isolation("mps", MEMORY_ONLY, labels={keys.GPU_COUNT: "2"}) == "none"
@@ -146,11 +154,19 @@ def test_one_container_that_nothing_keeps_is_enough_for_none(place):
 @pytest.mark.parametrize(
     ("more", "kept"),
     [
-        pytest.param({"env": [variable(keys.ENV_CGPU_OFF, "true")]}, "none", id="off"),
-        pytest.param({"env": [{"name": keys.ENV_CGPU_OFF, **UNKNOWN}]}, "none", id="unknown"),
-        pytest.param({"env": [variable(keys.ENV_CGPU_OFF, "$(X)")]}, "none", id="of-another"),
+        pytest.param(
+            {"env": [variable(container_variables.ENV_CGPU_OFF, "true")]}, "none", id="off"
+        ),
+        pytest.param(
+            {"env": [{"name": container_variables.ENV_CGPU_OFF, **UNKNOWN}]}, "none", id="unknown"
+        ),
+        pytest.param(
+            {"env": [variable(container_variables.ENV_CGPU_OFF, "$(X)")]}, "none", id="of-another"
+        ),
         pytest.param({"envFrom": [{"configMapRef": {"name": "a"}}]}, "none", id="perhaps"),
-        pytest.param({"env": [variable(keys.ENV_CGPU_OFF, "false")]}, "cgpu", id="on"),
+        pytest.param(
+            {"env": [variable(container_variables.ENV_CGPU_OFF, "false")]}, "cgpu", id="on"
+        ),
     ],
 )
 def test_a_container_may_do_without_cgpus_limits(more, kept):

@@ -2,7 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkwise.cluster.keys import ENV_MPS_MEMORY, ENV_MPS_THREADS, GPU_MEM
+from linkwise.cluster.container_variables import ENV_MPS_MEMORY, ENV_MPS_THREADS
+from linkwise.cluster.keys import GPU_MEM
 from linkwise.cluster.requests.mps import is_tighter, limits
 from linkwise.cluster.requests.request import ContainerRequest
 

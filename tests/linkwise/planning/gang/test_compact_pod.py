@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import a_held_pod, a_node
 
-from linkwise.cluster import keys
+from linkwise.cluster import container_variables, keys
 from linkwise.cluster.gang import gang_mark, is_member, link_strictness
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.isolation import isolation_of
@@ -25,7 +25,7 @@ from linkwise.workloads.rank import rank_order
 NAMES = sorted(
     {
         text
-        for module in (keys, operator_keys)
+        for module in (keys, container_variables, operator_keys)
         for text in vars(module).values()
         if isinstance(text, str)
     }
@@ -230,7 +230,7 @@ def node_affinity(**required):
                 containers=[
                     {
                         "name": "c",
-                        "env": [{"name": keys.ENV_MPS_MEMORY, "value": LONG}],
+                        "env": [{"name": container_variables.ENV_MPS_MEMORY, "value": LONG}],
                         "resources": {"limits": {keys.GPU_WHOLE: 1}},
                     }
                 ]
