@@ -32,7 +32,7 @@ class Explanation:
     """The set of the lowest free indices, required ones first."""
     runner_up: GPUSet | None
     """The next set by the objective that is no image of the choice under the machine's symmetry."""
-    left: GPUSet | None
+    free_after: GPUSet | None
     """The GPUs that stay free, and A of all of them together."""
     exact: bool
     """A is solved exactly; else the bandwidths of large direct meshes are upper bounds."""
@@ -57,7 +57,7 @@ def explain(table: Table, ask: ChoiceRequest) -> Explanation:
         best_free=best_free,
         index_order=_set(table, index_order(ask)),
         runner_up=None if runner_up is None else _set(table, runner_up),
-        left=_set(table, ask.free & ~chosen) if ask.free & ~chosen else None,
+        free_after=_set(table, ask.free & ~chosen) if ask.free & ~chosen else None,
         exact=table.exact,
     )
 

@@ -25,7 +25,7 @@ class Offer(NamedTuple):
 
     bandwidth: float
     """A of the selected GPUs [GB/s]."""
-    left: int
+    free_after: int
     """Number of GPUs that stay free."""
     damage: float
     """Loss of 0.25·(V_2 + V_4) of the free GPUs [GB/s]."""
@@ -74,7 +74,7 @@ def scores(values: Sequence[NodeValue | None], placement: PackingStrategy) -> li
 def _offer(table: Table, free: int, gpus: int, mode: ChoiceMode) -> Offer | None:
     """Return the offer of a machine to one pod; None where no selection fits."""
     selection = select_gpus(table, free, (gpus,), SelectionOptions(mode))
-    return selection and Offer(selection.bandwidth, selection.left, selection.damage)
+    return selection and Offer(selection.bandwidth, selection.free_after, selection.damage)
 
 
 def _scores(offers: set[Offer], placement: PackingStrategy) -> dict[Offer, int]:
@@ -82,7 +82,7 @@ def _scores(offers: set[Offer], placement: PackingStrategy) -> dict[Offer, int]:
     fast = {offer for offer in offers if offer.bandwidth >= best * (1 - TOLERANCE)}
     sign = 1 if placement is PackingStrategy.BINPACK else -1
     slow = {offer: int((FAST - 1) * offer.bandwidth / best) for offer in offers - fast}
-    return slow | _spread_over(fast, lambda offer: (sign * offer.left, offer.damage), FAST)
+    return slow | _spread_over(fast, lambda offer: (sign * offer.free_after, offer.damage), FAST)
 
 
 def _spread_over(

@@ -35,21 +35,21 @@ class TypicalPods:
     cpu: Ints
     models: tuple[frozenset[str], ...]
 
-    def fragments(self, left: Ints, cpu: Ints, model: str) -> Floats:
+    def fragments(self, free: Ints, cpu: Ints, model: str) -> Floats:
         """Return the fragmentation of states of one node [1/1000 GPU].
 
         Args:
-            left: Free part of each GPU, shape (states, GPUs).
+            free: Free part of each GPU, shape (states, GPUs).
             cpu: Free CPU of each state.
             model: The node's GPU model.
         """
-        enough = left[:, None, :] >= self.milli[None, :, None]
+        enough = free[:, None, :] >= self.milli[None, :, None]
         runs = enough.sum(axis=2) >= self.gpus
         runs &= cpu[:, None] >= self.cpu
         runs &= self._accessible(model)
-        # A pod that runs cannot use GPUs with too little left; one that does not can use none.
-        too_little = np.where(enough, 0, left[:, None, :]).sum(axis=2)
-        lost = np.where(runs, too_little, left.sum(axis=1)[:, None])
+        # A pod that runs cannot use GPUs with too little free; one that does not can use none.
+        too_little = np.where(enough, 0, free[:, None, :]).sum(axis=2)
+        lost = np.where(runs, too_little, free.sum(axis=1)[:, None])
         fragments: Floats = lost @ self.probability
         return fragments
 
@@ -106,10 +106,10 @@ class FragmentationGradientDescent:
 
     def _growth_on(self, node: NodeLedger, shape: Shape) -> Value:
         free = free_parts(node)
-        fitting = [i for i, left in enumerate(free) if left >= shape.milli]
+        fitting = [i for i, part in enumerate(free) if part >= shape.milli]
         if len(fitting) < shape.gpus or node.cpu_free < shape.cpu:
             return (0.0, -1)
-        # GPUs with the same amount left are equal: only the first of them is tried.
+        # GPUs with the same amount free are equal: only the first of them is tried.
         options = [fitting[: shape.gpus]]
         if shape.is_share:
             options = [[i] for i in {free[i]: i for i in reversed(fitting)}.values()]

@@ -76,8 +76,10 @@ def gpu_packing(view: View, shape: Shape, rows: Rows) -> Floats:
     100 minus a tenth of the free percent of the GPUs in use, at least 50; where free GPUs are
     needed, 50 minus their number, at least 33; on an idle node, 33 minus the number of its GPUs.
     """
-    left = np.sort(np.where(view.left[:, rows] >= shape.milli, view.left[:, rows], MILLI + 1), 0)
-    taken = left[: shape.gpus]
+    free = np.sort(
+        np.where(view.free_milli[:, rows] >= shape.milli, view.free_milli[:, rows], MILLI + 1), 0
+    )
+    taken = free[: shape.gpus]
     fresh = (taken == MILLI).sum(axis=0)
     percent = taken.sum(axis=0) * 100 / MILLI
     is_idle = view.free_gpus[rows] == view.gpus[rows]

@@ -108,12 +108,12 @@ def lowest_indices(view: View, shape: Shape, row: int) -> list[int]:
 
 
 def least_left(view: View, shape: Shape, row: int) -> list[int]:
-    """Choose the GPUs with the least left, then of the lowest indices."""
+    """Choose the GPUs with the least free, then of the lowest indices."""
     cards = view.cards(row, shape.milli)
-    return sorted(cards, key=lambda i: int(view.left[i, row]))[: shape.gpus]
+    return sorted(cards, key=lambda i: int(view.free_milli[i, row]))[: shape.gpus]
 
 
 def most_left(view: View, shape: Shape, row: int) -> list[int]:
-    """Choose the GPUs with the most left, then of the lowest indices."""
+    """Choose the GPUs with the most free, then of the lowest indices."""
     cards = view.cards(row, shape.milli)
-    return sorted(cards, key=lambda i: -int(view.left[i, row]))[: shape.gpus]
+    return sorted(cards, key=lambda i: -int(view.free_milli[i, row]))[: shape.gpus]

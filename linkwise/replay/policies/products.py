@@ -82,13 +82,13 @@ def _hami_linked_cards(view: View, shape: Shape, row: int) -> list[int]:
 
 def _hami_card(view: View, row: int, i: int) -> float:
     # The amounts of the pod itself are the same on every GPU.
-    used = 1 - int(view.left[i, row]) / MILLI
+    used = 1 - int(view.free_milli[i, row]) / MILLI
     return 10 * (int(view.holders[i, row]) / _HAMI_SLOTS + 2 * used)
 
 
 @dataclass(frozen=True, slots=True)
 class LeastAllocated:
-    """The default of kube-scheduler: the nodes with the most CPU and memory left, in percent.
+    """The default of kube-scheduler: the nodes with the most CPU and memory free, in percent.
 
     `NodeResourcesFit` with `LeastAllocated` counts CPU and memory, not GPUs; of equal nodes any one
     is taken (Kubernetes documentation, scheduler configuration).

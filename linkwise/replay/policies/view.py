@@ -22,7 +22,7 @@ Bools = NDArray[np.bool_]
 class View:
     """The free amounts of all nodes. Do not change the columns."""
 
-    left: Ints
+    free_milli: Ints
     """Free part of each GPU [1/1000], shape (GPUs, nodes); -1 where a node has no such GPU."""
     holders: Ints
     """Pods on each GPU, in the same shape."""
@@ -36,25 +36,25 @@ class View:
     @cached_property
     def total_left(self) -> Ints:
         """Free parts of all GPUs of each node [1/1000]."""
-        total: Ints = np.maximum(self.left, 0).sum(axis=0)
+        total: Ints = np.maximum(self.free_milli, 0).sum(axis=0)
         return total
 
     @cached_property
     def free_gpus(self) -> Ints:
         """GPUs of each node that nothing runs on."""
-        free: Ints = (self.left == MILLI).sum(axis=0)
+        free: Ints = (self.free_milli == MILLI).sum(axis=0)
         return free
 
     @cached_property
     def gpus(self) -> Ints:
         """GPUs of each node."""
-        gpus: Ints = (self.left >= 0).sum(axis=0)
+        gpus: Ints = (self.free_milli >= 0).sum(axis=0)
         return gpus
 
     @property
     def most_gpu(self) -> int:
         """Parts of all GPUs of the largest node [1/1000]."""
-        return MILLI * len(self.left)
+        return MILLI * len(self.free_milli)
 
     @property
     def most_cpu(self) -> int:
@@ -72,7 +72,7 @@ class View:
 
     def capacity(self, shape: Shape, most: int) -> Ints:
         """Return how many pods of a shape fit each node, at most so many."""
-        fits = (self.left // shape.milli).clip(0)
+        fits = (self.free_milli // shape.milli).clip(0)
         each = fits.sum(axis=0) if shape.is_share else fits.sum(axis=0) // shape.gpus
         for free, asked in ((self.cpu, shape.cpu), (self.memory, shape.memory)):
             if asked:
@@ -94,8 +94,8 @@ class View:
         return column
 
     def cards(self, row: int, milli: int) -> list[int]:
-        """Return the GPUs of a node with so much left, ascending."""
-        cards: list[int] = np.flatnonzero(self.left[:, row] >= milli).tolist()
+        """Return the GPUs of a node with so much free, ascending."""
+        cards: list[int] = np.flatnonzero(self.free_milli[:, row] >= milli).tolist()
         return cards
 
 
@@ -111,9 +111,9 @@ def view_of(snapshot: Snapshot) -> View:
 
     def compute(node: NodeLedger) -> Value:
         missing = most - len(node.taken)
-        left = free_parts(node) + [-1] * missing
+        free = free_parts(node) + [-1] * missing
         holders = [taken.holders for taken in node.taken] + [0] * missing
-        return (*left, *holders, node.cpu_free, node.memory_free_bytes)
+        return (*free, *holders, node.cpu_free, node.memory_free_bytes)
 
     columns = snapshot.cache.get_or_compute("replay view", snapshot.nodes, compute, np.int64)
     return View(

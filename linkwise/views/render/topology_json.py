@@ -171,7 +171,7 @@ def choice(
         best_free=rounded(explanation.best_free),
         index_order=_set(explanation.index_order),
         runner_up=_set(explanation.runner_up),
-        left=_set(explanation.left),
+        left=_set(explanation.free_after),
         exact=explanation.exact,
         reason=explanation.reason,
         warnings=list(machine.warnings),

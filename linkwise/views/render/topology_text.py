@@ -75,7 +75,7 @@ def _show_chosen(
     for title, gpus in (
         ("index order", explanation.index_order),
         ("runner-up", explanation.runner_up),
-        ("left free", explanation.left),
+        ("left free", explanation.free_after),
     ):
         if gpus:
             rows.append([title, f"GPU {_gpus(gpus)}", _speed(gpus), _gain(chosen, gpus, title)])

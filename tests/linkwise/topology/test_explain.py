@@ -25,7 +25,7 @@ def test_every_field_of_a_choice_on_a_partly_taken_dgx1():
         best_free=40.0,
         index_order=GPUSet((0, 1), 20.0),
         runner_up=GPUSet((1, 2), 40.0),
-        left=GPUSet((1, 2, 5), 36.8),
+        free_after=GPUSet((1, 2, 5), 36.8),
         exact=True,
     )
 
@@ -41,7 +41,7 @@ def test_a_single_gpu_has_no_bandwidth_to_compare():
         best_free=None,
         index_order=GPUSet((0,), None),
         runner_up=GPUSet((3,), None),
-        left=GPUSet((0, 3), 40.0),
+        free_after=GPUSet((0, 3), 40.0),
         exact=True,
     )
 
@@ -165,12 +165,12 @@ def test_an_explanation_agrees_with_the_table_it_explains(machine, data):
 
     chosen = mask_of(explanation.chosen.gpus)
     assert chosen == choose(table, ask)
-    assert mask_of(explanation.left.gpus if explanation.left else ()) == free & ~chosen
+    assert mask_of(explanation.free_after.gpus if explanation.free_after else ()) == free & ~chosen
     for one in (
         explanation.chosen,
         explanation.index_order,
         explanation.runner_up,
-        explanation.left,
+        explanation.free_after,
     ):
         if one is not None:
             alone = len(one.gpus) == 1
@@ -182,7 +182,7 @@ def test_an_explanation_agrees_with_the_table_it_explains(machine, data):
 
 
 def test_nothing_is_left_of_a_machine_taken_whole():
-    assert explained(dgx1_v100(), range(8), 8).left is None
+    assert explained(dgx1_v100(), range(8), 8).free_after is None
 
 
 def test_bounds_are_distinguished_from_exact_values():

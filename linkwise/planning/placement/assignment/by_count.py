@@ -87,9 +87,9 @@ def _in_domain(
         chosen[int(rows[place])] = taken = min(int(capacity[place]), workers)
         workers -= taken
         rows, capacity = np.delete(rows, place), np.delete(capacity, place)
-    broken, left = int((~used)[list(chosen)].sum()), int(free[list(chosen)].sum())
+    broken, total_free = int((~used)[list(chosen)].sum()), int(free[list(chosen)].sum())
     by_name = dict(sorted(chosen.items()))
-    return (-slowest, left, broken, list(by_name)), by_name
+    return (-slowest, total_free, broken, list(by_name)), by_name
 
 
 def _fastest(nodes: CandidateNodes, workers: int, count: int) -> tuple[CandidateNodes, int]:

@@ -46,8 +46,8 @@ class Selection(NamedTuple):
     mask: int
     bandwidth: float
     """A, with the GPUs of other members [GB/s]; 0 for one GPU."""
-    left: int
-    """Number of GPUs stay free."""
+    free_after: int
+    """Number of GPUs that stay free."""
     damage: float
     """Loss of 0.25·(V_2 + V_4) of the free GPUs [GB/s]."""
     near: int
@@ -90,6 +90,6 @@ def select_gpus(
     if mask is None:
         return None
     bandwidth, mask = table.bandwidth(mask), mask & ~siblings
-    left = free & ~mask
-    damage = round(table.remainder(free) - table.remainder(left), 6)
-    return Selection(mask, bandwidth, left.bit_count(), damage, int(table.near[mask]))
+    free_after = free & ~mask
+    damage = round(table.remainder(free) - table.remainder(free_after), 6)
+    return Selection(mask, bandwidth, free_after.bit_count(), damage, int(table.near[mask]))

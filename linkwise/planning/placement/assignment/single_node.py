@@ -28,8 +28,8 @@ def best_node(
 ) -> NodeAssignment | None:
     """Return the best node for all workers together, and their GPUs there.
 
-    The largest A wins. Of nodes within 1 % of it, `binpack` takes the one with the fewest GPUs left
-    free, then with the least damage to these, then the first name; `spread` the most left free.
+    The largest A wins. Of nodes within 1 % of it, `binpack` takes the one with the fewest GPUs
+    free after it, then with the least damage to these, then the first name; `spread` the most.
 
     Args:
         snapshot: The cluster.
@@ -58,7 +58,7 @@ def best_node(
 
     def order(pair: tuple[Selection, NodeLedger]) -> tuple[int, float, str]:
         selection, node = pair
-        return sign * selection.left, selection.damage, node.node.name
+        return sign * selection.free_after, selection.damage, node.node.name
 
     fast = (pair for pair in selections if pair[0].bandwidth >= enough)
     selection, node = min(fast, key=order)
@@ -85,10 +85,10 @@ def best_node_of_pod(
     def compute(node: NodeLedger) -> Value:
         table = tables.get(node.node.name)
         found = select_gpus(table, node.free_mask, (gpus,), options) if table else None
-        return (found.bandwidth, found.left, found.damage) if found else (-1, 0, 0)
+        return (found.bandwidth, found.free_after, found.damage) if found else (-1, 0, 0)
 
     key = "selections", gpus, options
-    bandwidth, left, damage = snapshot.cache.get_or_compute(
+    bandwidth, free_after, damage = snapshot.cache.get_or_compute(
         key, snapshot.nodes, compute, np.float64
     )
     # The keys of `best_node` one after another; each leaves the nodes that are best by it. Rows
@@ -98,11 +98,11 @@ def best_node_of_pod(
     if best < 0:
         return None
     rows = rows[bandwidth[rows] >= best * (1 - TOLERANCE)]
-    for order in (_sign(snapshot) * left, damage):
+    for order in (_sign(snapshot) * free_after, damage):
         rows = rows[order[rows] == order[rows].min()]
     return best_node(snapshot, [snapshot.nodes[rows[0]]], (gpus,), options)
 
 
 def _sign(snapshot: Snapshot) -> int:
-    """Return 1 where fewer GPUs left free are better, -1 where more are."""
+    """Return 1 where fewer GPUs that stay free are better, -1 where more are."""
     return 1 if snapshot.preferences.placement is PackingStrategy.BINPACK else -1

@@ -204,8 +204,8 @@ def _reasons(seen: Snapshot, explanation: PlanExplanation) -> Markup:
 
 
 def _explained(node: str, choice: Explanation) -> Markup:
-    left = _named(choice.left.gpus) if choice.left else "none"
-    reason = f": {sentence(choice.reason)} It leaves {left} free."
+    free = _named(choice.free_after.gpus) if choice.free_after else "none"
+    reason = f": {sentence(choice.reason)} It leaves {free} free."
     return element("p", name(node), reason, class_="quiet")
 
 

@@ -51,7 +51,7 @@ def test_scores_are_whole_numbers_from_0_to_10_and_the_best_node_has_10(snapshot
         }
         sign = 1 if snapshot.preferences.placement is PackingStrategy.BINPACK else -1
         goodness = {
-            name: (assignment.bandwidth < best.bandwidth * 0.99, sign * assignment.left)
+            name: (assignment.bandwidth < best.bandwidth * 0.99, sign * assignment.free_after)
             for name, assignment in assignments.items()
         }
         for one in assignments:

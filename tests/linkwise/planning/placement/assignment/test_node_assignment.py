@@ -32,7 +32,7 @@ def test_assignment_has_bandwidth():
 def test_selection_has_bandwidth_free_gpus_and_damage():
     found = taken(a_candidate(taken=(7,)), (2, 2), SelectionOptions(ChoiceMode.FAST))
 
-    assert (found.mask, found.bandwidth, found.left) == (0b00001111, 55.2, 3)
+    assert (found.mask, found.bandwidth, found.free_after) == (0b00001111, 55.2, 3)
     # Of 0 to 6 three pairs and a four were as fast as they can be; of 4 to 6 one pair is left.
     assert found.damage == pytest.approx(0.25 * (120 + 55.2 - 40))
 

@@ -52,9 +52,9 @@ def test_the_node_is_the_first_by_bandwidth_room_damage_and_name(snapshot, gpus)
         return
     fastest = max(given.bandwidth for _, given in assignments)
     fast = [assignment for assignment in assignments if assignment[1].bandwidth >= fastest * 0.99]
-    left = [given.left for _, given in fast]
-    wanted = min(left) if snapshot.preferences.placement is PackingStrategy.BINPACK else max(left)
-    as_full = [assignment for assignment in fast if assignment[1].left == wanted]
+    free = [given.free_after for _, given in fast]
+    wanted = min(free) if snapshot.preferences.placement is PackingStrategy.BINPACK else max(free)
+    as_full = [assignment for assignment in fast if assignment[1].free_after == wanted]
     least = min(given.damage for _, given in as_full)
     name, given = min(assignment for assignment in as_full if assignment[1].damage == least)
     assert found is not None
