@@ -43,7 +43,7 @@ def read_claims_node(
             memory=gpu.memory >> 30 if gpu.memory is not None else None,
             uuid=gpu.uuid,
             healthy=not _is_faulty(gpu, pool),
-            cordoned=_is_left(gpu) or i in cordoned or gpu.uuid in busy,
+            cordoned=_is_unmanaged(gpu) or i in cordoned or gpu.uuid in busy,
             faulty=_is_faulty(gpu, pool),
         )
         for i, gpu in enumerate(pool.gpus)
@@ -59,7 +59,7 @@ def read_claims_node(
             tuple(gpu.name for gpu in pool.gpus),
             pool.others,
             pool.missing,
-            frozenset(gpu.name for gpu in pool.gpus if _is_left(gpu)),
+            frozenset(gpu.name for gpu in pool.gpus if _is_unmanaged(gpu)),
             tuple(gpu.facts for gpu in pool.gpus if gpu.facts is not None),
             pool.lost,
             frozenset(gpu.name for gpu in pool.gpus if gpu.uuid in busy) - pool.lost,
@@ -68,7 +68,7 @@ def read_claims_node(
     )
 
 
-def _is_left(gpu: SliceDevice) -> bool:
+def _is_unmanaged(gpu: SliceDevice) -> bool:
     """Return whether Linkwise leaves a GPU alone."""
     return gpu.is_shared or gpu.is_partitioned
 

@@ -90,8 +90,8 @@ def fence_of(node: Node) -> Iterator[FenceRule]:
     if pool is None:
         return
     devices: Iterable[str | None] = (None,)
-    if pool.others or pool.left:
-        devices = (name for name in pool.devices if name not in pool.left | pool.lost)
+    if pool.others or pool.unmanaged:
+        devices = (name for name in pool.devices if name not in pool.unmanaged | pool.lost)
     for device in devices:
         yield FenceRule(Selector(DRA_GPU_DRIVER, pool.name, device))
 

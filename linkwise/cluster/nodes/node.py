@@ -65,7 +65,7 @@ class DevicePool:
     """Other devices of the pool, such as MIG devices, that Linkwise does not place."""
     missing: str | None = None
     """Why nothing new is placed here, such as "the driver's slices are missing"; None: complete."""
-    left: frozenset[str] = frozenset()
+    unmanaged: frozenset[str] = frozenset()
     """Names of GPUs that Linkwise leaves alone, since claims may share them, or their partitions
     are not planned."""
     facts: tuple[DeviceFacts, ...] = ()

@@ -167,7 +167,7 @@ def test_a_gpu_that_is_not_used(device, healthy, cordoned, words):
         (True, False),
         (healthy, cordoned),
     ]
-    assert node.pool.left == ({"gpu-1"} if cordoned else frozenset())
+    assert node.pool.unmanaged == ({"gpu-1"} if cordoned else frozenset())
     assert any(words in warning for warning in node.warnings)
 
 

@@ -25,9 +25,11 @@ CREATED = "2026-01-02T03:04:05Z"
 CREATED_AT = 1_767_323_045.0
 
 
-def a_claims_node(name="gpu-0", *, others=0, left=(), busy=(), **fields):
+def a_claims_node(name="gpu-0", *, others=0, unmanaged=(), busy=(), **fields):
     devices = tuple(f"gpu-{i}" for i in range(8))
-    pool = DevicePool(name, devices, others=others, left=frozenset(left), busy=frozenset(busy))
+    pool = DevicePool(
+        name, devices, others=others, unmanaged=frozenset(unmanaged), busy=frozenset(busy)
+    )
     return a_node(name, uuids=True, resources={}, pool=pool, **fields)
 
 
@@ -65,7 +67,7 @@ def test_each_gpu_has_a_rule_beside_devices_that_are_not_placed():
 
 
 def test_a_busy_gpu_has_a_rule_of_its_own_whose_taint_no_claim_of_linkwise_tolerates():
-    node = a_claims_node(busy={"gpu-6", "gpu-2"}, left={"gpu-2"})
+    node = a_claims_node(busy={"gpu-6", "gpu-2"}, unmanaged={"gpu-2"})
     rules = list(closures_of(node))
 
     assert [rule.selector.device for rule in rules] == ["gpu-2", "gpu-6"]
@@ -94,7 +96,7 @@ def test_the_rule_of_a_busy_gpu_stays_while_the_driver_is_away_and_ends_with_the
 
 
 def test_gpus_that_linkwise_leaves_alone_have_no_rule():
-    rules = fence_of(a_claims_node(left={"gpu-0", "gpu-7"}))
+    rules = fence_of(a_claims_node(unmanaged={"gpu-0", "gpu-7"}))
 
     assert [rule.selector.device for rule in rules] == [f"gpu-{i}" for i in range(1, 7)]
 
@@ -194,7 +196,7 @@ def test_a_node_with_a_rule_for_each_gpu_needs_all_of_them():
     ],
 )
 def test_claims_may_have_devices_that_have_no_rule(device, is_fenced):
-    node = a_claims_node(others=1, left={"gpu-2"})
+    node = a_claims_node(others=1, unmanaged={"gpu-2"})
     rules = {rule.name: stored(rule) for rule in fence_of(node)}
     found = unfenced_reason(node, rules, {}, {device: CREATED_AT + 11})
     assert (found is None) is is_fenced
