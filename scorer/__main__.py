@@ -8,6 +8,7 @@ import asyncio
 import os
 import sys
 from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,7 +16,6 @@ import structlog
 
 from linkwise.cluster.keys import POLICY_NAMESPACE, SCORER_ADDRESS
 from linkwise.cluster.keys import SCORER as LEASE
-from linkwise.planning.state.reserved_gpus import Purpose
 from linkwise.runtime.http.observers import RequestMetrics, log_requests
 from linkwise.runtime.http.probes import PROBE_LIMITS, probe_routes
 from linkwise.runtime.http.server import serve
@@ -31,7 +31,9 @@ from linkwise.runtime.process.metrics import measure_loop_lag, new_registry
 from scorer.api.extender import EXTENDER_LIMITS, Extender
 from scorer.api.http import WHATIF_LIMITS, Inspection, WhatIf
 from scorer.leader import Leader
-from scorer.metrics import Metrics, show_state
+from scorer.leader_context import LeaderContext
+from scorer.metrics import Metrics
+from scorer.report.leader_report import LeaderGauges
 from scorer.report.lease_annotations import (
     publish_address,
     report_claims_nodes,
@@ -82,24 +84,7 @@ async def run_scorer(
             wait=settings.write_seconds,
             timings=timings,
         )
-        show_state(
-            registry,
-            leads=lambda: leader.leads,
-            gangs=lambda: leader.gangs,
-            partial=lambda: leader.partial,
-            reserved_gpus={
-                Purpose.REPLACEMENT.value: lambda: leader.reserved_gpus,
-                Purpose.NOMINATION.value: lambda: leader.nominated_gpus,
-            },
-            faulty=lambda: leader.faulty,
-            unaccounted=lambda: leader.unaccounted,
-            taint_rules=lambda: leader.taint_rules,
-            unfenced=lambda: None if leader.unfenced is None else len(leader.unfenced),
-            incomplete=lambda: leader.incomplete,
-            claim_problems=lambda: leader.claim_problems,
-            unplanned=lambda: leader.unplanned,
-            watch_ages=leader.ages,
-        )
+        LeaderGauges(registry, leader.report)
         election = _election(reading, settings, instance)
         probes = probe_routes(registry, {"lease": election.missing, "watches": leader.missing})
         async with (
@@ -160,10 +145,16 @@ def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
     async def lead(term: int) -> None:
         reports = (
             publish_address(kube, address, term),
-            report_nvidia_nodes(lambda: leader.has_nvidia_nodes, kube, term),
-            report_claims_nodes(lambda: leader.claims_nodes, kube, term),
-            report_refused_machines(lambda: leader.refused_machines, kube, term),
-            report_unfenced_nodes(lambda: leader.unfenced, kube, term),
+            report_nvidia_nodes(
+                partial(leader.when_synced, LeaderContext.has_nvidia_nodes), kube, term
+            ),
+            report_claims_nodes(
+                partial(leader.when_synced, LeaderContext.claims_nodes), kube, term
+            ),
+            report_refused_machines(
+                partial(leader.when_synced, LeaderContext.refused_machines), kube, term
+            ),
+            report_unfenced_nodes(partial(leader.when_synced, LeaderContext.unfenced), kube, term),
         )
         tasks = [asyncio.create_task(report) for report in reports]
         try:

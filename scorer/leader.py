@@ -1,15 +1,12 @@
 """The part of this process in placement: idle until it leads, then the planner and the binder."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import TypeVar
 
 import structlog
 
-from linkwise.cluster.keys import NVIDIA_GPU, SCORER
-from linkwise.cluster.mode import NodeMode
-from linkwise.cluster.nodes.node_capacity import may_offer_claims
-from linkwise.planning.gang.crd import Gang
+from linkwise.cluster.keys import SCORER
 from linkwise.runtime.kube.call_limiter import CallLimiter
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.event_recorder import EventRecorder
@@ -25,13 +22,13 @@ from scorer.extender.preempt import Preemption
 from scorer.extender.refusals import Refusals
 from scorer.extender.requeuer import Requeuer
 from scorer.fence import LeadershipLost
+from scorer.leader_context import LeaderContext
 from scorer.metrics import Metrics, Stage
 from scorer.planner import Planner
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.claim_problems import ClaimProblems
 from scorer.report.delegated_claims import DelegatedClaims
-from scorer.report.gpu_kinds import GPUKinds
-from scorer.report.lease_annotations import ClaimsNodes
+from scorer.report.leader_report import LeaderReport
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
 from scorer.report.usage_meter import measure_usage
@@ -40,28 +37,9 @@ from scorer.scale_up.provisioning import ProvisioningRequests
 from scorer.scale_up.requester import ScaleUpRequester
 from scorer.timings import Timings
 
+T = TypeVar("T")
+
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderContext:
-    """The components of one term of the Lease."""
-
-    term: int
-    informers: Informers
-    planner: Planner
-    filter: Filter
-    preemption: Preemption
-    refusals: Refusals
-    binder: Binder
-    device_fence: DeviceFence
-    claim_problems: ClaimProblems
-
-    def missing(self) -> str | None:
-        """Return what is not known yet; None once free GPUs are known."""
-        if (why := self.informers.missing()) or self.planner.has_synced:
-            return why
-        return "the plans of the last leader are not restored yet"
 
 
 class Leader:
@@ -91,7 +69,7 @@ class Leader:
         """
         self._reading, self._writing, self._metrics = reading, writing, metrics
         self._instance, self._clock, self._wait = instance, clock, wait
-        self._timings, self._kinds = timings, GPUKinds()
+        self._timings = timings
         self.context: LeaderContext | None = None
         """None while another process leads."""
 
@@ -201,119 +179,16 @@ class Leader:
                     report.cancel()
                 informing.cancel()
 
-    @property
-    def leads(self) -> bool:
-        """This process leads, or is about to."""
-        return self.context is not None
+    def report(self) -> LeaderReport | None:
+        """Return what this process knows; None: it does not lead."""
+        return self.context.report() if self.context else None
 
-    @property
-    def gangs(self) -> Iterable[Gang]:
-        """All Gangs while this process leads; otherwise none."""
-        return self.context.informers.gangs.values() if self.context else ()
-
-    @property
-    def partial(self) -> int | None:
-        """Gangs of which some members have their GPUs and others wait; None: it does not lead."""
-        return self.context.planner.partial if self.context else None
-
-    @property
-    def unaccounted(self) -> int | None:
-        """Nodes whose free GPUs are unknown; None: it does not lead, or is not synced."""
+    def when_synced(self, read: Callable[[LeaderContext], T]) -> T | None:
+        """Return what is read from the components; None: it does not lead, or is not synced."""
         if self.context is None or self.context.informers.missing():
             return None
-        nodes = self.context.informers.state.snapshot().nodes
-        return sum(node.unaccounted is not None for node in nodes)
-
-    @property
-    def reserved_gpus(self) -> int | None:
-        """GPUs that are reserved for members that are being replaced; None: it does not lead."""
-        return self.context.informers.replacements.gpus if self.context else None
-
-    @property
-    def nominated_gpus(self) -> int | None:
-        """GPUs that are reserved for units for which others are evicted; None: it does not lead."""
-        return self.context.informers.state.reserved.nominated if self.context else None
-
-    @property
-    def faulty(self) -> int | None:
-        """Running gangs with a fault under them; None: it does not lead."""
-        return self.context.planner.faulty if self.context else None
-
-    @property
-    def has_nvidia_nodes(self) -> bool | None:
-        """Linkwise chooses `nvidia.com/gpu` on some node; None: it does not lead, or is not synced.
-
-        It counts what nodes are to offer by their labels, not what they offer now.
-        """
-        if self.context is None or self.context.informers.missing():
-            return None
-        nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
-        return any(
-            node.mode is NodeMode.TOPOLOGY
-            and node.gpu_resource == NVIDIA_GPU
-            and not node.is_claims
-            for node in nodes
-        )
-
-    @property
-    def claims_nodes(self) -> ClaimsNodes | None:
-        """The claims nodes; None: it does not lead, or is not synced."""
-        if self.context is None or self.context.informers.missing():
-            return None
-        nodes = [ledger.node for ledger in self.context.informers.state.snapshot().nodes]
-        claims = [node for node in nodes if node.is_claims]
-        return ClaimsNodes(
-            max((len(node.cards) for node in claims), default=0),
-            self._kinds.of(claims),
-            not any(node.awaits_slices and may_offer_claims(node) for node in nodes),
-        )
-
-    @property
-    def refused_machines(self) -> Mapping[str, str] | None:
-        """By node: why its machine is not used; None: it does not lead, or is not synced."""
-        if self.context is None or self.context.informers.missing():
-            return None
-        nodes = (ledger.node for ledger in self.context.informers.state.snapshot().nodes)
-        return {node.name: node.machine_refused for node in nodes if node.machine_refused}
-
-    @property
-    def unfenced(self) -> Mapping[str, str] | None:
-        """By claims node: why claims of others may get its GPUs; None: it does not lead."""
-        if self.context is None or self.context.informers.missing():
-            return None
-        return self.context.device_fence.unfenced()
-
-    @property
-    def taint_rules(self) -> int | None:
-        """DeviceTaintRules of Linkwise that exist; None: it does not lead, or is not synced."""
-        if self.context is None or self.context.informers.missing():
-            return None
-        return self.context.device_fence.rules
-
-    @property
-    def incomplete(self) -> int | None:
-        """Claims nodes that lack slices of the driver; None: it does not lead, or is not synced."""
-        if self.context is None or self.context.informers.missing():
-            return None
-        pools = (ledger.node.pool for ledger in self.context.informers.state.snapshot().nodes)
-        return sum(pool is not None and pool.missing is not None for pool in pools)
-
-    @property
-    def claim_problems(self) -> Mapping[str, int]:
-        """Pods whose claims are not as planned, by the reason of their Event."""
-        return self.context.claim_problems.counts if self.context else {}
-
-    @property
-    def unplanned(self) -> int | None:
-        """Pods that exceed the memory budget of their namespaces; None: it does not lead."""
-        return self.context.informers.pods.left_out if self.context else None
+        return read(self.context)
 
     def missing(self) -> str | None:
         """Return what a leader does not know yet; None if it knows all, or does not lead."""
         return self.context.missing() if self.context else None
-
-    def ages(self) -> Mapping[str, float | None]:
-        """Return the time since the last event of each resource [s]."""
-        if self.context is None:
-            return {}
-        return {name: age() for name, age in self.context.informers.ages().items()}

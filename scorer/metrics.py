@@ -1,15 +1,12 @@
-"""Metrics of placement: counts of gangs, nodes and faults, and durations."""
+"""Counters and histograms of placement, and what is measured at an interval."""
 
-from collections import Counter as Count
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from linkwise.cluster.account.gpu_amounts import GPUClass
 from linkwise.cluster.account.slots import SlotGroup
-from linkwise.planning.gang.crd import Gang, Phase
-from linkwise.runtime.process.metrics import Gauges
 
 _PLANNING = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _COMMIT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -272,116 +269,3 @@ class Metrics:
     def moved(self) -> None:
         """Count a gang that was evicted because of a fault."""
         self._moved.inc()
-
-
-def show_state(  # noqa: PLR0913 - one for each figure.
-    registry: CollectorRegistry,
-    *,
-    leads: Callable[[], bool],
-    gangs: Callable[[], Iterable[Gang]],
-    partial: Callable[[], int | None],
-    reserved_gpus: Mapping[str, Callable[[], int | None]],
-    faulty: Callable[[], int | None],
-    unaccounted: Callable[[], int | None],
-    unfenced: Callable[[], int | None],
-    taint_rules: Callable[[], int | None],
-    incomplete: Callable[[], int | None],
-    claim_problems: Callable[[], Mapping[str, int]],
-    unplanned: Callable[[], int | None],
-    watch_ages: Callable[[], Mapping[str, float | None]],
-) -> None:
-    """Register gauges that are computed when metrics are read.
-
-    Args:
-        registry: Where they are registered.
-        leads: Whether this process leads.
-        gangs: All Gangs.
-        partial: Gangs of which some members have their GPUs and others wait; None: unknown, since
-            this process does not lead.
-        reserved_gpus: GPUs that are reserved, by the purpose of the reservation; None as above.
-        faulty: Running gangs with a fault under them; None as above.
-        unaccounted: Nodes whose free GPUs are unknown; None as above.
-        unfenced: Claims nodes whose GPUs claims of others may get; None as above.
-        taint_rules: DeviceTaintRules of Linkwise that exist; None as above.
-        incomplete: Claims nodes that lack slices of the driver; None as above.
-        claim_problems: Pods whose claims are not as planned, by the reason of their Event.
-        unplanned: Pods that exceed the memory budget of their namespaces; None as above.
-        watch_ages: Time since the last event of each resource [s].
-    """
-    Gauges(registry, "linkwise_leader", "1 in the process that leads.", {"": leads})
-    Gauges(
-        registry,
-        "linkwise_partial_gangs",
-        "Gangs that lack members: some have their GPUs, others wait for theirs.",
-        {"": partial},
-    )
-    Gauges(
-        registry,
-        "linkwise_reserved_gpus",
-        "GPUs that are reserved for lost members of running gangs, and for units for which others "
-        "are evicted.",
-        reserved_gpus,
-        label="purpose",
-    )
-    Gauges(
-        registry,
-        "linkwise_faulty_gangs",
-        "Running gangs with an unhealthy GPU, on a lost node, or with slower links than planned.",
-        {"": faulty},
-    )
-    Gauges(
-        registry,
-        "linkwise_unaccounted_nodes",
-        "Nodes on which nothing is placed, since the GPUs in use are unknown.",
-        {"": unaccounted},
-    )
-    Gauges(
-        registry,
-        "linkwise_unfenced_nodes",
-        "Claims nodes whose GPUs claims of others may get.",
-        {"": unfenced},
-    )
-    Gauges(
-        registry,
-        "linkwise_taint_rules",
-        "DeviceTaintRules of Linkwise that exist.",
-        {"": taint_rules},
-    )
-    Gauges(
-        registry,
-        "linkwise_incomplete_nodes",
-        "Claims nodes on which nothing new is placed, since the driver's slices are incomplete.",
-        {"": incomplete},
-    )
-    Gauges(
-        registry,
-        "linkwise_claim_problems",
-        "Pods whose claims hold other GPUs than planned, or are used by another pod.",
-        claim_problems,
-        label="reason",
-    )
-    Gauges(
-        registry,
-        "linkwise_unplanned_pods",
-        "Pods that are not planned, since too much waits in their namespaces.",
-        {"": unplanned},
-    )
-    Gauges(
-        registry,
-        "linkwise_gangs",
-        "Gangs by the phase in their status.",
-        lambda: _phases(gangs()) if leads() else {},
-        label="phase",
-    )
-    Gauges(
-        registry,
-        "linkwise_watch_age_seconds",
-        "Since the last event of a watch.",
-        watch_ages,
-        label="resource",
-    )
-
-
-def _phases(gangs: Iterable[Gang]) -> dict[str, float | None]:
-    counted = Count(gang.status.phase or Phase.ASSEMBLING for gang in gangs)
-    return {phase.value: counted[phase] for phase in Phase}

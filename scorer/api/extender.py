@@ -20,7 +20,8 @@ from scorer.extender.wire import (
     read_candidates,
     read_preempt,
 )
-from scorer.leader import Leader, LeaderContext
+from scorer.leader import Leader
+from scorer.leader_context import LeaderContext
 from scorer.metrics import Metrics
 
 T = TypeVar("T")

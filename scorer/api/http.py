@@ -31,7 +31,8 @@ from linkwise.runtime.http.types import (
 )
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.process.clock import Clock, wall
-from scorer.leader import Leader, LeaderContext
+from scorer.leader import Leader
+from scorer.leader_context import LeaderContext
 from scorer.preemption.units import rules_of
 from scorer.report.inspection import view_gangs, view_nodes
 

@@ -2,12 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import msgspec
 import structlog
 
-from linkwise.cluster.cel.values import DeviceFacts
 from linkwise.cluster.keys import (
     CLAIMS_NODES,
     GPU_KINDS,
@@ -22,6 +20,7 @@ from linkwise.cluster.pointer import escape
 from linkwise.cluster.scorer_lease import LEASE, ScorerLease
 from linkwise.planning.gang.crd_patch import Steps
 from linkwise.runtime.kube.client import Kube, KubeError
+from scorer.report.claims_nodes import ClaimsNodes
 
 _RETRY = 5.0
 """Before a failed write is tried again [s]."""
@@ -68,17 +67,6 @@ async def report_nvidia_nodes(
     """
     texts = {None: None, True: "true", False: ""}
     await _report(NVIDIA_NODES, lambda: texts[exists()], kube, term, interval)
-
-
-class ClaimsNodes(NamedTuple):
-    """The claims nodes of a cluster."""
-
-    gpus: int
-    """GPUs of the largest one; 0: there is none."""
-    kinds: frozenset[DeviceFacts]
-    """Kinds of their GPUs."""
-    is_complete: bool
-    """No node lacks slices that it may have had, so that there are no others."""
 
 
 async def report_claims_nodes(

@@ -53,8 +53,8 @@ async def test_a_gang_gets_claims_for_the_gpus_of_its_records(cluster):
         for i in range(2):
             pod(cluster, f"bert-{i}", 4, gang="bert")
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
-        await until(lambda: leader.unfenced == {})
-        assert leader.taint_rules == 1
+        await until(lambda: leader.context.unfenced() == {})
+        assert leader.report().nodes.taint_rules == 1
 
         for i in range(2):
             recorded = [gpu["uuid"] for gpu in cluster.record(f"bert-{i}")["gpus"]]
@@ -171,12 +171,12 @@ async def test_a_gang_keeps_its_claims_while_the_driver_restarts_with_other_name
         # One of two slices of the new generation, next to the last one of the old generation.
         half, rest = f"{SLICE}-half", f"{SLICE}-rest"
         publish(cluster, [7, 6, 5, 4], half, generation=2, count=2, name="half")
-        await until(lambda: leader.incomplete == 1)
+        await until(lambda: leader.report().nodes.incomplete == 1)
         cluster.remove(SLICE)
         names = {f"gpu-{minor}": minor for minor in range(4, 8)}
         devices = [a_device(7 - minor, name=name) for name, minor in names.items()]
         cluster.put(rest, a_slice(*devices, node="gpu-0", generation=2, count=2, name="rest"))
-        await until(lambda: leader.incomplete == 0)
+        await until(lambda: leader.report().nodes.incomplete == 0)
         for name, gpus in planned.items():
             allocate(cluster, name, *(f"gpu-{7 - i}" for i in gpus))
         cluster.bind("bert-0", "bert-1")
@@ -197,10 +197,10 @@ async def test_after_a_reboot_with_other_names_the_holders_are_those_of_the_slic
         now = sorted(7 - i for i in planned)
         publish(cluster, range(7, -1, -1))
         await until(lambda: held(leader) == {"solo": now})
-        assert leader.incomplete == 0
+        assert leader.report().nodes.incomplete == 0
         # While slices are missing, the last ones count.
         cluster.remove(SLICE)
-        await until(lambda: leader.incomplete == 1)
+        await until(lambda: leader.report().nodes.incomplete == 1)
         assert held(leader) == {"solo": now}
         assert (closed(leader), ledger(leader).unaccounted) == ([], None)
 
@@ -217,9 +217,9 @@ async def test_a_pod_whose_claim_holds_other_gpus_has_an_event_and_is_counted(cl
             f"Its claim holds GPUs 5, 6 of node gpu-0, and {planned} were planned"
         )
         assert event["involvedObject"]["name"] == "solo"
-        await until(lambda: leader.claim_problems == {"ClaimDiffers": 1})
+        await until(lambda: leader.report().claim_problems == {"ClaimDiffers": 1})
         cluster.delete("solo")
-        await until(lambda: leader.claim_problems == {})
+        await until(lambda: leader.report().claim_problems == {})
     assert len(cluster.events("ClaimDiffers")) == 1
 
 
@@ -279,7 +279,7 @@ async def test_a_gang_whose_pod_is_not_prepared_for_a_minute_has_an_event(
         await until(lambda: len(cluster.events("ClaimShared")) == 2)
         if is_reported:
             await until(lambda: len(cluster.events("ClaimNotPrepared")) == 2)
-            assert leader.claim_problems["ClaimNotPrepared"] == 1
+            assert leader.report().claim_problems["ClaimNotPrepared"] == 1
         events = cluster.events("ClaimNotPrepared")
     names = {event["involvedObject"]["name"] for event in events}
     assert names == ({"bert", "bert-1"} if is_reported else set())
@@ -455,9 +455,9 @@ async def test_a_scheduler_that_ignores_the_rule_leaves_the_node_unfenced(
     cluster, tolerations, is_fenced
 ):
     async with leading(cluster) as leader:
-        await until(lambda: leader.unfenced == {})
+        await until(lambda: leader.context.unfenced() == {})
         claim = a_claim("gpu-1", node="gpu-0", name="foreign", tolerations=tolerations)
         claim["status"]["allocation"]["allocationTimestamp"] = "2026-01-02T04:00:00Z"
         cluster.put(FOREIGN, claim)
         await until(lambda: closed(leader) == [1])
-        assert (leader.unfenced == {}) is is_fenced
+        assert (leader.context.unfenced() == {}) is is_fenced

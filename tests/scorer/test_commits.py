@@ -190,10 +190,10 @@ async def test_a_partial_gang_that_cannot_be_evicted_has_an_event_and_is_counted
     async with leading(cluster) as leader:
         bare_gang(cluster)
         (event, *_) = await shown(cluster, "GangPartial")
-        await until(lambda: leader.partial == 1)
+        await until(lambda: leader.report().partial == 1)
         cluster.outcomes.clear()
         await until(lambda: cluster.allocated("bert-3"))
-        await until(lambda: leader.partial == 0)
+        await until(lambda: leader.report().partial == 0)
 
     assert event["type"] == "Warning"
     assert re.match(

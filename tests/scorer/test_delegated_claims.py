@@ -65,7 +65,7 @@ async def test_a_pod_whose_claim_waits_beside_a_fence_has_one_event_that_names_i
 ):
     make_claim(cluster, request_)
     async with leading(cluster) as leader:
-        await until(lambda: leader.unfenced == {})
+        await until(lambda: leader.context.unfenced() == {})
         a_waiting_pod(cluster)
         await until(lambda: cluster.events("ClaimLeftToScheduler"))
         cluster.reads.clear()
@@ -80,7 +80,7 @@ async def test_a_pod_whose_claim_waits_beside_a_fence_has_one_event_that_names_i
 async def test_the_claim_of_a_template_counts_by_the_name_that_it_was_given(cluster):
     make_claim(cluster, GPU)
     async with leading(cluster) as leader:
-        await until(lambda: leader.unfenced == {})
+        await until(lambda: leader.context.unfenced() == {})
         references = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
         raw = a_waiting_pod(cluster, resourceClaims=references)
         made = [{"name": "gpu", "resourceClaimName": "notebook"}]
@@ -102,7 +102,7 @@ async def test_the_claim_of_a_template_counts_by_the_name_that_it_was_given(clus
 async def test_a_pod_that_does_not_wait_for_fenced_gpus_has_no_event(cluster, request_, fields):
     make_claim(cluster, request_)
     async with leading(cluster) as leader:
-        await until(lambda: leader.unfenced == {})
+        await until(lambda: leader.context.unfenced() == {})
         a_waiting_pod(cluster, **fields)
         assert await reported(cluster) == []
 
@@ -111,7 +111,7 @@ async def test_a_pod_whose_claim_has_its_gpus_has_no_event(cluster):
     allocation = a_claim("gpu-1", node="gpu-0")["status"]["allocation"]
     make_claim(cluster, GPU, allocation=allocation)
     async with leading(cluster) as leader:
-        await until(lambda: leader.unfenced == {})
+        await until(lambda: leader.context.unfenced() == {})
         a_waiting_pod(cluster)
         assert await reported(cluster) == []
 
@@ -130,7 +130,7 @@ async def test_a_claim_that_cannot_be_read_is_read_again_after_a_minute(cluster)
     cluster.outcomes["GET", CLAIM].append((500, "no"))
     clock = Clock()
     async with leading(cluster, clock=clock) as leader:
-        await until(lambda: leader.unfenced == {})
+        await until(lambda: leader.context.unfenced() == {})
         a_waiting_pod(cluster)
         assert await reported(cluster) == []
         clock.now += 60
@@ -139,7 +139,7 @@ async def test_a_claim_that_cannot_be_read_is_read_again_after_a_minute(cluster)
 
 async def test_a_pod_that_linkwise_places_has_no_event(cluster):
     async with leading(cluster) as leader:
-        await until(lambda: leader.unfenced == {})
+        await until(lambda: leader.context.unfenced() == {})
         pod(cluster, "solo", 2)
         await until(lambda: cluster.allocated("solo"))
         condition = {"type": "PodScheduled", "status": "False", "message": REFUSED}

@@ -120,10 +120,10 @@ async def test_a_gang_is_evicted_as_a_whole_and_planned_on_healthy_gpus(cluster)
         await run_gang(cluster)
         await run_gang(cluster, "beside")
         old, neighbour = home(cluster), cluster.record("beside-0")
-        assert leader.faulty == 0
+        assert leader.report().faulty == 0
         await fail_gpu(cluster)
         assert "are evicted together if this lasts 60 s" in health(cluster)
-        assert leader.faulty == 1
+        assert leader.report().faulty == 1
         await passed(cluster, clock, 59)
         assert not evictions(cluster)
         await passed(cluster, clock, 1)
@@ -148,7 +148,7 @@ async def test_by_default_a_gang_is_only_reported(cluster):
         await run_gang(cluster)
         await fail_gpu(cluster)
         await passed(cluster, clock, 7200)
-        assert leader.faulty == 1
+        assert leader.report().faulty == 1
         assert "no pod is evicted because of that (policy gangs.onFault: report)" in health(cluster)
         assert not evictions(cluster)
         cluster.policy("gangs: {onFault: evict, onFaultSeconds: 86400}")
@@ -414,7 +414,7 @@ async def test_a_gang_with_slower_links_after_a_reboot_is_evicted_and_planned_ag
         pair = await run_pair(cluster)
         order = renumbered(pair, is_slower=True)
         publish(cluster, order)
-        await until(lambda: leader.faulty == 1)
+        await until(lambda: leader.report().faulty == 1)
         await until(lambda: "evicted together" in (health(cluster, kind="GPUsAsPlanned") or ""))
         then, now = (DGX.bandwidth(mask_of(each)) for each in (pair, (pair[0], order[pair[1]])))
         text = f"{order[pair[1]]} of gpu-0 instead of {pair[1]} (pod bert-1)"
@@ -430,7 +430,7 @@ async def test_a_gang_with_slower_links_after_a_reboot_is_evicted_and_planned_ag
             pod(cluster, name, 1, gang="bert", uid=f"{name}-again")
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
         again = a_gpu(cluster, "bert-0"), a_gpu(cluster, "bert-1")
-        await until(lambda: leader.faulty == 0)
+        await until(lambda: leader.report().faulty == 0)
     assert DGX.bandwidth(mask_of(again)) == then
     (event,) = cluster.events("GangEvicted")
     assert text in event["message"]
@@ -447,7 +447,7 @@ async def test_a_leader_that_never_saw_a_lost_gpu_moves_its_gang_whole(claims_cl
     cluster.put(SLICE, a_slice(*devices, node="gpu-0"))
 
     async with leading(cluster, clock=clock) as leader:
-        await until(lambda: leader.faulty == 1)
+        await until(lambda: leader.report().faulty == 1)
         node = leader.context.informers.state.node("gpu-0")
         assert [i for i, card in enumerate(node.cards) if card.faulty] == [lost]
         assert [card.uuid for card in node.cards] == [f"GPU-{i}" for i in range(8)]
@@ -471,7 +471,7 @@ async def test_a_gang_on_other_gpus_stays(claims_cluster, policy, is_slower, fau
         publish(cluster, renumbered(pair, is_slower=is_slower))
         await until(lambda: health(cluster, kind="GPUsAsPlanned"))
         await passed(cluster, clock, 7200)
-        assert leader.faulty == faulty
+        assert leader.report().faulty == faulty
         assert ("GB/s" in health(cluster, kind="GPUsAsPlanned")) is is_slower
     assert not evictions(cluster)
 

@@ -3,7 +3,7 @@
 import pytest
 import pytest_asyncio
 from support.builders import a_container
-from support.servers.leader_harness import Clock, Cluster, leading
+from support.servers.leader_harness import Clock, Cluster, leading, reserved_gpus
 from support.waiting import until
 
 from linkwise.cluster import keys
@@ -77,14 +77,14 @@ async def test_the_launcher_gets_the_gpus_that_were_planned_with_the_workers(clu
         await place_workers(cluster)
         kept = planned(cluster)["bert-launcher"]
         status = cluster.the_gang()["status"]
-        assert leader.reserved_gpus == 2
+        assert reserved_gpus(leader) == 2
         cluster.pod("waiter", 2)
         await until(lambda: cluster.events("WaitingForGPUs"))
         make_launcher(cluster)
         await until(lambda: cluster.allocated(LAUNCHER))
         cluster.bind(LAUNCHER)
         await until(lambda: members(cluster) == "4/4" and cluster.phase() == "Placed")
-        await until(lambda: leader.reserved_gpus == 0)
+        await until(lambda: reserved_gpus(leader) == 0)
         await until(lambda: len(cluster.events("GangPlaced")) == 2)
 
     assert status["phase"] == "Assembling"
@@ -124,7 +124,7 @@ async def test_the_next_unit_of_the_same_cycle_does_not_get_the_place(cluster):
         await until(lambda: cluster.allocated(*WORKERS))
         cluster.bind(*WORKERS)
         await until(lambda: members(cluster) == "3/4")
-        assert leader.reserved_gpus == 2
+        assert reserved_gpus(leader) == 2
     assert not cluster.record("waiter")
 
 
@@ -135,7 +135,7 @@ async def test_the_reservation_has_no_end_in_time(cluster):
         clock.now += 3600
         cluster.pod("waiter", 2)
         await until(lambda: cluster.events("WaitingForGPUs"))
-        assert leader.reserved_gpus == 2
+        assert reserved_gpus(leader) == 2
 
 
 async def test_the_next_leader_keeps_the_place(cluster):
@@ -144,7 +144,7 @@ async def test_the_next_leader_keeps_the_place(cluster):
         kept = planned(cluster)["bert-launcher"]
     cluster.pod("waiter", 2)
     async with leading(cluster, term=8) as leader:
-        assert leader.reserved_gpus == 2
+        assert reserved_gpus(leader) == 2
         await until(lambda: cluster.events("WaitingForGPUs"))
         make_launcher(cluster)
         await until(lambda: cluster.allocated(LAUNCHER))
@@ -197,7 +197,7 @@ async def test_the_place_stays_when_the_gang_has_fewer_workers(cluster):
         kept = planned(cluster)["bert-launcher"]
         submit(cluster, workers=2)
         cluster.delete(WORKERS[2])
-        await until(lambda: members(cluster) == "2/3" and leader.reserved_gpus == 2)
+        await until(lambda: members(cluster) == "2/3" and reserved_gpus(leader) == 2)
         make_launcher(cluster)
         await until(lambda: cluster.allocated(LAUNCHER))
         assert gpus(cluster, LAUNCHER) == kept
@@ -207,11 +207,11 @@ async def test_a_replaced_worker_leaves_the_place_of_the_launcher(cluster):
     async with leading(cluster) as leader:
         await place_workers(cluster)
         cluster.delete(WORKERS[0])
-        await until(lambda: leader.reserved_gpus == 4)
+        await until(lambda: reserved_gpus(leader) == 4)
         cluster.pod(WORKERS[0], 2, gang="bert", size=None, owner=MPI_JOB, uid="again")
         await until(lambda: cluster.allocated(WORKERS[0]))
         cluster.bind(WORKERS[0])
-        await until(lambda: members(cluster) == "3/4" and leader.reserved_gpus == 2)
+        await until(lambda: members(cluster) == "3/4" and reserved_gpus(leader) == 2)
         kept = planned(cluster)["bert-launcher"]
         make_launcher(cluster)
         await until(lambda: cluster.allocated(LAUNCHER))
@@ -235,7 +235,7 @@ async def test_a_launcher_that_asks_for_other_gpus_has_no_place(cluster, launche
         await until(lambda: cluster.allocated(*WORKERS))
         cluster.bind(*WORKERS)
         await until(lambda: members(cluster) == "3/3" and cluster.phase() == "Placed")
-        assert leader.reserved_gpus == 0
+        assert reserved_gpus(leader) == 0
 
 
 async def test_a_gang_of_fewer_members_than_its_owner_declares_has_no_place_to_keep(cluster):

@@ -7,13 +7,7 @@ from linkwise.cluster.account.gpu_amounts import GPUClass
 from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.account.slots import free_slots
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
-from linkwise.cluster.gang import Link
-from linkwise.planning.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, Phase
-from scorer.metrics import EvictionReason, Metrics, PreemptionOutcome, WaitReason, show_state
-
-
-def a_gang(phase):
-    return Gang(GangMetadata("g"), GangSpec("g", Link.BEST), GangStatus(phase))
+from scorer.metrics import EvictionReason, Metrics, PreemptionOutcome, WaitReason
 
 
 def a_model(model, name="a"):
@@ -29,82 +23,6 @@ def registry():
 
 def lines(registry):
     return generate_latest(registry).decode().splitlines()
-
-
-def shown(registry, **values):
-    defaults = {
-        "leads": lambda: True,
-        "gangs": lambda: (),
-        "partial": lambda: None,
-        "reserved_gpus": {},
-        "faulty": lambda: None,
-        "unaccounted": lambda: None,
-        "unfenced": lambda: None,
-        "taint_rules": lambda: None,
-        "incomplete": lambda: None,
-        "claim_problems": dict,
-        "unplanned": lambda: None,
-        "watch_ages": dict,
-    }
-    show_state(registry, **{**defaults, **values})
-    return lines(registry)
-
-
-def test_gangs_are_counted_by_phase_and_one_without_a_phase_is_assembling(registry):
-    phases = (Phase.PLACED, Phase.PLACED, Phase.WAITING, None)
-    samples = shown(registry, gangs=lambda: map(a_gang, phases))
-
-    assert [line for line in samples if line.startswith("linkwise_gangs{")] == [
-        'linkwise_gangs{phase="Assembling"} 1.0',
-        'linkwise_gangs{phase="Waiting"} 1.0',
-        'linkwise_gangs{phase="Committing"} 0.0',
-        'linkwise_gangs{phase="Placed"} 2.0',
-        'linkwise_gangs{phase="Finished"} 0.0',
-        'linkwise_gangs{phase="Suspended"} 0.0',
-        'linkwise_gangs{phase="Gone"} 0.0',
-    ]
-
-
-def test_a_process_that_does_not_lead_counts_no_gangs(registry):
-    samples = shown(registry, leads=lambda: False, gangs=lambda: [a_gang(Phase.PLACED)])
-
-    assert "linkwise_leader 0.0" in samples
-    assert not any(line.startswith("linkwise_gangs{") for line in samples)
-
-
-def test_an_unknown_value_has_no_sample(registry):
-    samples = shown(registry, watch_ages=lambda: {"pods": 2.5, "nodes": None})
-
-    assert 'linkwise_watch_age_seconds{resource="pods"} 2.5' in samples
-    assert not any('resource="nodes"' in line for line in samples)
-    assert not any(line.startswith("linkwise_unaccounted_nodes ") for line in samples)
-
-
-def test_reserved_gpus_are_counted_by_purpose(registry):
-    samples = shown(registry, reserved_gpus={"replacement": lambda: 2, "nomination": lambda: 8})
-
-    assert 'linkwise_reserved_gpus{purpose="replacement"} 2.0' in samples
-    assert 'linkwise_reserved_gpus{purpose="nomination"} 8.0' in samples
-
-
-def test_nodes_with_unknown_free_gpus_are_counted(registry):
-    assert "linkwise_unaccounted_nodes 3.0" in shown(registry, unaccounted=lambda: 3)
-
-
-def test_nodes_that_claims_of_others_may_use_are_counted(registry):
-    assert "linkwise_unfenced_nodes 2.0" in shown(registry, unfenced=lambda: 2)
-
-
-def test_device_taint_rules_are_counted(registry):
-    assert "linkwise_taint_rules 7.0" in shown(registry, taint_rules=lambda: 7)
-
-
-def test_nodes_without_all_slices_of_their_driver_are_counted(registry):
-    assert "linkwise_incomplete_nodes 2.0" in shown(registry, incomplete=lambda: 2)
-
-
-def test_pods_that_are_not_planned_are_counted(registry):
-    assert "linkwise_unplanned_pods 3.0" in shown(registry, unplanned=lambda: 3)
 
 
 def test_durations_and_conflicts_add_up(registry):

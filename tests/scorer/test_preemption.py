@@ -9,7 +9,7 @@ import pytest_asyncio
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 from support.builders import a_container, a_held_pod, a_pod
-from support.servers.leader_harness import NOW, PODS, Clock
+from support.servers.leader_harness import NOW, PODS, Clock, reserved_gpus
 from support.servers.running_cluster import NONE_YET, OWNER, Running, full, leading
 from support.waiting import until
 
@@ -42,7 +42,10 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
         assert nominated["unit"] == ["team", "high", "job-high"]
         assert [sorted(uids) for uids in nominated["victims"]] == [["low-0", "low-1"]]
         await until(lambda: "nominatedNodes" in cluster.status())
-        assert (leader.nominated_gpus, leader.reserved_gpus) == (4, 0)
+        assert (
+            reserved_gpus(leader, "nomination"),
+            reserved_gpus(leader),
+        ) == (4, 0)
         assert "2 pods of 1 gang or single pod of lower priority" in cluster.waits()
         # No autoscaler is asked for nodes meanwhile.
         assert [lacks for _, lacks in leader.context.planner.scale_up_candidates()] == [False]
@@ -59,7 +62,7 @@ async def test_a_gang_evicts_a_whole_gang_and_gets_its_gpus(cluster):
         assert not cluster.record("low-0")
         assert not cluster.record("low-1")
         await until(lambda: cluster.nominations() == [])
-        assert leader.nominated_gpus == 0
+        assert reserved_gpus(leader, "nomination") == 0
         assert "nominatedNodes" not in cluster.gang_object("high")["status"]
 
     assert sorted(cluster.evicted()) == ["low-0", "low-1"]
@@ -80,7 +83,7 @@ async def test_a_gang_is_evicted_on_a_counted_node_and_its_gpus_go_to_nobody_els
         await until(lambda: cluster.ending("low-0", "low-1"))
         nominated = [{"node": "gpu-0", "gpus": [], "count": 8}]
         await until(lambda: cluster.status().get("nominatedNodes") == nominated)
-        assert leader.nominated_gpus == 8
+        assert reserved_gpus(leader, "nomination") == 8
         cluster.delete("low-0")
         cluster.owned("other", 0, **ask)
         await stays(cluster, "other")

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from support.builders import a_container, a_held_pod
-from support.servers.leader_harness import JOB, Clock, Cluster, leading
+from support.servers.leader_harness import JOB, Clock, Cluster, leading, reserved_gpus
 from support.waiting import until
 
 from linkwise.cluster import keys
@@ -53,14 +53,14 @@ async def test_a_replacement_gets_the_gpus_of_the_member_although_a_pod_waits(cl
         cluster.delete("bert-1")
         status = await reserved(cluster)
         assert not cluster.record("waiter")
-        assert leader.reserved_gpus == 4
+        assert reserved_gpus(leader) == 4
         replace_member(cluster)
         await until(lambda: cluster.allocated("bert-1"))
         assert gpus(cluster, "bert-1") == before
         assert not cluster.record("waiter")
         cluster.bind("bert-1")
         await until(lambda: "reserved" not in cluster.the_gang()["status"])
-        assert leader.reserved_gpus == 0
+        assert reserved_gpus(leader) == 0
 
     assert status["reserved"] == [{"node": "gpu-0", "gpus": before}]
     assert "until 2026-01-01T00:02:00Z" in status["reason"]
@@ -101,7 +101,7 @@ async def test_places_of_evicted_members_are_kept_although_the_time_of_another_o
         informers = leader.context.informers
         (gang,) = informers.gangs.values()
         informers.replacements.keep_places(gang.key, {"bert-1"})
-        assert leader.reserved_gpus == 4
+        assert reserved_gpus(leader) == 4
 
 
 async def test_no_time_reserves_nothing(cluster):
@@ -120,7 +120,7 @@ async def test_the_next_leader_keeps_the_reservation_and_its_end(cluster):
         await reserved(cluster)
     clock.now += 50
     async with leading(cluster, term=8, clock=clock) as leader:
-        assert leader.reserved_gpus == 4
+        assert reserved_gpus(leader) == 4
         clock.now += 10
         cluster.node("gpu-1", 1)
         await until(lambda: cluster.allocated("waiter"))
@@ -136,7 +136,7 @@ async def test_the_next_leader_does_not_repeat_a_reservation_that_is_over(cluste
         cluster.node("gpu-1", 1)
         await until(lambda: "reserved" not in cluster.the_gang()["status"])
     async with leading(cluster, term=8, clock=clock) as leader:
-        assert leader.reserved_gpus == 0
+        assert reserved_gpus(leader) == 0
 
 
 async def test_the_next_leader_reserves_gpus_of_a_member_that_was_lost_without_a_leader(cluster):
@@ -144,7 +144,7 @@ async def test_the_next_leader_reserves_gpus_of_a_member_that_was_lost_without_a
         await place(cluster)
     cluster.delete("bert-1")
     async with leading(cluster, term=8) as leader:
-        assert leader.reserved_gpus == 4
+        assert reserved_gpus(leader) == 4
         replace_member(cluster)
         await until(lambda: cluster.allocated("bert-1"))
     assert not cluster.record("waiter")
@@ -231,10 +231,10 @@ async def test_no_more_is_reserved_than_a_gang_lacks(cluster):
         cluster.put("/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/bert", job)
         cluster.delete("bert-2")
         cluster.delete("bert-3")
-        await until(lambda: leader.reserved_gpus == 2)
+        await until(lambda: reserved_gpus(leader) == 2)
         cluster.pod("single", 2)
         await until(lambda: cluster.allocated("single"))
-        assert leader.reserved_gpus == 2
+        assert reserved_gpus(leader) == 2
 
 
 async def test_gpus_that_nvidias_plugin_chooses_are_reserved_by_their_number(cluster):
@@ -249,7 +249,7 @@ async def test_gpus_that_nvidias_plugin_chooses_are_reserved_by_their_number(clu
         cluster.delete("bert-1")
         cluster.pod("waiter", 0, gang="waiter", size=1, **ask)
         await until(lambda: list(leader.context.planner.waiting()))
-        assert leader.reserved_gpus == 4
+        assert reserved_gpus(leader) == 4
         cluster.pod("bert-1", 0, gang="bert", uid="again", **ask)
         await until(lambda: cluster.allocated("bert-1"))
     assert not cluster.record("waiter")
@@ -275,5 +275,5 @@ async def test_a_scheduler_sees_reserved_gpus_as_taken_unless_its_pod_has_a_high
         assert await leader.context.binder.bind(binding) is None
         replace_member(cluster)
         await until(lambda: list(leader.context.planner.waiting()))
-        assert leader.reserved_gpus == 0
+        assert reserved_gpus(leader) == 0
     assert not cluster.record("bert-1")

@@ -41,7 +41,7 @@ async def fenced(cluster, **timings):
     clock = Clock()
     clock.now += 10 * 24 * 3600
     async with leading(cluster, clock=clock, **timings) as leader:
-        await until(lambda: leader.unfenced == {})
+        await until(lambda: leader.context.unfenced() == {})
         yield leader
 
 
@@ -508,7 +508,7 @@ async def test_a_pod_that_is_left_to_the_scheduler_has_one_event_with_the_reason
 async def test_on_a_node_without_a_fence_nothing_is_allocated(cluster, rules, why):
     cluster.taint_rules, clock = rules, Clock()
     async with leading(cluster, clock=clock) as leader:
-        await until(lambda: (leader.unfenced == {}) == bool(rules))
+        await until(lambda: (leader.context.unfenced() == {}) == bool(rules))
         clock.now = datetime.fromisoformat("2026-01-02T03:04:10Z").timestamp()
         pod(cluster, "solo", 1)
         make_claim(cluster, "solo")

@@ -21,8 +21,10 @@ READY = "accounted for: "
 
 def _is_ready(leader: Leader) -> bool:
     """Return whether all is accounted for, and claims nodes are fenced."""
-    is_known = leader.context is not None and leader.missing() is None
-    return is_known and not (leader.unfenced or leader.incomplete or leader.unaccounted)
+    report = leader.report()
+    if report is None or report.nodes is None or leader.missing():
+        return False
+    return not (report.nodes.unfenced or report.nodes.incomplete or report.nodes.unaccounted)
 
 
 async def _lead(url: str) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 import pytest
@@ -14,8 +15,9 @@ from linkwise.cluster import keys
 from linkwise.cluster.nodes.gpu_kinds import encode_kinds, kinds_of
 from linkwise.cluster.scorer_lease import LEASE, ScorerLease
 from linkwise.runtime.kube.client import Kube
+from scorer.leader_context import LeaderContext
+from scorer.report.claims_nodes import ClaimsNodes
 from scorer.report.lease_annotations import (
-    ClaimsNodes,
     report_claims_nodes,
     report_nvidia_nodes,
 )
@@ -37,8 +39,8 @@ def hold(cluster, **annotations):
 async def reporting(cluster):
     """Lead and report while the block runs."""
     async with leading(cluster, term=42) as leader, Kube(cluster.url) as kube:
-        work = report_nvidia_nodes(lambda: leader.has_nvidia_nodes, kube, 42, 0.01)
-        task = asyncio.create_task(work)
+        exists = partial(leader.when_synced, LeaderContext.has_nvidia_nodes)
+        task = asyncio.create_task(report_nvidia_nodes(exists, kube, 42, 0.01))
         yield
         task.cancel()
 
@@ -133,26 +135,26 @@ async def test_too_many_kinds_stay_unknown_until_all_slices_are_there(cluster):
 
 async def test_claims_nodes_are_complete_once_each_node_that_may_be_one_has_its_slices():
     async with claims_cluster() as cluster, leading(cluster) as leader:
-        assert leader.claims_nodes.is_complete
+        assert leader.context.claims_nodes().is_complete
         labels = {keys.NODE_MODE: "topology", keys.HOSTNAME: "gpu-1"}
         cluster.put("/api/v1/nodes/gpu-1", {"metadata": {"labels": labels}, "status": {}})
-        await until(lambda: not leader.claims_nodes.is_complete)
-        assert leader.claims_nodes.gpus == 8
+        await until(lambda: not leader.context.claims_nodes().is_complete)
+        assert leader.context.claims_nodes().gpus == 8
         cluster.remove("/api/v1/nodes/gpu-1")
-        await until(lambda: leader.claims_nodes.is_complete)
+        await until(lambda: leader.context.claims_nodes().is_complete)
         cluster.remove(SLICE)
-        await until(lambda: not leader.claims_nodes.is_complete)
+        await until(lambda: not leader.context.claims_nodes().is_complete)
 
 
 async def test_a_leader_that_starts_without_slices_does_not_know_all_claims_nodes():
     async with claims_cluster() as cluster:
         cluster.remove(SLICE)
         async with leading(cluster) as leader:
-            found = leader.claims_nodes
+            found = leader.context.claims_nodes()
             assert (found.gpus, found.is_complete) == (0, False)
             publish(cluster)
-            await until(lambda: leader.claims_nodes.is_complete)
-            assert leader.claims_nodes.gpus == 8
+            await until(lambda: leader.context.claims_nodes().is_complete)
+            assert leader.context.claims_nodes().gpus == 8
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,11 @@ class Clock:
         return self.now
 
 
+def reserved_gpus(leader, purpose="replacement"):
+    """Return the number of GPUs that are reserved for a purpose."""
+    return leader.report().reserved_gpus[purpose]
+
+
 @asynccontextmanager
 async def leading(cluster, term=7, clock=None, registry=None, **timings):
     """Lead while the block runs; yield the leader once it has synced. Its task may end earlier.
