@@ -7,15 +7,12 @@ A unit that takes too long, or whose planning raises, backs off and is planned a
 
 from collections.abc import Callable, Iterable, Mapping
 
-import structlog
-
 from linkwise.cluster.gang import GangKey
 from linkwise.planning.cycle.claimants import Claimants
 from linkwise.planning.cycle.cycle import Reservation, SchedulingCycle, in_order
 from linkwise.planning.cycle.scheduling_queue import SchedulingQueue
 from linkwise.planning.cycle.settling import Settling
-from linkwise.planning.cycle.starvation import StarvationGuard
-from linkwise.planning.gang.crd import Gang, Phase
+from linkwise.planning.gang.crd import Gang
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.placement.options import PlanOptions
@@ -30,16 +27,11 @@ from scorer.commit.binding_tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.queue import CommitQueue
 from scorer.commit.removal import Removals
-from scorer.metrics import Stage
 from scorer.preemption.preemptor import Preemptor
-from scorer.queue.fault_isolation import FAULT
 from scorer.queue.pending import ClosedNodes, PendingUnits
+from scorer.queue.starvation import Starvation
 from scorer.queue.time_budget import TimeBudget
-from scorer.report.status_update import StatusUpdate
-
-_OPEN = ClosedNodes()
-
-_log = structlog.get_logger()
+from scorer.rejected_units import RejectedUnits
 
 
 class UnitScheduler:
@@ -56,23 +48,26 @@ class UnitScheduler:
     ) -> None:
         """Start without cycles."""
         self._informers, self._state = handle.informers, handle.informers.state
-        self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
-        self._clock, self._timings = handle.clock, handle.timings
-        self._faults = handle.faults
+        self._metrics, self._clock, self._timings = handle.metrics, handle.clock, handle.timings
         self._pending, self._commit_queue = pending, commit_queue
         self._binding_tracker = binding_tracker
         self._removals, self._preemptor = removals, preemptor
         self._time_budget = TimeBudget(handle.timings, handle.informers.changed.set)
-        self._starvation = StarvationGuard(handle.timings.min_reservation)
+        self._starvation = Starvation(
+            handle.informers, handle.clock, handle.timings.min_reservation
+        )
         self._settling = Settling()
         self._slow: frozenset[str] = frozenset()
         self._queue = SchedulingQueue(self._is_last)
         self._reviews = Portions[Unit](lambda: in_order(self._queue.parked()))
         self._claimants = Claimants(lambda: self._informers.claims.claims.items, self._waits)
-        self._reserved_for: GangKey | None = None
         self._accepted = AcceptedPlans(handle, commit_queue)
-        self.reservation: Reservation | None = None
+        self._rejected = RejectedUnits(handle, pending, self._queue, self._time_budget, preemptor)
+
+    @property
+    def reservation(self) -> Reservation | None:
         """The nodes that the last cycle reserved for a starving unit; None: it reserved none."""
+        return self._starvation.reservation
 
     def forget(self, key: GangKey) -> None:
         """Drop what is known of a unit that has no pods left."""
@@ -84,7 +79,7 @@ class UnitScheduler:
         """Return the time until a cycle is due without any change [s]; None: none is."""
         now = self._clock()
         times = (
-            self._starvation.reservation_left(now),
+            self._starvation.time_left(),
             self._settling.time_left(now),
             self._reviews.time_left(loop_time()),
         )
@@ -100,7 +95,7 @@ class UnitScheduler:
         the namespaces.
         """
         came, left = self._pending.drain()
-        self._starvation.update(came, self._clock(), gangs)
+        self._starvation.update(came, gangs)
         for key in left:
             self._starvation.forget(key)
             self._queue.remove(key)
@@ -142,21 +137,13 @@ class UnitScheduler:
 
     def _new_cycle(self) -> SchedulingCycle:
         return SchedulingCycle(
-            is_starving=self._is_starving,
+            is_starving=self._starvation.is_starving,
             excluded_nodes=self._binding_tracker.excluded_nodes,
             ending=self._state.ending(),
             may_settle=self._may_settle,
             claimants=self._claimants,
-            starving=self._starving(),
+            starving=self._starvation.current(self._pending.get, self._may_be_planned),
         )
-
-    def _starving(self) -> tuple[Unit, frozenset[str]] | None:
-        """Return the unit for which nodes were reserved and still are, and these."""
-        unit = self._pending.get(self._reserved_for) if self._reserved_for else None
-        if unit is None or self.reservation is None or unit.blocked:
-            return None
-        stays = self._may_be_planned(unit) and self._is_starving(unit)
-        return (unit, self.reservation.nodes) if stays else None
 
     def _waits(self, pod: PodInfo) -> bool:
         now = self._state.pod(pod.key)
@@ -167,9 +154,7 @@ class UnitScheduler:
         is_moved = cycle.reserved_nodes != reserved
         if is_moved or self._queue.is_due(self._state.capacity_version):
             self._informers.changed.set()
-        self.reservation = cycle.reservation
-        self._reserved_for = cycle.starving.key if cycle.starving else None
-        self._starvation.reserve(cycle.starving, self._clock(), self._ageing)
+        self._starvation.reserve(cycle)
 
     def _review(self, cycle: SchedulingCycle) -> list[Unit]:
         """Look at a portion of the units that were refused; return those that still do not fit.
@@ -210,10 +195,10 @@ class UnitScheduler:
                     self._accept(unit, outcome)
                     self._end_settling(unit.key)
         except DeadlineExceeded:
-            self._postpone(unit)
+            self._rejected.postpone(unit)
             return []
         except Exception:  # noqa: BLE001 - a fault with one unit must not stop the others.
-            self._fail(unit)
+            self._rejected.fail(unit)
             return []
         self._time_budget.reset(unit.key)
         if isinstance(outcome, Plan):
@@ -221,7 +206,7 @@ class UnitScheduler:
         if outcome.is_settling:
             self._settling.wait(unit.key, self._clock(), self._settle_seconds)
         if cached is None or not outcome.is_cacheable:
-            self._refuse(unit, outcome, closed)
+            self._rejected.refuse(unit, outcome, closed)
         elif outcome is not cached:
             self._pending.update(unit, outcome)
         if outcome.is_settling:
@@ -240,13 +225,13 @@ class UnitScheduler:
         try:
             snapshot = self._snapshot(unit).without(closed.excluded)
             options = PlanOptions(unit.link, closed.reserved)
-            waited = self._starvation.waited(unit, self._clock())
+            waited = self._starvation.waited(unit)
             with self._state.snapshot().cache.deadline(_expires(self._timings.retry_limit)):
                 self._preemptor.consider(unit, snapshot, options, waited=waited)
             if self._preemptor.reason(unit.key):
-                self._report(unit, self._pending.reason(unit))
+                self._rejected.report(unit, self._pending.reason(unit))
         except Exception:  # noqa: BLE001 - as above.
-            self._fail(unit)
+            self._rejected.fail(unit)
 
     def _may_be_planned(self, unit: Unit) -> bool:
         """Return whether a unit neither backs off nor is being evicted."""
@@ -257,9 +242,6 @@ class UnitScheduler:
     def _is_last(self, unit: Unit) -> bool:
         """Return whether a unit is planned after the others: it might hold them up."""
         return unit.key.namespace in self._slow or self._commit_queue.has_failed(unit.key)
-
-    def _is_starving(self, unit: Unit) -> bool:
-        return self._starvation.is_starving(unit, self._clock(), self._ageing)
 
     def _may_settle(self, unit: Unit) -> bool:
         may_wait = self._settling.may_wait
@@ -275,78 +257,26 @@ class UnitScheduler:
     def _settle_seconds(self) -> float:
         return self._informers.policy.policy.gangs.settle_seconds
 
-    @property
-    def _ageing(self) -> float:
-        return self._informers.policy.policy.gangs.ageing_minutes * 60
-
     def _accept(self, unit: Unit, plan: Plan) -> None:
         self._pending.accept(unit)
         self._queue.remove(unit.key)
         self._starvation.placed(unit.key)
         self._preemptor.placed(unit.key)
-        self._accepted.accept(unit, plan, self._ready_since(unit))
-
-    def _refuse(self, unit: Unit, refusal: Refusal, closed: ClosedNodes = _OPEN) -> None:
-        """Cache and report a refusal."""
-        self._pending.refuse(unit, refusal, closed)
-        self._report(unit, refusal.reason)
-
-    def _report(self, unit: Unit, reason: str) -> None:
-        """Report why a unit waits, and what is evicted for it."""
-        # Isolated: it is called for units whose planning raised, too.
-        with self._faults.isolate(Stage.REPORT, unit.key):
-            preemption = self._preemptor.reason(unit.key)
-            reason = f"{reason}; {preemption}" if preemption else reason
-            phase = Phase.ASSEMBLING if unit.blocked else Phase.WAITING
-            self._status_reporter.enqueue(
-                StatusUpdate(unit, phase, (unit.present, unit.needed), reason=reason)
-            )
-
-    def _postpone(self, unit: Unit) -> None:
-        """Let a unit back off whose planning exceeded its deadline."""
-        limit, delay = self._time_budget.limit(unit), self._time_budget.exceeded(unit)
-        refusal = Refusal(
-            f"planning it takes more than {limit:g} s, during which nothing else is planned; tried"
-            f" again after the others in {delay:g} s: it is faster if members are alike and node"
-            " affinities are short",
-            is_cacheable=False,
-        )
-        _log.warning(
-            "Planning took too long", unit=_name(unit), pods=len(unit.waiting), retry_after=delay
-        )
-        self._refuse(unit, refusal)
-        self._queue.put_back(unit)
-
-    def _fail(self, unit: Unit) -> None:
-        """Let a unit back off whose planning raised the current exception."""
-        delay = self._time_budget.exceeded(unit)
-        self._metrics.failed(Stage.PLAN)
-        _log.exception("Could not plan", unit=_name(unit), retry_after=delay)
-        reason = f"planning it fails by {FAULT}; tried again in {delay:g} s"
-        self._refuse(unit, Refusal(reason, is_cacheable=False))
-        self._queue.put_back(unit)
+        self._accepted.accept(unit, plan, self._starvation.ready_since(unit))
 
     def _resume_plans(self, units: Iterable[Unit]) -> None:
         """Queue the rest of plans that a leader left interrupted."""
         for unit in units:
             try:
-                if self._accepted.resume(unit, self._ready_since(unit)):
+                if self._accepted.resume(unit, self._starvation.ready_since(unit)):
                     self._queue.remove(unit.key)
             except Exception:  # noqa: BLE001 - as above.
                 self._queue.remove(unit.key)
-                self._fail(unit)
+                self._rejected.fail(unit)
 
     def _snapshot(self, unit: Unit) -> Snapshot:
         """Return the cluster, with the GPUs that are reserved for a unit free."""
         return self._state.snapshot_for(unit.key, unit.priority)
-
-    def _ready_since(self, unit: Unit) -> float:
-        """Return since when all of a unit could be planned [s, of the loop's clock]."""
-        return loop_time() - self._starvation.waited(unit, self._clock())
-
-
-def _name(unit: Unit) -> str:
-    return f"{unit.key.namespace}/{unit.key.name}"
 
 
 def _expires(seconds: float) -> Callable[[], bool]:
