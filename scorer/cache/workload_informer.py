@@ -3,10 +3,11 @@
 Owners of other kinds are not watched; `GangSizeResolver` reads them, and sets here what it read.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.objects.metadata import Owner
+from linkwise.planning.gang.placed_units import eviction_blocker
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Owners
 from linkwise.planning.state.cluster_state import ClusterState
@@ -95,6 +96,10 @@ class WorkloadInformer:
         is_known = uid in self._watched and not state.is_final
         if not is_known and self._note_state(uid, state):
             self._on_change()
+
+    def eviction_blocker(self, pods: Iterable[PodInfo]) -> str | None:
+        """Return why pods must not be evicted; None: they may be."""
+        return eviction_blocker(pods, self.fails_on_eviction)
 
     def state(self, uid: str) -> OwnerState:
         """Return whether an owner makes pods, as far as is known."""

@@ -7,7 +7,7 @@ Pods without a controller, and those whose Job counts an eviction as a failure, 
 the status of their gang says why.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +16,6 @@ import structlog
 from linkwise.cluster.gang import GangKey
 from linkwise.planning.gang.crd import Phase
 from linkwise.planning.gang.crd_plan import GangPlan
-from linkwise.planning.gang.placed_units import eviction_blocker
 from linkwise.planning.gang.plan_record import plan_id_of, plan_order
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
@@ -24,8 +23,14 @@ from linkwise.runtime.kube.objects import Key
 from scorer.commit.claim_repair import ClaimRepair
 from scorer.commit.excluded_nodes import ExcludedNodes
 from scorer.commit.handle import Handle
-from scorer.commit.lost_gpus import awaits_claim, lost_gpus, may_lose_gpus
-from scorer.commit.pending_binding import PendingBinding, Progress, recreation_time
+from scorer.commit.lost_gpus import awaits_claim
+from scorer.commit.pending_binding import (
+    PendingBinding,
+    PendingBindings,
+    Progress,
+    recreation_time,
+)
+from scorer.commit.plan_members import PlanMembers
 from scorer.commit.removal import Call, Removals, Request
 from scorer.commit.removal_state import Removal, Step
 from scorer.commit.unbound_plans import unbound_plans
@@ -43,8 +48,8 @@ class BindingTracker:
         self._informers, self._clock = handle.informers, handle.clock
         self._status_reporter, self._removals = handle.status_reporter, removals
         self._faults, self._claim_repair = handle.faults, ClaimRepair(handle)
-        self._bindings: dict[GangKey, dict[str, PendingBinding]] = {}
-        """By id of the plan: members that were created later have a plan of their own."""
+        self._members = PlanMembers(handle.informers)
+        self._bindings = PendingBindings()
         self._excluded = ExcludedNodes(handle.clock)
         self._unrestored: set[Key] = set()
         """Groups whose plans of the last leader are not tracked yet."""
@@ -65,29 +70,20 @@ class BindingTracker:
 
         A plan that is already tracked keeps its deadline.
         """
-        before = self._bindings.get(unit.key, {}).get(plan.id)
+        before = self._bindings.find(unit.key, plan.id)
         deadline = before.deadline if before else self._new_deadline
         was_written = before is not None and before.was_written
         writing_since = None if was_written else self._clock()
-        self._keep(PendingBinding(unit, plan, deadline, writing_since, was_written))
+        self._bindings.keep(PendingBinding(unit, plan, deadline, writing_since, was_written))
 
     def written(self, key: GangKey, plan_id: str) -> None:
         """Let the deadline of a plan count: all its members were written or refused."""
-        if binding := self._bindings.get(key, {}).get(plan_id):
-            self._keep(binding.written(self._clock()))
-
-    def _keep(self, binding: PendingBinding) -> None:
-        self._bindings.setdefault(binding.unit.key, {})[binding.plan.id] = binding
+        if binding := self._bindings.find(key, plan_id):
+            self._bindings.keep(binding.written(self._clock()))
 
     def untrack(self, key: GangKey, plan_id: str) -> None:
         """Stop tracking a plan: it is complete, or no member has its GPUs."""
-        plans = self._bindings.get(key, {})
-        plans.pop(plan_id, None)
-        if not plans:
-            self._bindings.pop(key, None)
-
-    def _all(self) -> list[PendingBinding]:
-        return [binding for plans in self._bindings.values() for binding in plans.values()]
+        self._bindings.remove(key, plan_id)
 
     @property
     def _patience(self) -> float:
@@ -102,7 +98,7 @@ class BindingTracker:
         now = self._clock()
         times = [
             binding.deadline
-            for binding in self._all()
+            for binding in self._bindings.all()
             if binding.writing_since is None and not self._is_backing_off(binding)
         ]
         times += self._excluded.ends()
@@ -111,10 +107,6 @@ class BindingTracker:
     def _is_backing_off(self, binding: PendingBinding) -> bool:
         return self._faults.is_backing_off(Stage.TRACK, binding.unit.key)
 
-    def eviction_blocker(self, pods: Iterable[PodInfo]) -> str | None:
-        """Return why pods must not be evicted; None: they may be."""
-        return eviction_blocker(pods, self._informers.workloads.fails_on_eviction)
-
     def restore(self) -> None:
         """Start to track the plans of the last leader whose members are not all bound."""
         self._unrestored.update(self._informers.state.groups)
@@ -122,8 +114,8 @@ class BindingTracker:
 
     def _restore(self, group: Key) -> None:
         for unit, plan in unbound_plans(group, self._informers):
-            if plan.id not in self._bindings.get(unit.key, {}):
-                self._keep(PendingBinding(unit, plan, self._new_deadline))
+            if self._bindings.find(unit.key, plan.id) is None:
+                self._bindings.keep(PendingBinding(unit, plan, self._new_deadline))
                 self._unreconciled.add((unit.key, plan.id))
 
     def reconcile(self, dirty_groups: Set[Key]) -> list[Call]:
@@ -136,7 +128,7 @@ class BindingTracker:
         conflicts = {pod.uid: pod.reason for pod in self._informers.state.conflicts}
         calls: list[Call] = []
         retried, self._unreconciled = self._unreconciled, set()
-        for binding in self._all():
+        for binding in self._bindings.all():
             plan = binding.unit.key, binding.plan.id
             is_due = binding.is_due(self._clock())
             is_changed = binding.unit.group in dirty_groups or plan in retried
@@ -149,61 +141,35 @@ class BindingTracker:
                 self._reconcile(binding, conflicts, is_due=is_due)
                 if binding.unit.key not in self._removals:
                     calls += self._claim_repair.repairs(binding.unit)
-                if not self._may_fail(binding):
+                if not self._members.may_fail(binding):
                     self._unreconciled.discard(plan)
         return calls
-
-    def _may_fail(self, binding: PendingBinding) -> bool:
-        """Return whether each change of the cluster may be a loss of GPUs for a plan."""
-        pods = list(self._informers.state.groups.of(binding.unit.group))
-        is_tried = binding.tried_at is not None
-        return any(map(awaits_claim, pods)) or (is_tried and any(map(may_lose_gpus, pods)))
-
-    def _progress(self, binding: PendingBinding) -> Progress:
-        pods = self._informers.state.groups.of(binding.unit.group)
-        # A member whose patch was refused may have another plan by now.
-        return binding.progress(pod for pod in pods if plan_id_of(pod) in {None, binding.plan.id})
 
     def _reconcile(
         self, binding: PendingBinding, conflicts: Mapping[str, str], *, is_due: bool
     ) -> None:
-        progress = self._progress(binding)
+        progress = self._members.progress(binding)
         if not progress.unbound:
             self._try_to_complete(binding, progress, is_due=is_due)
             return
-        failure = self._failure(progress, conflicts)
+        failure = self._members.failure(progress, conflicts)
         if failure is not None and (is_due or not self._removals.refused_lately(binding.unit.key)):
             self._give_up(binding, progress, failure)
             return
         tried = [pod for pod in progress.unbound if pod.was_tried]
         if tried and binding.tried_at is None:
-            self._keep(replace(binding, tried_at=self._clock(), deadline=self._new_deadline))
+            self._bindings.keep(
+                replace(binding, tried_at=self._clock(), deadline=self._new_deadline)
+            )
             return
         if not is_due:
             return
-        overdue = tried or [pod for pod in progress.unbound if self._is_gated(pod)]
+        overdue = tried or [pod for pod in progress.unbound if self._members.is_gated(pod)]
         if overdue:
             self._give_up_overdue(binding, progress, overdue[0])
         else:
             first = progress.unbound[0]
             self._wait(binding, progress, f"no scheduler has looked at pod {first.name} yet")
-
-    def _failure(self, progress: Progress, conflicts: Mapping[str, str]) -> str | None:
-        """Return why members cannot be bound, whatever their deadline; None: they may be."""
-        for pod in progress.unbound:
-            if pod.uid in conflicts:
-                return conflicts[pod.uid]
-        tried = (pod for pod in progress.unbound if pod.was_tried)
-        losses = (lost_gpus(pod, progress.unbound, self._informers.state) for pod in tried)
-        loss = next(filter(None, losses), None)
-        members = progress.bound + progress.unbound
-        if loss is None or recreation_time(members) or self.eviction_blocker(members):
-            return None
-        return loss
-
-    def _is_gated(self, pod: PodInfo) -> bool:
-        """Return whether our gate still holds a pod, so that no scheduler can bind it."""
-        return pod.waiting is not None or self._informers.state.is_assumed(pod)
 
     def _give_up_overdue(self, binding: PendingBinding, progress: Progress, first: PodInfo) -> None:
         """Evict a gang with an unbound member, unless creating the pods again takes longer."""
@@ -226,33 +192,31 @@ class BindingTracker:
         seconds: float | None = None,
     ) -> None:
         """Extend the deadline of a plan, and report the reason."""
-        self._keep(replace(binding, deadline=self._clock() + (seconds or self._patience)))
-        blocker = self.eviction_blocker(progress.bound + progress.unbound)
+        self._bindings.keep(replace(binding, deadline=self._clock() + (seconds or self._patience)))
+        blocker = self._informers.workloads.eviction_blocker(progress.bound + progress.unbound)
         if blocker is None or not binding.tried_at:
-            members = len(progress.bound), binding.unit.needed
-            self._status_reporter.enqueue(
-                StatusUpdate(binding.unit, Phase.COMMITTING, members, binding.plan, reason)
-            )
+            self._report(binding, Phase.COMMITTING, len(progress.bound), reason)
 
-    def _other_members(self, binding: PendingBinding, members: Iterable[PodInfo]) -> list[PodInfo]:
-        """Return the settled pods of the same gang that are not members of the plan."""
-        unit, uids = binding.unit, {pod.uid for pod in members}
-        pods = self._informers.state.groups.of(unit.group)
-        settled = (pod for pod in pods if unit.is_gang and pod.settled and pod.uid not in uids)
-        return [pod for pod in settled if self._informers.owners.key(pod) == unit.key]
+    def _report(
+        self, binding: PendingBinding, phase: Phase, members: int, reason: str = ""
+    ) -> None:
+        present = members, binding.unit.needed
+        self._status_reporter.enqueue(
+            StatusUpdate(binding.unit, phase, present, binding.plan, reason)
+        )
 
     def _try_to_complete(
         self, binding: PendingBinding, progress: Progress, *, is_due: bool
     ) -> None:
         """Untrack a plan whose members are bound or gone, unless its gang has to wait."""
-        key, others = binding.unit.key, self._other_members(binding, progress.bound)
+        key, others = binding.unit.key, self._members.others(binding, progress.bound)
         if progress.bound and not is_due and any(map(awaits_claim, progress.bound)):
             return
         if progress.bound and not all(pod.bound for pod in others):
             # Do not extend the deadline while a member is retried under another plan: if that
             # write fails, the member is already overdue.
             if is_due and not binding.has_any(others):
-                self._keep(replace(binding, deadline=self._new_deadline))
+                self._bindings.keep(replace(binding, deadline=self._new_deadline))
             return
         self.untrack(key, binding.plan.id)
         if not progress.bound and not others:
@@ -260,24 +224,18 @@ class BindingTracker:
         if not progress.bound:
             return
         self._excluded.include(key)
-        members = len(progress.bound) + len(others), binding.unit.needed
-        self._status_reporter.enqueue(
-            StatusUpdate(binding.unit, Phase.PLACED, members, binding.plan)
-        )
+        self._report(binding, Phase.PLACED, len(progress.bound) + len(others))
 
     def _give_up(self, binding: PendingBinding, progress: Progress, failure: str) -> None:
         """Evict all members, or report why they must stay."""
         key = binding.unit.key
         pods = self._pods_to_evict(binding, progress)
-        blocker = self.eviction_blocker(pods) or self._removals.refused_lately(key)
+        blocker = self._informers.workloads.eviction_blocker(pods)
+        blocker = blocker or self._removals.refused_lately(key)
         # Check again later: the API server may let them be evicted, or a node may become ready.
-        self._keep(replace(binding, deadline=self._new_deadline))
+        self._bindings.keep(replace(binding, deadline=self._new_deadline))
         if blocker:
-            members = len(progress.bound), binding.unit.needed
-            reason = f"{failure}; {blocker}"
-            self._status_reporter.enqueue(
-                StatusUpdate(binding.unit, Phase.COMMITTING, members, binding.plan, reason)
-            )
+            self._report(binding, Phase.COMMITTING, len(progress.bound), f"{failure}; {blocker}")
         elif pods:
             _log.warning("Evicting gang", gang=f"{key.namespace}/{key.name}", err=failure)
             unused = binding.nodes_of(pod for pod in progress.unbound if pod.was_tried)
@@ -286,7 +244,7 @@ class BindingTracker:
                     {key: pods},
                     EvictionReason.UNBOUND,
                     on_end=partial(self._removed, binding, unused, failure),
-                    is_wanted=lambda: not all(map(self._is_bound, pods)),
+                    is_wanted=lambda: not all(map(self._members.is_bound, pods)),
                 )
             )
 
@@ -295,20 +253,16 @@ class BindingTracker:
 
         Members of later plans came to these members, and do not work without them.
         """
-        plans, now = [*self._bindings[binding.unit.key].values()], self._clock()
+        plans, now = self._bindings.of(binding.unit.key), self._clock()
         before = plans[: [each.plan.id for each in plans].index(binding.plan.id)]
         overdue = [each for each in before if each.is_due(now) and each.has_any(progress.unbound)]
-        found = [progress, *map(self._progress, overdue)]
+        found = [progress, *map(self._members.progress, overdue)]
         pods = {pod.uid: pod for each in found for pod in each.bound + each.unbound}
         order = plan_order(binding.plan.id)
-        for pod in self._other_members(binding, pods.values()):
+        for pod in self._members.others(binding, pods.values()):
             if plan_order(plan_id_of(pod) or "") > order:
                 pods[pod.uid] = pod
         return [pod for pod in pods.values() if not pod.is_ending]
-
-    def _is_bound(self, pod: PodInfo) -> bool:
-        now = self._informers.state.pod(pod.key)
-        return now is not None and now.uid == pod.uid and now.bound
 
     def _removed(
         self, binding: PendingBinding, unused: frozenset[str], failure: str, removal: Removal

@@ -211,7 +211,7 @@ class Healer:
                 return f"its recorded plan does not have pod {pod.name}"
             if not pod.bound:
                 return f"pod {pod.name} is not bound yet"
-        return self._binding_tracker.eviction_blocker(pods)
+        return self._informers.workloads.eviction_blocker(pods)
 
     def _move(self, key: GangKey, plan: GangPlan, now: float) -> None:
         """Evict a gang once the move is recorded."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from linkwise.cluster.gang import GangKey
 from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
@@ -65,6 +66,38 @@ class PendingBinding:
         """Return the nodes that are planned for these pods."""
         uids = {pod.uid for pod in pods}
         return frozenset(member.node for member in self.plan.members if member.uid in uids)
+
+
+class PendingBindings:
+    """The plans of all gangs whose members are not all bound."""
+
+    def __init__(self) -> None:
+        """Start without plans."""
+        self._plans: dict[GangKey, dict[str, PendingBinding]] = {}
+        """By id of the plan: members that were created later have a plan of their own."""
+
+    def find(self, key: GangKey, plan_id: str) -> PendingBinding | None:
+        """Return a plan, if it is among them."""
+        return self._plans.get(key, {}).get(plan_id)
+
+    def of(self, key: GangKey) -> list[PendingBinding]:
+        """Return the plans of a gang, the earlier ones first."""
+        return [*self._plans.get(key, {}).values()]
+
+    def all(self) -> list[PendingBinding]:
+        """Return the plans of all gangs."""
+        return [binding for plans in self._plans.values() for binding in plans.values()]
+
+    def keep(self, binding: PendingBinding) -> None:
+        """Add a plan, or replace it."""
+        self._plans.setdefault(binding.unit.key, {})[binding.plan.id] = binding
+
+    def remove(self, key: GangKey, plan_id: str) -> None:
+        """Remove a plan."""
+        plans = self._plans.get(key, {})
+        plans.pop(plan_id, None)
+        if not plans:
+            self._plans.pop(key, None)
 
 
 _JOB_BACKOFF, _JOB_BACKOFF_MAX = 10.0, 600.0

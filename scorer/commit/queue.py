@@ -59,6 +59,7 @@ class CommitQueue:
     def __init__(self, handle: Handle, binding_tracker: BindingTracker) -> None:
         """Start without units."""
         self._state, self._on_change = handle.informers.state, handle.informers.changed.set
+        self._workloads = handle.informers.workloads
         self._status_reporter, self._metrics = handle.status_reporter, handle.metrics
         self._faults, self._retry = handle.faults, handle.timings.commit_retry
         self._committer, self._binding_tracker = Committer(handle), binding_tracker
@@ -169,7 +170,7 @@ class CommitQueue:
         return len(allocations) > 1 and (
             self._suspects.get(job.unit.key, 0.0) > loop_time()
             or differ(allocations)
-            or self._binding_tracker.eviction_blocker(one.pod for one in allocations) is not None
+            or self._workloads.eviction_blocker(one.pod for one in allocations) is not None
         )
 
     async def _record(self, unit: Unit, plan: GangPlan) -> str | None:
@@ -191,7 +192,7 @@ class CommitQueue:
     def _back_off(self, job: CommitJob, reason: str, *, at_maximum: bool = False) -> None:
         """Release the allocations of a refused unit, and let it back off."""
         key, settled = job.unit.key, job.unit.settled
-        if settled and (blocker := self._binding_tracker.eviction_blocker(settled)):
+        if settled and (blocker := self._workloads.eviction_blocker(settled)):
             reason = f"{reason}; {blocker}"
         delay = self._backoff.start(key, reason, at_maximum=at_maximum)
         self._release([allocation.pod for allocation in job.allocations])

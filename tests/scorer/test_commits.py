@@ -54,7 +54,7 @@ async def test_a_refused_pod_with_the_name_of_the_fence_does_not_end_leadership(
         await until(lambda: cluster.patches("linkwise-fence-0"))
         cluster.pod("other")
         await until(lambda: cluster.allocated("other"))
-        assert leader.leads
+        assert leader.context
 
 
 async def test_a_pod_that_is_invalid_with_its_record_backs_off_at_the_maximum(

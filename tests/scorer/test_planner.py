@@ -329,7 +329,7 @@ async def test_a_fenced_leader_stops_writing(cluster):
     async with leading(cluster) as leader:
         cluster.pod("alone", 8)
         await until(leader.task.done)
-        assert not leader.leads
+        assert not leader.context
 
     assert len(cluster.patches("alone")) == 1
     assert cluster.record("alone") is None

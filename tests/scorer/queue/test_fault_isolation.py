@@ -16,7 +16,7 @@ from linkwise.cluster import keys
 from linkwise.planning.gang import unit
 from linkwise.planning.placement.state import node_columns
 from linkwise.runtime.kube.client import Kube
-from scorer.commit import binding_tracker
+from scorer.cache import workload_informer
 from scorer.extender.wire import Binding
 from scorer.fence import LeadershipLost
 from scorer.leader import Leader
@@ -245,7 +245,7 @@ async def test_a_gang_whose_assembly_raises_does_not_stop_others(cluster, monkey
 
 
 async def test_a_plan_whose_tracking_raises_is_tracked_later(cluster, monkeypatch):
-    eviction_blocker, clock = binding_tracker.eviction_blocker, Clock()
+    eviction_blocker, clock = workload_informer.eviction_blocker, Clock()
 
     def raises(*_):
         raise RuntimeError("unforeseen")
@@ -253,11 +253,11 @@ async def test_a_plan_whose_tracking_raises_is_tracked_later(cluster, monkeypatc
     async with led(cluster, clock) as leading:
         cluster.gang(gpus=2)
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
-        monkeypatch.setattr(binding_tracker, "eviction_blocker", raises)
+        monkeypatch.setattr(workload_informer, "eviction_blocker", raises)
         await a_gang_is_due(cluster, clock)
         await others_are_placed(cluster)
         await until(lambda: leading.failed(Stage.TRACK) >= 1)
-        monkeypatch.setattr(binding_tracker, "eviction_blocker", eviction_blocker)
+        monkeypatch.setattr(workload_informer, "eviction_blocker", eviction_blocker)
         await until(lambda: cluster["bert-0"] is None)
 
 
