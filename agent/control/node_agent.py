@@ -15,33 +15,26 @@ from agent.binding.holder import Holders
 from agent.binding.node_spec import NodeSpec
 from agent.control.desired_state import Observation, Problem, ProblemReason, desired_state
 from agent.control.node_events import NodeEvents
+from agent.control.node_report import NodeReport
 from agent.control.repeated import Repeated
 from agent.driver.health import GPUHealth
-from agent.driver.machine import machine_of, pair_bandwidth
-from agent.driver.modules import has_open_modules
-from agent.driver.nics import read_nics
 from agent.driver.reading import (
     DriverError,
-    DriverReading,
     DriverReplacedError,
     with_faults,
 )
 from agent.kubelet.container_devices import ContainerDevices
-from agent.metrics import GPUSample, HolderSample, Metrics
+from agent.metrics import Metrics
 from agent.mps.shares import MPSShares
 from agent.plugin.registration import DevicePlugins
 from agent.plugin.watchdog import watch
-from agent.publish.kubelet_policy import read_kubelet_policy
-from agent.publish.node_labels import gpu_labels
 from agent.publish.publisher import Publication, Publisher
 from agent.settings import Paths
 from linkwise.cluster.mode import NodeMode, is_watched, read_mode
-from linkwise.cluster.nodes.topology_configmap import PublishedTopology
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.event_recorder import EventRecorder
 from linkwise.runtime.kube.objects import LabelledMeta, LabelledObject
 from linkwise.runtime.kube.reflector import Reflector
-from linkwise.topology.machine import NIC, Machine
 
 _INTERVAL = 10.0
 """Longest time between two observations [s]: containers end without a call."""
@@ -81,7 +74,7 @@ class NodeAgent:
             health: Readings of the driver.
             services: Everything else.
         """
-        self._node, self._paths, self._health, self._services = node, paths, health, services
+        self._node, self._health, self._services = node, health, services
         self._labels = Reflector(
             services.kube,
             "/api/v1/nodes",
@@ -89,8 +82,9 @@ class NodeAgent:
             field_selector=f"metadata.name={node}",
             on_change=lambda _items, _changed: self.wake(),
         )
-        self._nics: dict[tuple[str, ...], tuple[NIC, ...]] = {}
-        """By the bus ids of the GPUs."""
+        self._report = NodeReport(
+            paths, services.publisher, services.audit, services.mps, services.metrics
+        )
         self._mode: NodeMode | None = None
         """The mode in effect; None before the first observation."""
         self._mode_in_use: str | None = None
@@ -154,8 +148,8 @@ class NodeAgent:
             raise self._health.error
         unreleased = services.binder.unreleased
         reading = with_faults(reading, unreleased)
-        machine = self._machine(reading)
-        self._publish(reading, machine)
+        machine = self._report.machine(reading)
+        self._report.publish(reading, machine, self._metadata.uid, self._mode_in_use)
         if not services.node_spec.searched:
             return
         allocated, bindings = await services.binder.containers()
@@ -183,9 +177,9 @@ class NodeAgent:
             self._limits.wake()
         if state.mode_in_use != self._mode_in_use:
             self._mode_in_use = state.mode_in_use
-            self._publish(reading, machine)
+            self._report.publish(reading, machine, self._metadata.uid, self._mode_in_use)
         services.plugins.set(state.slots)
-        self._measure(reading, bindings)
+        self._report.measure(reading, bindings)
         services.events.report((*state.problems, *self._mps_problems()))
 
     async def _find_spec(self) -> None:
@@ -231,16 +225,6 @@ class NodeAgent:
             for each in await self._services.holders.with_processes()
         )
 
-    def _machine(self, reading: DriverReading) -> Machine:
-        """Return the machine; its network cards are read once for each set of GPUs.
-
-        A network card that fails would otherwise change the class of the machine.
-        """
-        bus_ids = tuple(gpu.bus_id for gpu in reading.gpus)
-        if bus_ids not in self._nics:
-            self._nics = {bus_ids: read_nics(self._paths.sys, reading.gpus)}
-        return machine_of(reading, self._nics[bus_ids])
-
     async def _report_unread(self, error: DriverError | None) -> None:
         """Report that the driver was never read.
 
@@ -261,37 +245,6 @@ class NodeAgent:
     def _metadata(self) -> LabelledMeta:
         node = self._labels.items.get(("", self._node))
         return node.metadata if node else LabelledMeta()
-
-    def _publish(self, reading: DriverReading, machine: Machine) -> None:
-        audited = self._services.audit.report
-        topology = PublishedTopology(
-            machine,
-            tuple(gpu.usable for gpu in reading.gpus),
-            reading.driver,
-            mismatch=None if audited.by_claims else audited.text,
-            isolation=self._services.mps.isolation,
-            kubelet=read_kubelet_policy(self._paths.kubelet),
-            busy={gpu.uuid: audited.busy[gpu.i] for gpu in reading.gpus if gpu.i in audited.busy},
-        )
-        labels = gpu_labels(reading, open_modules=has_open_modules(self._paths.proc))
-        bandwidth = pair_bandwidth(machine)
-        self._services.publisher.set(
-            Publication(topology, bandwidth, labels, self._metadata.uid, self._mode_in_use)
-        )
-
-    def _measure(self, reading: DriverReading, bindings: Iterable[Binding]) -> None:
-        counts = self._services.audit.report.counts(len(reading.gpus))
-        self._services.metrics.gpus = tuple(
-            GPUSample(gpu.i, gpu.uuid, gpu.model, gpu.usable, counts[i])
-            for i, gpu in enumerate(reading.gpus)
-        )
-        self._services.metrics.holders = tuple(
-            dict.fromkeys(
-                HolderSample(each.uid, gpu.i, gpu.uuid or "")
-                for each in bindings
-                for gpu in each.gpus
-            )
-        )
 
     def _mps_problems(self) -> Iterator[Problem]:
         if problem := self._services.mps.problem:

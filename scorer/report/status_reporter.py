@@ -7,13 +7,10 @@ computed from the pods when it is written; of earlier reports only the reason is
 
 import asyncio
 import math
-from collections.abc import Awaitable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import structlog
-from msgspec import structs
 
 from linkwise.cluster.gang import GangKey
 from linkwise.planning.gang.crd import Gang, GangStatus, Phase
@@ -30,6 +27,7 @@ from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.gang_state import GangState, gang_state, with_fault_note
 from scorer.report.gang_writer import GangWriter
 from scorer.report.status_update import PENDING, StatusUpdate, desired_status, health_event
+from scorer.report.unwritten_plans import UnwrittenPlans
 from scorer.timings import Timings
 
 _LIMITS = Limits(8, of_group=4)
@@ -38,15 +36,6 @@ _RETRY_MAX = 30.0
 """The longest delay before a failed write is tried again [s]."""
 
 _log = structlog.get_logger()
-
-
-class _Plan(NamedTuple):
-    """The newest plan of a gang that is not written yet."""
-
-    unit: Unit
-    plan: GangPlan
-    written: asyncio.Future[None]
-    """Of this plan, and of those that it replaced: it has their members, too."""
 
 
 @dataclass(slots=True)
@@ -91,7 +80,7 @@ class StatusReporter:
         self._informers, self._recorder = informers, recorder
         self._faults, self._clock = faults, clock
         self._gangs = GangWriter(kube, informers)
-        self._plans: dict[GangKey, _Plan] = {}
+        self._plans = UnwrittenPlans(self._gangs, clock)
         self._reports: dict[GangKey, _Report] = {}
         self._fault_notes: dict[GangKey, str] = {}
         """Why gangs are not moved off faults."""
@@ -120,10 +109,7 @@ class StatusReporter:
         report = self._report(key)
         # An update that says that the gang waits is outdated.
         report.latest = report.unwritten = None
-        before = self._plans.get(key)
-        written = before.written if before else asyncio.get_running_loop().create_future()
-        dated = structs.replace(plan, planned_at=plan.planned_at or rfc3339(self._clock()))
-        self._plans[key] = _Plan(unit, dated, written)
+        written = self._plans.add(unit, plan)
         self._queue.add(key, rank=URGENT)
         await asyncio.shield(written)
 
@@ -195,13 +181,12 @@ class StatusReporter:
 
     async def _process(self, key: GangKey) -> None:
         """Write the plan of a gang that is new, then its status, if due."""
-        plan, report = self._plans.pop(key, None), self._reports.get(key)
-        if plan:
-            await _settle(plan.written, self._gangs.write_plan(plan.unit, plan.plan))
+        report = self._reports.get(key)
+        has_plan = await self._plans.write(key)
         if report is None:
             return
         now = loop_time()
-        if plan:
+        if has_plan:
             report.written_at = now
         if not report.is_urgent and self._may_wait(key):
             # A newer state soon makes this write needless.
@@ -297,13 +282,3 @@ class StatusReporter:
         update = report.latest if report else None
         needed = update.unit.needed if update else None
         return gang_state(gang, needed, self._informers, self._clock())
-
-
-async def _settle(written: asyncio.Future[None], write: Awaitable[None]) -> None:
-    """Pass the outcome of a write on to those that wait for it."""
-    try:
-        await write
-    except Exception as error:  # noqa: BLE001 - the caller handles it.
-        written.set_exception(error)
-    else:
-        written.set_result(None)
