@@ -21,7 +21,7 @@ from linkwise.planning.placement.result import Plan
 from linkwise.planning.placement.state.node_cache import DeadlineExceeded
 from linkwise.planning.placement.state.snapshot import Snapshot
 from scorer.commit.handle import Handle
-from scorer.commit.queue import CommitQueue
+from scorer.commit.write.queue import CommitQueue
 
 _log = structlog.get_logger()
 

@@ -12,9 +12,9 @@ from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.event_recorder import EventRecorder
 from linkwise.runtime.process.clock import Clock, loop_time
 from scorer.cache.informers import Informers
+from scorer.commit.claims.orphaned_claims import OrphanedClaims
+from scorer.commit.claims.shared_claims import SharedClaims
 from scorer.commit.handle import IN_FLIGHT, Handle
-from scorer.commit.orphaned_claims import OrphanedClaims
-from scorer.commit.shared_claims import SharedClaims
 from scorer.device_fence import DeviceFence
 from scorer.extender.bind import Binder
 from scorer.extender.filter import Filter

@@ -18,11 +18,11 @@ from linkwise.runtime.kube.objects import Key
 from linkwise.runtime.process.clock import loop_time, wait_at_most
 from linkwise.runtime.process.cooperative import cooperatively
 from linkwise.runtime.process.portions import Portions
-from scorer.commit.binding_tracker import BindingTracker
+from scorer.commit.binding.tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer
-from scorer.commit.queue import CommitQueue
-from scorer.commit.removal import Removals
+from scorer.commit.removal.removals import Removals
+from scorer.commit.write.queue import CommitQueue
 from scorer.metrics import Stage, WaitReason
 from scorer.preemption.preemptor import Preemptor
 from scorer.queue.gang_size import GangSizeResolver

@@ -23,10 +23,10 @@ from linkwise.runtime.kube.objects import Key
 from linkwise.runtime.process.clock import loop_time
 from linkwise.runtime.process.portions import Portions
 from scorer.accepted_plans import AcceptedPlans
-from scorer.commit.binding_tracker import BindingTracker
+from scorer.commit.binding.tracker import BindingTracker
 from scorer.commit.handle import Handle
-from scorer.commit.queue import CommitQueue
-from scorer.commit.removal import Removals
+from scorer.commit.removal.removals import Removals
+from scorer.commit.write.queue import CommitQueue
 from scorer.preemption.preemptor import Preemptor
 from scorer.queue.pending import ClosedNodes, PendingUnits
 from scorer.queue.starvation import Starvation

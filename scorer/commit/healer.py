@@ -29,10 +29,10 @@ from linkwise.planning.gang.moved import (
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import settled_unit
 from linkwise.runtime.kube.client import KubeError
-from scorer.commit.binding_tracker import BindingTracker
+from scorer.commit.binding.tracker import BindingTracker
 from scorer.commit.handle import Handle
-from scorer.commit.removal import Call, Removals, Request
-from scorer.commit.removal_state import Removal, Step
+from scorer.commit.removal.removal_state import Removal, Step
+from scorer.commit.removal.removals import Call, Removals, Request
 from scorer.metrics import EvictionReason, Stage
 from scorer.queue.fault_moves import Candidate, decide
 from scorer.report.status_update import Evicted, StatusUpdate

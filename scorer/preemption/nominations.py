@@ -19,8 +19,8 @@ from linkwise.planning.gang.unit import Unit
 from linkwise.planning.state.reserved_gpus import Place, Purpose
 from linkwise.runtime.kube.event_recorder import Event, ObjectReference
 from scorer.commit.handle import Handle
-from scorer.commit.removal import Call, Removals, Request
-from scorer.commit.removal_state import Removal, Step
+from scorer.commit.removal.removal_state import Removal, Step
+from scorer.commit.removal.removals import Call, Removals, Request
 from scorer.metrics import EvictionReason
 from scorer.preemption.nominated_pods import NominatedPods
 from scorer.preemption.nomination import Failure, Nomination, is_usable

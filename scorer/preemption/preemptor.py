@@ -31,7 +31,7 @@ from linkwise.planning.placement.state.node_cache import DeadlineExceeded
 from linkwise.planning.placement.state.snapshot import Snapshot
 from linkwise.planning.state.reserved_gpus import Purpose
 from scorer.commit.handle import Handle
-from scorer.commit.removal import Call, Removals
+from scorer.commit.removal.removals import Call, Removals
 from scorer.metrics import PreemptionOutcome
 from scorer.preemption.nomination import (
     Failure,

@@ -19,7 +19,7 @@ from linkwise.planning.gang import victim_choice
 from linkwise.planning.placement.preemption.search import find_victims
 from linkwise.runtime.process.clock import rfc3339
 from linkwise.workloads import operator_keys
-from scorer.commit.removal import Removals
+from scorer.commit.removal.removals import Removals
 from scorer.preemption import nominations
 from scorer.preemption.nomination import Nomination
 from scorer.preemption.preemptor import Preemptor

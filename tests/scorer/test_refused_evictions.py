@@ -11,9 +11,9 @@ from support.waiting import until
 from linkwise.cluster import keys
 from linkwise.cluster.gang import GangKey
 from linkwise.runtime.process.clock import rfc3339
-from scorer.commit import removal_state
-from scorer.commit.removal import Request
-from scorer.commit.removal_state import Step
+from scorer.commit.removal import removal_state
+from scorer.commit.removal.removal_state import Step
+from scorer.commit.removal.removals import Request
 from scorer.metrics import EvictionReason
 from scorer.preemption import search_delays
 

@@ -30,11 +30,11 @@ from linkwise.runtime.kube.event_recorder import EventRecorder
 from linkwise.runtime.process.lifecycle import tune_gc
 from scorer.cache.budget_informer import read_budget
 from scorer.cache.informers import Informers
-from scorer.commit.binding_tracker import BindingTracker
+from scorer.commit.binding.tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer
-from scorer.commit.queue import CommitQueue
-from scorer.commit.removal import Removals
+from scorer.commit.removal.removals import Removals
+from scorer.commit.write.queue import CommitQueue
 from scorer.metrics import Metrics
 from scorer.preemption.preemptor import Preemptor
 from scorer.queue.fault_isolation import FaultIsolation

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from support.builders import a_seen
 
 from linkwise.cluster.gang import GangKey
-from scorer.commit import protected_units
-from scorer.commit.protected_units import FIRST, LONGEST, ProtectedUnits
-from scorer.commit.removal_state import AGAIN, Removal, Step
+from scorer.commit.removal import protected_units
+from scorer.commit.removal.protected_units import FIRST, LONGEST, ProtectedUnits
+from scorer.commit.removal.removal_state import AGAIN, Removal, Step
 
 KEY = GangKey("team", "bert", "job")
 STATUSES = [None, 0, 400, 403, 409, 422, 429, 500, 503, 504]

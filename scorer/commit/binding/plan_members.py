@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping
 from linkwise.planning.gang.plan_record import plan_id_of
 from linkwise.planning.gang.pod_info import PodInfo
 from scorer.cache.informers import Informers
-from scorer.commit.lost_gpus import awaits_claim, lost_gpus, may_lose_gpus
-from scorer.commit.pending_binding import PendingBinding, Progress, recreation_time
+from scorer.commit.binding.lost_gpus import awaits_claim, lost_gpus, may_lose_gpus
+from scorer.commit.binding.pending_binding import PendingBinding, Progress, recreation_time
 
 
 class PlanMembers:

@@ -23,10 +23,15 @@ from linkwise.planning.placement.result import Placement
 from linkwise.runtime.kube.client import ApiError, KubeError
 from linkwise.runtime.kube.objects import AnnotatedObject
 from linkwise.runtime.process.concurrency import map_few
-from scorer.commit.claims import ClaimWriter, CreatedClaim, RefusedClaim, planned_claim
+from scorer.commit.claims.planned_claims import (
+    ClaimWriter,
+    CreatedClaim,
+    RefusedClaim,
+    planned_claim,
+)
+from scorer.commit.claims.user_claims import ClaimAllocator, planned_allocations
 from scorer.commit.handle import IN_FLIGHT, Handle
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
-from scorer.commit.user_claims import ClaimAllocator, planned_allocations
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FAULT

@@ -20,20 +20,20 @@ from linkwise.planning.gang.plan_record import plan_id_of, plan_order
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
 from linkwise.runtime.kube.objects import Key
-from scorer.commit.claim_repair import ClaimRepair
-from scorer.commit.excluded_nodes import ExcludedNodes
-from scorer.commit.handle import Handle
-from scorer.commit.lost_gpus import awaits_claim
-from scorer.commit.pending_binding import (
+from scorer.commit.binding.claim_repair import ClaimRepair
+from scorer.commit.binding.excluded_nodes import ExcludedNodes
+from scorer.commit.binding.lost_gpus import awaits_claim
+from scorer.commit.binding.pending_binding import (
     PendingBinding,
     PendingBindings,
     Progress,
     recreation_time,
 )
-from scorer.commit.plan_members import PlanMembers
-from scorer.commit.removal import Call, Removals, Request
-from scorer.commit.removal_state import Removal, Step
-from scorer.commit.unbound_plans import unbound_plans
+from scorer.commit.binding.plan_members import PlanMembers
+from scorer.commit.binding.unbound_plans import unbound_plans
+from scorer.commit.handle import Handle
+from scorer.commit.removal.removal_state import Removal, Step
+from scorer.commit.removal.removals import Call, Removals, Request
 from scorer.metrics import EvictionReason, Stage
 from scorer.report.status_update import Evicted, StatusUpdate
 

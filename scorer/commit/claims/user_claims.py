@@ -28,7 +28,7 @@ from linkwise.runtime.kube.client import ApiError, Kube, KubeError
 from linkwise.runtime.kube.paths import path_below
 from linkwise.runtime.process.clock import rfc3339
 from linkwise.runtime.process.concurrency import map_few
-from scorer.commit.claims import RefusedClaim
+from scorer.commit.claims.planned_claims import RefusedClaim
 from scorer.commit.handle import IN_FLIGHT, Handle
 from scorer.commit.read_after_write import outcome_unknown
 from scorer.fence import WRITE_TIMEOUT

@@ -17,10 +17,10 @@ import structlog
 from linkwise.cluster.gang import GangKey
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.runtime.process.clock import loop_time
-from scorer.commit.evict import evict
 from scorer.commit.handle import Handle
-from scorer.commit.protected_units import ProtectedUnits
-from scorer.commit.removal_state import Removal, Step
+from scorer.commit.removal.evict import evict
+from scorer.commit.removal.protected_units import ProtectedUnits
+from scorer.commit.removal.removal_state import Removal, Step
 from scorer.metrics import EvictionReason, Stage
 from scorer.queue.fault_isolation import FAULT
 

@@ -23,8 +23,8 @@ from linkwise.planning.placement.result import Placement
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.event_recorder import EventRecorder
 from scorer.cache.informers import Informers
-from scorer.commit.committer import Committer, PodAllocation
 from scorer.commit.handle import Handle
+from scorer.commit.write.committer import Committer, PodAllocation
 from scorer.metrics import Metrics
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.status_reporter import StatusReporter

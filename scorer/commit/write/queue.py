@@ -22,9 +22,9 @@ from linkwise.planning.placement.result import Placement
 from linkwise.runtime.kube.client import KubeError
 from linkwise.runtime.process.backoff import Backoff
 from linkwise.runtime.process.clock import loop_time
-from scorer.commit.binding_tracker import BindingTracker
-from scorer.commit.committer import Committer, PodAllocation, Refused, differ
+from scorer.commit.binding.tracker import BindingTracker
 from scorer.commit.handle import Handle
+from scorer.commit.write.committer import Committer, PodAllocation, Refused, differ
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FAULT
 from scorer.report.status_update import StatusUpdate

@@ -10,8 +10,8 @@ from support.waiting import until
 
 from linkwise.cluster import keys
 from linkwise.planning.gang.crd import GANGS
-from scorer.commit.binding_tracker import BindingTracker
-from scorer.commit.pending_binding import recreation_time
+from scorer.commit.binding.pending_binding import recreation_time
+from scorer.commit.binding.tracker import BindingTracker
 
 
 @pytest_asyncio.fixture

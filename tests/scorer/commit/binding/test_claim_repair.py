@@ -27,7 +27,7 @@ from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.placement.pods.member import new_member
 from linkwise.topology.choice import ChoiceMode
 from linkwise.topology.machine import mask_of
-from scorer.commit.lost_gpus import other_gpus
+from scorer.commit.binding.lost_gpus import other_gpus
 
 FOREIGN = "/apis/resource.k8s.io/v1/namespaces/other/resourceclaims/foreign"
 

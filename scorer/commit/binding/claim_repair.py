@@ -25,11 +25,11 @@ from linkwise.planning.placement.result import Placement
 from linkwise.runtime.kube.client import KubeError
 from linkwise.runtime.kube.objects import AnnotatedObject
 from linkwise.runtime.process.backoff import Backoff
-from scorer.commit.claims import ClaimWriter, RefusedClaim, planned_claim
+from scorer.commit.binding.lost_gpus import OtherGPUs, awaits_claim, lost_claim_gpus, other_gpus
+from scorer.commit.claims.planned_claims import ClaimWriter, RefusedClaim, planned_claim
+from scorer.commit.claims.user_claims import ClaimAllocator, planned_allocations, pod_claims
 from scorer.commit.handle import Handle
-from scorer.commit.lost_gpus import OtherGPUs, awaits_claim, lost_claim_gpus, other_gpus
 from scorer.commit.read_after_write import outcome_unknown, read_after_write
-from scorer.commit.user_claims import ClaimAllocator, planned_allocations, pod_claims
 from scorer.fence import WRITE_TIMEOUT, LeadershipLost, is_leadership_lost
 from scorer.metrics import Stage
 

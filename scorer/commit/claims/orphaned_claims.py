@@ -12,8 +12,8 @@ from linkwise.runtime.kube.objects import Key
 from linkwise.runtime.process.cooperative import cooperatively
 from scorer.cache.claim_holders import claims_of
 from scorer.cache.informers import Informers
+from scorer.commit.claims.user_claims import ClaimAllocator, pod_claims
 from scorer.commit.handle import Handle
-from scorer.commit.user_claims import ClaimAllocator, pod_claims
 from scorer.metrics import Stage
 
 _AT_A_TIME = 32

@@ -1,0 +1,1 @@
+"""Tracking of written plans until all their pods are bound."""

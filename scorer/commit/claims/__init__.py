@@ -1,0 +1,1 @@
+"""ResourceClaims: those of Linkwise, and those that users bring."""

@@ -1,0 +1,1 @@
+"""Removal of units from their GPUs, for whatever reason."""
