@@ -29,17 +29,17 @@ from linkwise.runtime.kube.paths import api_path
 from linkwise.runtime.kube.reflector import Reflector
 from linkwise.topology.machine import Machine
 from linkwise.topology.table import Table
-from scorer.cache.budget_informer import BudgetInformer
-from scorer.cache.claim_holders import ClaimHolders, with_devices
-from scorer.cache.claim_informer import ClaimInformer
-from scorer.cache.gang_informer import GangInformer
-from scorer.cache.kueue_api import KueueAPI
-from scorer.cache.node_informer import NodeInformer
-from scorer.cache.pod_informer import PodInformer
-from scorer.cache.preparation_errors import PreparationErrors
-from scorer.cache.replacements import Replacements
-from scorer.cache.table_builder import build_table
-from scorer.cache.workload_informer import WorkloadInformer
+from scorer.cache.claims.claim_holders import ClaimHolders, with_devices
+from scorer.cache.claims.claim_informer import ClaimInformer
+from scorer.cache.claims.preparation_errors import PreparationErrors
+from scorer.cache.nodes.node_informer import NodeInformer
+from scorer.cache.nodes.table_builder import build_table
+from scorer.cache.pods.pod_informer import PodInformer
+from scorer.cache.workloads.budget_informer import BudgetInformer
+from scorer.cache.workloads.gang_informer import GangInformer
+from scorer.cache.workloads.kueue_api import KueueAPI
+from scorer.cache.workloads.replacements import Replacements
+from scorer.cache.workloads.workload_informer import WorkloadInformer
 
 _config_maps = msgspec.json.Decoder(ConfigMap)
 _log = structlog.get_logger()

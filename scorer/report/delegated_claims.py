@@ -14,8 +14,8 @@ from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.event_recorder import EventRecorder
 from linkwise.runtime.process.clock import Clock
 from linkwise.runtime.process.cooperative import cooperatively
+from scorer.cache.claims.waiting_claims import WaitingClaims
 from scorer.cache.informers import Informers
-from scorer.cache.waiting_claims import WaitingClaims
 from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 

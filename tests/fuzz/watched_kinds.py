@@ -14,7 +14,7 @@ from linkwise.runtime.kube.errors import UNDECODABLE
 from linkwise.runtime.kube.paging import Page
 from linkwise.runtime.kube.paths import is_segment
 from linkwise.topology.errors import TopologyError
-from scorer.cache.partial_pod import read_pod
+from scorer.cache.pods.partial_pod import read_pod
 from scorer.scale_up.crd import ProvisioningRequest
 
 _node_decoder = msgspec.json.Decoder(NodeObject)

@@ -321,7 +321,7 @@ async def test_the_error_of_the_driver_is_in_the_events_and_in_the_condition(clu
 
 
 async def test_a_problem_is_reported_once_the_events_of_the_pod_are_read(cluster, monkeypatch):
-    monkeypatch.setattr("scorer.cache.paced_reads._READS_MAX", 1)
+    monkeypatch.setattr("scorer.cache.claims.paced_reads._READS_MAX", 1)
     clock, names = Clock(), ("bert-0", "bert-1")
     for name in names:
         failed_to_prepare(cluster, name, f"error of {name}")

@@ -10,7 +10,7 @@ from itertools import islice
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.runtime.kube.objects import Key
 from linkwise.runtime.process.cooperative import cooperatively
-from scorer.cache.claim_holders import claims_of
+from scorer.cache.claims.claim_holders import claims_of
 from scorer.cache.informers import Informers
 from scorer.commit.claims.user_claims import ClaimAllocator, pod_claims
 from scorer.commit.handle import Handle

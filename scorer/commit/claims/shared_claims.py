@@ -20,7 +20,7 @@ from linkwise.runtime.kube.client import KubeError
 from linkwise.runtime.kube.objects import AnnotatedObject
 from linkwise.runtime.process.backoff import Backoff
 from linkwise.runtime.process.cooperative import cooperatively
-from scorer.cache.claim_holders import claims_of
+from scorer.cache.claims.claim_holders import claims_of
 from scorer.commit.handle import Handle
 from scorer.fence import WRITE_TIMEOUT, is_leadership_lost
 from scorer.metrics import Stage

@@ -24,7 +24,7 @@ from linkwise.cluster import keys
 from linkwise.cluster.allocations.device_claim import TOLERATION
 from linkwise.cluster.keys import TOPOLOGY_NAME_PREFIX, TOPOLOGY_NAMESPACE
 from linkwise.planning.gang.crd import GANGS
-from scorer.cache.unreleased_gpus import CLOSED_FOR
+from scorer.cache.nodes.unreleased_gpus import CLOSED_FOR
 
 NODE = "real"
 REFUSED = "is already allocated to different claim of-others"

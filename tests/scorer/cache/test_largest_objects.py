@@ -8,10 +8,10 @@ import pytest
 
 from linkwise.cluster import keys
 from linkwise.planning.state.workloads import read_job, read_stateful_set
-from scorer.cache.budget_informer import read_budget
-from scorer.cache.claim_informer import ClaimInformer, read_claim
-from scorer.cache.node_informer import read_config_map, read_node
-from scorer.cache.partial_pod import read_pod
+from scorer.cache.claims.claim_informer import ClaimInformer, read_claim
+from scorer.cache.nodes.node_informer import read_config_map, read_node
+from scorer.cache.pods.partial_pod import read_pod
+from scorer.cache.workloads.budget_informer import read_budget
 
 MIB = 1 << 20
 OBJECTS = 20

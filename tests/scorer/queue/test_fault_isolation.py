@@ -16,7 +16,7 @@ from linkwise.cluster import keys
 from linkwise.planning.gang import unit
 from linkwise.planning.placement.state import node_columns
 from linkwise.runtime.kube.client import Kube
-from scorer.cache import workload_informer
+from scorer.cache.workloads import workload_informer
 from scorer.extender.wire import Binding
 from scorer.fence import LeadershipLost
 from scorer.leader import Leader

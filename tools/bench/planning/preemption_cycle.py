@@ -28,8 +28,8 @@ from linkwise.planning.placement.state.snapshot import Snapshot
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.event_recorder import EventRecorder
 from linkwise.runtime.process.lifecycle import tune_gc
-from scorer.cache.budget_informer import read_budget
 from scorer.cache.informers import Informers
+from scorer.cache.workloads.budget_informer import read_budget
 from scorer.commit.binding.tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer

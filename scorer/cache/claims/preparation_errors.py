@@ -13,7 +13,7 @@ from linkwise.planning.gang.crd import truncated
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.paths import api_path
-from scorer.cache.paced_reads import PacedReads
+from scorer.cache.claims.paced_reads import PacedReads
 
 _KUBELET, _REASON = "kubelet", "FailedPrepareDynamicResources"
 _INTERVAL = 60.0

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scorer.cache.slice_budget import NODE_MAX, SLICES_MAX, SliceBudget
+from scorer.cache.claims.slice_budget import NODE_MAX, SLICES_MAX, SliceBudget
 
 NODES = ("a", "b")
 STEPS = st.lists(

@@ -30,8 +30,8 @@ from linkwise.planning.state.cluster_state import ClusterState
 from linkwise.planning.state.reserved_gpus import Place
 from linkwise.runtime.kube.objects import Key
 from linkwise.workloads.state import OwnerState
-from scorer.cache.gang_informer import GangInformer
-from scorer.cache.workload_informer import WorkloadInformer
+from scorer.cache.workloads.gang_informer import GangInformer
+from scorer.cache.workloads.workload_informer import WorkloadInformer
 
 _DEBT_MAX = 60.0
 """With so much debt nothing more is reserved for a namespace [s]."""

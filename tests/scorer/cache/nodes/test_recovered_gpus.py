@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from support.builders import a_node
 
-from scorer.cache.recovered_gpus import RecoveredGPUs
+from scorer.cache.nodes.recovered_gpus import RecoveredGPUs
 
 SECONDS = 60.0
 

@@ -9,7 +9,7 @@ from support.servers.leader_harness import Cluster, leading
 from support.waiting import until
 
 from linkwise.cluster import keys
-from scorer.cache.partial_pod import read_pod
+from scorer.cache.pods.partial_pod import read_pod
 
 PODS = "/api/v1/namespaces/team/pods"
 BAD_VARIABLES = {"env": "no list"}

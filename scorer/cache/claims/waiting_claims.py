@@ -13,7 +13,7 @@ from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.dra_api import GROUP
 from linkwise.runtime.kube.paths import path_below
-from scorer.cache.paced_reads import PacedReads
+from scorer.cache.claims.paced_reads import PacedReads
 
 _CLAIMS_MAX = 8
 """Claims of one pod that are read."""

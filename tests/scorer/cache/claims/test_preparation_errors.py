@@ -10,7 +10,7 @@ from support.servers.fake_cluster import FakeCluster, status
 from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.pod_info import pod_info
 from linkwise.runtime.kube.client import Kube
-from scorer.cache.preparation_errors import PreparationErrors
+from scorer.cache.claims.preparation_errors import PreparationErrors
 
 PATH = "/api/v1/namespaces/team/events"
 

@@ -21,7 +21,7 @@ from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.process.work_queue import Retry
 from linkwise.topology.table import machine_class, table_bytes, table_of
 from scorer.cache.informers import Informers
-from scorer.cache.table_builder import TableBuilder
+from scorer.cache.nodes.table_builder import TableBuilder
 from scorer.extender.filter import Filter
 
 
@@ -151,7 +151,7 @@ async def test_known_class_of_machines_is_usable_as_soon_as_its_node_is_seen(clu
 async def test_machine_whose_build_fails_is_tried_again_and_other_nodes_are_planned(
     cluster, monkeypatch, gpus
 ):
-    monkeypatch.setattr("scorer.cache.table_builder._RETRY", Retry(0.01, 600))
+    monkeypatch.setattr("scorer.cache.nodes.table_builder._RETRY", Retry(0.01, 600))
     monkeypatch.setattr("linkwise.runtime.process.work_queue._JITTER", (1, 1))
     broken = True
 
@@ -258,8 +258,8 @@ async def test_node_that_changes_while_its_class_is_updated_does_not_get_the_old
 async def test_machine_is_refused_if_the_tables_of_all_nodes_would_exceed_their_limit(
     cluster, monkeypatch
 ):
-    monkeypatch.setattr("scorer.cache.table_builder._RETRY", Retry(0.01, 600))
-    monkeypatch.setattr("scorer.cache.table_builder.TABLES_MAX", 2 * table_bytes(8))
+    monkeypatch.setattr("scorer.cache.nodes.table_builder._RETRY", Retry(0.01, 600))
+    monkeypatch.setattr("scorer.cache.nodes.table_builder.TABLES_MAX", 2 * table_bytes(8))
     for links in (1, 2, 3):
         publish(cluster, an_nvswitch_machine(8, links), f"gpu-{links}")
     async with watching(cluster, table_of) as informers:
@@ -304,7 +304,7 @@ async def test_node_whose_machine_changes_often_is_refused_without_building_tabl
 
 
 async def test_node_is_used_again_once_its_machine_stays_the_same(cluster, monkeypatch):
-    monkeypatch.setattr("scorer.cache.machine_changes.WINDOW", 1.0)
+    monkeypatch.setattr("scorer.cache.nodes.machine_changes.WINDOW", 1.0)
     publish(cluster, an_nvswitch_machine(8, 1), "gpu-0")
     async with watching(cluster, table_of) as informers:
         for links in (2, 3, 4):

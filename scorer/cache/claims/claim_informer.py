@@ -20,8 +20,8 @@ from linkwise.runtime.kube.decode import decode
 from linkwise.runtime.kube.dra_api import CLAIMS, SLICES, find_api
 from linkwise.runtime.kube.objects import Key
 from linkwise.runtime.kube.reflector import Reflector
-from scorer.cache.node_index import NodeIndex
-from scorer.cache.slice_budget import SliceBudget
+from scorer.cache.claims.node_index import NodeIndex
+from scorer.cache.claims.slice_budget import SliceBudget
 
 _EVERY = ""
 """Stands for all pools."""

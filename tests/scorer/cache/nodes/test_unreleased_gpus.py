@@ -10,7 +10,7 @@ from support.servers.claims_cluster import allocate, claims_cluster, pod
 from support.servers.leader_harness import leading
 from support.waiting import until
 
-from scorer.cache.unreleased_gpus import CLOSED_FOR, UnreleasedGPUs
+from scorer.cache.nodes.unreleased_gpus import CLOSED_FOR, UnreleasedGPUs
 
 UUIDS = [f"GPU-{i}" for i in range(8)]
 

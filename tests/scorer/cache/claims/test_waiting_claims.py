@@ -7,7 +7,7 @@ from support.servers.leader_harness import Cluster
 from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.pod_info import pod_info
 from linkwise.runtime.kube.client import Kube
-from scorer.cache.waiting_claims import WaitingClaims
+from scorer.cache.claims.waiting_claims import WaitingClaims
 
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims"
 

@@ -25,10 +25,10 @@ from linkwise.runtime.kube.reflector import Reflector
 from linkwise.runtime.process.clock import monotonic
 from linkwise.topology.machine import Machine, TopologyError
 from linkwise.topology.table import Table
-from scorer.cache.machine_changes import MachineChanges
-from scorer.cache.recovered_gpus import RecoveredGPUs
-from scorer.cache.table_builder import TableBuilder
-from scorer.cache.unreleased_gpus import UnreleasedGPUs
+from scorer.cache.nodes.machine_changes import MachineChanges
+from scorer.cache.nodes.recovered_gpus import RecoveredGPUs
+from scorer.cache.nodes.table_builder import TableBuilder
+from scorer.cache.nodes.unreleased_gpus import UnreleasedGPUs
 
 _WARNINGS_MAX, _TEXT_MAX = 5, 200
 """Warnings that are logged of one node, and characters of each."""

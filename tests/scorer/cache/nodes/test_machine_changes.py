@@ -1,7 +1,7 @@
 import pytest
 from support.builders import an_nvswitch_machine
 
-from scorer.cache.machine_changes import WINDOW, MachineChanges
+from scorer.cache.nodes.machine_changes import WINDOW, MachineChanges
 
 
 class Node:

@@ -17,10 +17,10 @@ from linkwise.cluster.cel.values import Version
 from linkwise.cluster.nodes.device_pool import Pool
 from linkwise.cluster.nodes.node_devices import ClaimedGPUs, node_devices
 from linkwise.runtime.kube.client import Kube
-from scorer.cache.claim_informer import ClaimInformer
-from scorer.cache.node_index import NodeIndex
-from scorer.cache.node_informer import NodeInformer
-from scorer.cache.slice_budget import SLICES_MAX
+from scorer.cache.claims.claim_informer import ClaimInformer
+from scorer.cache.claims.node_index import NodeIndex
+from scorer.cache.claims.slice_budget import SLICES_MAX
+from scorer.cache.nodes.node_informer import NodeInformer
 
 CLAIM = "/apis/resource.k8s.io/v1/namespaces/team/resourceclaims/notebook"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"

@@ -12,7 +12,7 @@ from linkwise.planning.state.memory_budget import MemoryBudget
 from linkwise.runtime.kube.client import Kube, KubeError
 from linkwise.runtime.kube.objects import Key
 from linkwise.runtime.kube.reflector import Reflector
-from scorer.cache.partial_pod import read_pod
+from scorer.cache.pods.partial_pod import read_pod
 
 _RETRY = 5.0
 """After a pod could not be read [s]."""

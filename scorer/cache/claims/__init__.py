@@ -1,0 +1,1 @@
+"""Claims and slices of dynamic resource allocation, as watched."""

@@ -1,0 +1,1 @@
+"""The owners of pods, Gangs and disruption budgets, as watched."""
