@@ -16,12 +16,13 @@ from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.node import Card, Node
 from linkwise.cluster.nodes.node_reader import uniform_machine
 from linkwise.dashboard.gang_changes import GangChange, Past, gang_changes
-from linkwise.dashboard.moment import HolderRow, NodeRow, UnitRow, colour_of
+from linkwise.dashboard.moment import UnitRow
 from linkwise.dashboard.node_view import DrawnNode, MarkedUnit, drawn_node, marks_of, node_drawing
 from linkwise.dashboard.tree import Tree
 from linkwise.dashboard.unit_view import NODES
 from linkwise.views.analysis.fleet import CORDONED, UNHEALTHY, UNKNOWN
 from linkwise.views.render.page.occupancy import Mark, letters
+from linkwise.views.render.page.rows import HolderRow, NodeRow, colour_of
 
 
 class EarlierPod(Struct, frozen=True):

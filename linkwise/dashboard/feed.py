@@ -12,9 +12,10 @@ from msgspec import Struct
 
 from linkwise.cluster.memo import Memo
 from linkwise.dashboard.history import BYTES, History
-from linkwise.dashboard.moment import Moment, NodeRow, node_part
+from linkwise.dashboard.moment import Moment, node_part
 from linkwise.runtime.process.clock import Clock, wait_at_most
 from linkwise.views.files.current_cluster import CurrentCluster
+from linkwise.views.render.page.rows import NodeRow
 
 T = TypeVar("T")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from linkwise.dashboard.history import Change
-from linkwise.dashboard.moment import NodeRow
+from linkwise.views.render.page.rows import NodeRow
 
 CHANGES = 50
 """The number of changes that are returned; the newest ones."""

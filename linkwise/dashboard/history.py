@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from linkwise.cluster.gang import GangKey
-from linkwise.dashboard.moment import Moment, NodeRow, UnitRow
+from linkwise.dashboard.moment import Moment, UnitRow
+from linkwise.views.render.page.rows import NodeRow
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

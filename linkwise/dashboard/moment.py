@@ -3,11 +3,10 @@
 Every value is computed when it is first needed, by the functions of `inspect` and `explain`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
-from zlib import crc32
 
 from msgspec import Struct
 
@@ -25,7 +24,6 @@ from linkwise.cluster.gang import GangKey
 from linkwise.cluster.memo import Memo
 from linkwise.planning.gang.unit import Unit, units_of
 from linkwise.views.analysis.fleet import (
-    FleetNode,
     NamespaceUsage,
     fleet_of,
     node_usage,
@@ -35,45 +33,8 @@ from linkwise.views.analysis.inspection import InspectedNode, inspect_nodes
 from linkwise.views.analysis.pending import PendingUnit, pending_units
 from linkwise.views.analysis.planner_view import PlannerView, planned_pods, planner_view
 from linkwise.views.files.current_cluster import CurrentCluster
-from linkwise.views.render.page.occupancy import COLOURS
+from linkwise.views.render.page.rows import NodeRow, node_row
 from linkwise.views.render.page.unit_results import request_text
-
-
-class HolderRow(Struct, frozen=True, array_like=True):
-    """A pod that holds GPUs of a node."""
-
-    pod: str
-    """`namespace/name`."""
-    gang: str
-    """`namespace/name`; empty for a pod on its own."""
-    gpus: tuple[int, ...]
-    counted: int
-    """The number of whole GPUs that NVIDIA's plugin chose."""
-    amount: str
-    colour: int
-    """Of its gang, or of the pod."""
-
-
-class NodeRow(Struct, frozen=True, array_like=True):
-    """A node of the map, as the page gets it."""
-
-    name: str
-    pool: str
-    model: str
-    mode: str
-    domain: str
-    """The nearest network domain; empty where no label says it."""
-    states: str
-    """A character for each GPU, as in `linkwise.views.analysis.fleet`."""
-    used: int
-    """The part of its GPUs that is given out [%]."""
-    free: int
-    stranded: int
-    """Free GPUs beside taken ones."""
-    closed: bool
-    """It takes no pods now."""
-    problems: tuple[str, ...]
-    holders: tuple[HolderRow, ...]
 
 
 class UnitRow(Struct, frozen=True):
@@ -107,7 +68,7 @@ def node_part(ledger: NodeLedger, domains: tuple[str, ...]) -> NodePart:
         ledger: The node.
         domains: The labels of network domains, the nearest first.
     """
-    rows = (_row(node, domains, closed=not takes_pods(ledger)) for node in fleet_of((ledger,)))
+    rows = (node_row(node, domains) for node in fleet_of((ledger,)))
     whole = ledger.gpus_free if has_slots(ledger) and takes_pods(ledger) else 0
     return NodePart(next(rows, None), node_usage(ledger), whole)
 
@@ -180,11 +141,6 @@ class Moment:
         return next(iter(inspect_nodes(self.current.cluster, name)), None)
 
 
-def colour_of(holder: str) -> int:
-    """Return the colour of a gang, or of a pod on its own, by its name: the same on every page."""
-    return crc32(holder.encode(errors="surrogatepass")) % COLOURS
-
-
 def _unit_row(unit: Unit) -> UnitRow:
     return UnitRow(
         kind="gang" if unit.is_gang else "pod",
@@ -195,28 +151,3 @@ def _unit_row(unit: Unit) -> UnitRow:
         since=unit.since,
         priority=unit.priority,
     )
-
-
-def _row(node: FleetNode, domains: tuple[str, ...], *, closed: bool) -> NodeRow:
-    labels = node.node.labels
-    return NodeRow(
-        name=node.node.name,
-        pool=node.pool,
-        model=node.model,
-        mode=node.node.mode.value,
-        domain=next((labels[key] for key in domains if key in labels), ""),
-        states=node.states,
-        used=node.used,
-        free=node.free,
-        stranded=node.stranded,
-        closed=closed,
-        problems=node.problems,
-        holders=tuple(_holders(node)),
-    )
-
-
-def _holders(node: FleetNode) -> Iterator[HolderRow]:
-    for pod in node.pods:
-        name = f"{pod.namespace}/{pod.name}"
-        gang = f"{pod.namespace}/{pod.gang}" if pod.gang else ""
-        yield HolderRow(name, gang, pod.gpus, pod.counted, pod.amount, colour_of(gang or name))

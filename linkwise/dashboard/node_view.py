@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.allocations.gpus import Counted
-from linkwise.dashboard.moment import Moment, colour_of
+from linkwise.dashboard.moment import Moment
 from linkwise.dashboard.tree import Tree, tree_of
 from linkwise.topology.choice import ChoiceMode, ChoiceRequest, choose
 from linkwise.topology.machine import gpus_of, mask_of
@@ -17,6 +17,7 @@ from linkwise.views.render import inspect_json
 from linkwise.views.render.inspect_json import NodeReport
 from linkwise.views.render.page.drawing import drawing_of
 from linkwise.views.render.page.occupancy import Mark, MarkedPods, letters, marked_node
+from linkwise.views.render.page.rows import colour_of
 
 SIZES = (2, 4, 8)
 """Sizes of GPU sets whose bandwidth a node's view shows."""

@@ -23,8 +23,8 @@ from linkwise.runtime.http.server import Server, serve
 from linkwise.runtime.http.types import HttpRequest, HttpResponse, Route, error_response
 from linkwise.runtime.process.clock import monotonic
 from linkwise.runtime.process.turns import Turns
+from linkwise.views.render.page.assets import MODULES, STYLE
 from linkwise.views.render.page.drawing import DEFINITIONS
-from linkwise.views.render.page.style import STYLE
 
 LIMITS = Limits(
     body_bytes=1 << 20,
@@ -154,7 +154,7 @@ def _static_answers() -> dict[str, Callable[[HttpRequest], HttpResponse]]:
     """Return an answer for each file of the page, by name; the page itself has an empty one."""
     folder = files("linkwise.dashboard").joinpath("page")
     texts = {each.name: each.read_text(encoding="utf-8") for each in folder.iterdir()}
-    texts["base.css"] = STYLE
+    texts |= {**MODULES, "base.css": STYLE}
     texts[""] = texts.pop("index.html").replace("<!-- definitions -->", DEFINITIONS)
     return {name: _static(name, text) for name, text in texts.items()}
 

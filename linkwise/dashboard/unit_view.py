@@ -9,7 +9,7 @@ from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.whatif_api import Preempted
 from linkwise.dashboard.gang_changes import GangChange, Past, gang_changes
 from linkwise.dashboard.gang_history import GangEvent, gang_history
-from linkwise.dashboard.moment import Moment, colour_of
+from linkwise.dashboard.moment import Moment
 from linkwise.dashboard.node_view import DrawnNode, drawn_node
 from linkwise.planning.gang.crd import Gang
 from linkwise.views.analysis.explain import explain_gang, explain_pod
@@ -19,6 +19,7 @@ from linkwise.views.output.printer import sentence
 from linkwise.views.render import explain_json
 from linkwise.views.render.explain_json import ExplainedUnit
 from linkwise.views.render.page.occupancy import Mark, letters
+from linkwise.views.render.page.rows import colour_of
 from linkwise.views.render.page.unit_results import request_text
 from linkwise.views.render.preempted_text import preempted_text
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** The token that a server in a cluster wants. It is kept in the memory of this page alone. */
 
-import {h, shown} from "./dom.js";
+import {h, shown} from "./elements.js";
 
 let token = "";
 /** @type {Promise<void> | null} */

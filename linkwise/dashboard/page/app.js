@@ -2,7 +2,8 @@
 /** The frame of the page: the head, the views and their addresses. */
 
 import {parts} from "./address.js";
-import {clock, h, nameOf, plural, shown} from "./dom.js";
+import {clock} from "./dom.js";
+import {h, nameOf, plural, shown} from "./elements.js";
 import {connect, staleness, store, subscribe} from "./store.js";
 import {fleet} from "./fleet.js";
 import {sets} from "./sets.js";

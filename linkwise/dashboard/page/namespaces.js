@@ -1,7 +1,8 @@
 // @ts-check
 /** The GPUs that the pods of each namespace hold, and their GPU-hours in the last hour. */
 
-import {clock, h, nameOf, plural} from "./dom.js";
+import {clock} from "./dom.js";
+import {h, nameOf, plural} from "./elements.js";
 import {fetchedView} from "./view.js";
 
 /** @returns {import("./app.js").View} */

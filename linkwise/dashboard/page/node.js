@@ -1,8 +1,10 @@
 // @ts-check
 /** One node: its GPUs and links as a drawing, their holders, and what the free ones are worth. */
 
-import {bar, clock, drawing, duration, h, nameOf, plural, shown, unitLink} from "./dom.js";
-import {now, AMOUNT, CLOSED, FREE, GANG, GPUS, HOLDERS, MODE, MODEL, NAME, POD, PROBLEMS, STATES} from "./store.js";
+import {bar, clock, drawing, duration, unitLink} from "./dom.js";
+import {h, nameOf, plural, shown} from "./elements.js";
+import {now} from "./store.js";
+import {AMOUNT, CLOSED, FREE, GANG, GPUS, HOLDERS, MODE, MODEL, NAME, POD, PROBLEMS, STATES} from "./rows.js";
 import {fetchedView} from "./view.js";
 
 /** @returns {import("./app.js").View} */

@@ -1,7 +1,8 @@
 // @ts-check
 /** The free sets of GPUs by size, what fragments them, and their number over the last hour. */
 
-import {bar, clock, h, link, nameOf, plural, s, shown, unitLink} from "./dom.js";
+import {bar, clock, link, s, unitLink} from "./dom.js";
+import {h, nameOf, plural, shown} from "./elements.js";
 import {fetchedView} from "./view.js";
 
 const SHOWN = 12, WIDTH = 600, HEIGHT = 120;

@@ -2,17 +2,13 @@
 /** The cluster as this page knows it, kept up to date by server-sent events. */
 
 import {ask, isAsking} from "./access.js";
-import {byName, clock} from "./dom.js";
-
-/** Places in the row of a node. */
-export const [NAME, POOL, MODEL, MODE, DOMAIN, STATES, USED, FREE, STRANDED, CLOSED, PROBLEMS, HOLDERS] =
-  Array(12).keys();
-/** Places in the row of a pod that holds GPUs. */
-export const [POD, GANG, GPUS, COUNTED, AMOUNT, COLOUR] = Array(6).keys();
+import {clock} from "./dom.js";
+import {byName} from "./elements.js";
+import {FREE, NAME, STATES, STRANDED} from "./rows.js";
 
 const ERRORS = 3, NEXT = 50, AGAIN = 2000, HIDDEN = 60_000, SILENT = 45_000;
 
-/** @typedef {any[]} Row */
+/** @typedef {import("./rows.js").Row} Row */
 
 export const store = {
   /** @type {Map<string, Row>} */

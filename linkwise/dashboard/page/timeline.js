@@ -2,8 +2,10 @@
 /** The last hour as a line of free GPUs, with a scrubber that shows the cluster as it was. */
 
 import {choices, choose} from "./address.js";
-import {clock, duration, h, s} from "./dom.js";
-import {changed, fetched, now, store, subscribe, NAME} from "./store.js";
+import {clock, duration, s} from "./dom.js";
+import {h} from "./elements.js";
+import {changed, fetched, now, store, subscribe} from "./store.js";
+import {NAME} from "./rows.js";
 
 const WIDTH = 1000, HEIGHT = 44, PAUSE = 5000;
 

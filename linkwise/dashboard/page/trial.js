@@ -2,7 +2,8 @@
 /** Checks and simulates a manifest on the state that is shown; nothing is created. */
 
 import {ask} from "./access.js";
-import {drawing, h, link, nameOf, plural, shown} from "./dom.js";
+import {drawing, link} from "./dom.js";
+import {h, nameOf, plural, shown} from "./elements.js";
 import {changed, store} from "./store.js";
 
 const BYTES = 1 << 20;

@@ -1,7 +1,8 @@
 // @ts-check
 /** A gang or a pod: its plan against reality, its bandwidth, why it waits, and its history. */
 
-import {bar, clock, drawing, duration, h, link, nameOf, plural, preempted, shown} from "./dom.js";
+import {bar, clock, drawing, duration, link, preempted} from "./dom.js";
+import {h, nameOf, plural, shown} from "./elements.js";
 import {now} from "./store.js";
 import {fetchedView} from "./view.js";
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** Views that are computed by the server: fetched again when the cluster, or the moment, changes. */
 
-import {h, shown} from "./dom.js";
+import {h, shown} from "./elements.js";
 import {fetched, store} from "./store.js";
 
 const PAUSE = 1000, SCRUBBING = 150;

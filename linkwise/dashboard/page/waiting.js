@@ -1,7 +1,8 @@
 // @ts-check
 /** The units that wait, in the order of planning, each with its reason. */
 
-import {clock, duration, h, link, nameOf, plural, preempted, shown} from "./dom.js";
+import {clock, duration, link, preempted} from "./dom.js";
+import {h, nameOf, plural, shown} from "./elements.js";
 import {now, store} from "./store.js";
 import {fetchedView} from "./view.js";
 

@@ -9,6 +9,7 @@ from functools import cache
 from typing import TypeAlias
 
 from linkwise.cluster.account.node_ledger import Holding, NodeLedger
+from linkwise.cluster.account.slots import takes_pods
 from linkwise.cluster.allocations.gpus import Counted, number_counted
 from linkwise.cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
 from linkwise.cluster.mode import NodeMode
@@ -58,6 +59,8 @@ class FleetNode:
     links: tuple[float, float] | None
     """Bandwidth of its free GPUs, and of as many GPUs of an empty machine at best [GB/s]."""
     pods: tuple[FleetPod, ...]
+    closed: bool
+    """It takes no pods now."""
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     """The bandwidth of each pod or gang whose GPUs NVIDIA's plugin chooses, and what the
@@ -149,6 +152,7 @@ def _node(ledger: NodeLedger, new: frozenset[str], best: _BestBandwidth) -> Flee
         free=states.count(FREE) + states.count("0"),
         links=_links(ledger, best),
         pods=tuple(_pods(ledger, new)),
+        closed=not takes_pods(ledger),
         problems=tuple(_problems(ledger)),
         notes=tuple(_notes(ledger)),
     )

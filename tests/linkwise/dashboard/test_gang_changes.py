@@ -6,7 +6,7 @@ from support.dashboard import placed_pod
 
 from linkwise.dashboard.gang_changes import CHANGES, ChangeKind, Past, gang_changes
 from linkwise.dashboard.history import Change, History
-from linkwise.dashboard.moment import HolderRow, NodeRow
+from linkwise.views.render.page.rows import HolderRow, NodeRow
 
 GANG = "team/vgg"
 MAPS = st.dictionaries(

@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from linkwise.cluster.gang import GangKey
 from linkwise.dashboard.history import BYTES, History
-from linkwise.dashboard.moment import NodeRow, UnitRow
+from linkwise.dashboard.moment import UnitRow
+from linkwise.views.render.page.rows import NodeRow
 
 
 def row(name: str, states: str) -> NodeRow:

@@ -1,6 +1,6 @@
 from support.dashboard import placed_pod, waiting_pod
 
-from linkwise.dashboard.moment import colour_of
+from linkwise.views.render.page.rows import colour_of
 
 VGG = placed_pod("vgg-0", 0), placed_pod("vgg-1", 3)
 

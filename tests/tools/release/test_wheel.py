@@ -244,7 +244,8 @@ def test_installed_command_serves_the_live_page_with_its_modules(installed, clon
             served.send_signal(signal.SIGINT)
     assert served.returncode == 0
     page = {each.name for each in (ROOT / "linkwise/dashboard/page").iterdir()}
-    assert found == page - {"index.html"} | {"", "base.css"}
+    shared = {"base.css", "elements.js", "rows.js", "map.js"}
+    assert found == page - {"index.html"} | shared | {""}
 
 
 # scorer.withdraw needs no more than the command.

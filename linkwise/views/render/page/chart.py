@@ -12,16 +12,6 @@ _WIDTH, _HEIGHT = 240, 120
 _LEFT, _BOTTOM, _TOP = 44, 22, 8
 """Margins for the labels of the axes."""
 
-CHART_STYLE = """
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(240px,1fr));gap:18px 24px}
-.charts figcaption{font-weight:600;font-size:13.5px}
-.curve{fill:none;stroke:var(--quiet);stroke-width:.75;opacity:.55}
-.curve.main{stroke:var(--two);stroke-width:2;opacity:1}
-.axis{stroke:var(--edge);stroke-width:1}
-svg text.scale{font-size:11px;fill:var(--quiet)}
-svg text.scale.right{text-anchor:end}
-"""
-
 
 class Scale(NamedTuple):
     """The axes of a chart, which begin at 0."""

@@ -1,114 +1,40 @@
-"""The map of all nodes with its controls and legend; a script draws the nodes."""
+"""The map of all nodes, which a script draws, and the totals around it."""
 
-from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
-from importlib.resources import files
+from collections.abc import Sequence
 
 from linkwise.topology.table import table_of
 from linkwise.views.analysis.fleet import FleetNode, NamespaceUsage, nodes_by_free_gpus
 from linkwise.views.output.words import plural
 from linkwise.views.render.page.drawing import drawing_of
-from linkwise.views.render.page.fleet_data import fleet_json
 from linkwise.views.render.page.markup import Markup, element, folded, name, together
 from linkwise.views.render.page.occupancy import empty_view
+from linkwise.views.render.page.rows import fleet_data
 
-SCRIPT = Markup(
-    files("linkwise.views.render.page").joinpath("fleet.js").read_text(encoding="utf-8")
-)
-"""The only script of a page."""
-SCRIPT_HASH = f"'sha256-{b64encode(sha256(SCRIPT.encode()).digest()).decode()}'"
-"""The script's source expression in the page's Content-Security-Policy."""
 NAMESPACES = 12
 """The number of namespaces that are not folded."""
 
-_CONTROLS: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "colour": ("Colour", {"used": "Utilization", "fragmented": "Fragmentation"}),
-    "group": (
-        "Group",
-        {"pool": "Pool", "model": "GPU model", "mode": "Mode", "none": "None"},
-    ),
-    "sort": (
-        "Sort",
-        {
-            "name": "Name",
-            "free": "Most free",
-            "used": "Most allocated",
-            "fragmented": "Most fragmented",
-        },
-    ),
-    "show": (
-        "Show",
-        {
-            "all": "All nodes",
-            "free": "All GPUs free",
-            "partly": "Partly allocated",
-            "full": "No GPU free",
-            "new": "Placed now",
-            "faulty": "With a problem",
-        },
-    ),
-}
-_SCALES = {
-    "used": {
-        "h0": "none allocated",
-        "h1": "under 25 %",
-        "h2": "under 50 %",
-        "h3": "under 75 %",
-        "h4": "under 100 %",
-        "h5": "100 %",
-    },
-    "fragmented": {
-        "f0": "all GPUs free",
-        "f1": "few GPUs free",
-        "f2": "about half free",
-        "f3": "most free, but not all",
-        "full": "no GPU free",
-    },
-}
 
-
-def fleet_section(nodes: Sequence[FleetNode], *, placed: bool) -> Markup:
-    """Return the map with its controls.
-
-    Args:
-        nodes: The fleet.
-        placed: The page shows a simulation, which placed pods.
-    """
+def fleet_section(nodes: Sequence[FleetNode]) -> Markup:
+    """Return the place of the map, with its data."""
     drawings: dict[object, tuple[int, Markup]] = {}
     numbers = [_drawn(node, drawings) for node in nodes]
     return together(
-        element("h2", "Nodes", id="fleet"),
+        element("h2", "Nodes"),
         element("noscript", element("p", "The map needs JavaScript.", class_="note")),
-        element("div", _search(), list(_selects(placed=placed)), class_="controls"),
-        element(
-            "div",
-            list(_scales()),
-            element(
-                "span",
-                "A number is how many GPUs are free.",
-                id="number",
-                class_="quiet small",
-                hidden=True,
-            ),
-            element("span", list(_gpu_signs(placed=placed)), id="gpu-signs", class_="signs"),
-            element("span", "", id="count", class_="quiet small", role="status"),
-            class_="keys",
-        ),
-        element("div", "", id="map", aria_label="Nodes"),
+        element("div", "", id="fleet"),
         element("dialog", "", id="node"),
         (element("template", drawing, id=f"d{number}") for number, drawing in drawings.values()),
         element(
             "script",
-            Markup(fleet_json(nodes, numbers)),
+            fleet_data(nodes, numbers),
             id="fleet-data",
-            type="application/json",
+            type="application/gzip",
         ),
     )
 
 
 def _drawn(node: FleetNode, drawings: dict[object, tuple[int, Markup]]) -> int | None:
-    """Return the number of a node's drawing; equal machines share row."""
+    """Return the number of a node's drawing; equal machines share one."""
     machine = node.node.machine
     if machine is None or not node.node.cards:
         return None
@@ -117,39 +43,6 @@ def _drawn(node: FleetNode, drawings: dict[object, tuple[int, Markup]]) -> int |
     if key not in drawings:
         drawings[key] = len(drawings), drawing_of(empty_view(node.node), machine)
     return drawings[key][0]
-
-
-def _search() -> Markup:
-    return element(
-        "label",
-        "Search",
-        element("input", type="search", id="search", placeholder="node, pod, gang, namespace/"),
-    )
-
-
-def _selects(*, placed: bool) -> Iterator[Markup]:
-    for control, (label, options) in _CONTROLS.items():
-        shown = (
-            element("option", text, value=value)
-            for value, text in options.items()
-            if placed or value != "new"
-        )
-        yield element("label", label, element("select", shown, id=control))
-
-
-def _scales() -> Iterator[Markup]:
-    for colour, steps in _SCALES.items():
-        entries = (
-            element("li", element("i", class_=f"n {style}"), text) for style, text in steps.items()
-        )
-        yield element("ul", entries, class_="scale", data_colour=colour)
-
-
-def _gpu_signs(*, placed: bool) -> Iterator[Markup]:
-    signs = {"s0": "free GPU", "s1": "allocated", "part": "shared", "s5": "unhealthy"}
-    for style, text in {**signs, **({"s2": "placed now"} if placed else {})}.items():
-        inner = element("b", style="height:50%") if style == "part" else None
-        yield element("span", element("i", inner, class_=f"g {style}"), text)
 
 
 def totals(nodes: Sequence[FleetNode]) -> Markup:

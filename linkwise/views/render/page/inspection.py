@@ -39,7 +39,7 @@ def inspection_page(
         caption.title,
         head,
         totals(nodes),
-        fleet_section(nodes, placed=False) if nodes else None,
+        fleet_section(nodes) if nodes else None,
         element(
             "div", _part(namespace_table(usage)), _part(free_gpus_chart(nodes)), class_="parts"
         ),

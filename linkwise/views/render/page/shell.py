@@ -1,9 +1,8 @@
 """The frame of every page: a single file with one script, which loads nothing."""
 
+from linkwise.views.render.page.assets import SCRIPT, SCRIPT_HASH, STYLE
 from linkwise.views.render.page.drawing import DEFINITIONS
-from linkwise.views.render.page.fleet import SCRIPT, SCRIPT_HASH
 from linkwise.views.render.page.markup import Child, Markup, element
-from linkwise.views.render.page.style import STYLE
 
 POLICY = f"default-src 'none'; style-src 'unsafe-inline'; script-src {SCRIPT_HASH}"
 """The browser then loads nothing and runs no other script."""
@@ -21,5 +20,5 @@ def page(title: str, *body: Child) -> str:
         element("style", Markup(STYLE)),
     )
     main = element("main", *body)
-    inner = element("body", DEFINITIONS, main, element("script", SCRIPT))
+    inner = element("body", DEFINITIONS, main, element("script", SCRIPT, type="module"))
     return f"<!doctype html>\n{element('html', head, inner, lang='en')}\n"

@@ -53,7 +53,7 @@ def _map(simulation: Simulation, units: Sequence[Unit]) -> Markup:
     nodes = fleet_of(simulation.after.nodes, new)
     if not nodes:
         return element("p", "No node of this cluster has GPUs.", class_="note")
-    return fleet_section(nodes, placed=True)
+    return fleet_section(nodes)
 
 
 def summary(simulation: Simulation) -> str:

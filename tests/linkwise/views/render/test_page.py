@@ -1,9 +1,10 @@
 import json
 import re
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64decode
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cache
+from gzip import decompress
 from hashlib import sha256
 from html.parser import HTMLParser
 
@@ -23,8 +24,8 @@ from linkwise.cluster.requests.request_reader import read_request
 from linkwise.policy.profile import Trace
 from linkwise.topology.catalogue import entry
 from linkwise.views.analysis.simulation import AdmittedPod, Simulation, simulate
+from linkwise.views.render.page.assets import SCRIPT
 from linkwise.views.render.page.caption import Caption
-from linkwise.views.render.page.fleet import SCRIPT
 from linkwise.views.render.page.simulation import simulation_page as render_page
 
 VOID = {"input", "meta"}
@@ -198,7 +199,7 @@ def test_the_page_loads_nothing_and_runs_its_own_script_alone(case):
     assert not re.search(r"https?:|//|@import|javascript:|data:", page.replace("<!doctype", ""))
     assert set(re.findall(r"url\(([^)]*)\)", page)) <= {"#hatch"}
     root = read(page)
-    scripts = [one for one in root.all("script") if "type" not in one.attributes]
+    scripts = [one for one in root.all("script") if one.attributes["type"] == "module"]
     assert [one.text for one in scripts] == [str(SCRIPT)]
     for tag in ("link", "img", "iframe", "object", "image", "use", "foreignobject"):
         assert not root.all(tag), tag
@@ -212,7 +213,7 @@ def test_the_page_loads_nothing_and_runs_its_own_script_alone(case):
 
 def the_map(page: str) -> dict:
     data = next(s for s in read(page).all("script") if s.attributes.get("id") == "fleet-data")
-    return json.loads(data.text)
+    return json.loads(decompress(urlsafe_b64decode(data.text)))
 
 
 @every_case
@@ -224,11 +225,11 @@ def test_every_gpu_and_every_holder_stands_on_the_map(case):
 
     shown = the_map(render(simulation, "t"))
 
-    nodes = {node[0]: node for node in shown["nodes"]}
+    nodes = {row[0]: row for row in shown["rows"]}
     for ledger in simulation.after.nodes:
         node = nodes[ledger.node.name]
-        assert len(node[4]) == len(ledger.node.cards)
-        held = {f"{shown['namespaces'][one[0]]}/{one[1]}": one[3] for one in node[11]}
+        assert len(node[5]) == len(ledger.node.cards)
+        held = {holder[0]: holder[2] for holder in node[11]}
         assert held == {
             holding.pod: sorted({share.i for share in holding.gpus.shares})
             for holding in ledger.holdings.values()
@@ -414,10 +415,10 @@ def test_unaccounted_node_has_no_free_gpus():
 
     page = render(simulate(replace(snapshot, ledger=ledger), []), "t")
 
-    alone, node = the_map(page)["nodes"]
-    assert alone[4] == "." * 8
-    assert node[4] == "????"
-    assert node[6] == 0
+    alone, node = the_map(page)["rows"]
+    assert alone[5] == "." * 8
+    assert node[5] == "????"
+    assert node[7] == 0
     assert node[10] == ["it is unknown which GPUs are allocated: default/old has no record"]
 
 
@@ -575,7 +576,7 @@ def test_hostile_names_are_text_wherever_they_stand(name):
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
     assert root.all("title")[0].text == shown
     assert shown in {bdi.text for bdi in root.all("bdi")}
-    assert the_map(page)["nodes"][0][0] == shown
+    assert the_map(page)["rows"][0][0] == shown
 
 
 def _elements(root: Element) -> list[Element]:
@@ -629,14 +630,14 @@ def test_page_of_many_gangs_is_a_folded_list_with_a_search_and_waiting_gangs_fir
     results = [details for details in page.all("details", "row") if "node" not in classes(details)]
     assert len(results) == 8
     assert not any("open" in details.attributes for details in results)
-    assert [field.attributes["id"] for field in page.all("input")] == ["find-unit", "search"]
+    assert [field.attributes["id"] for field in page.all("input")] == ["find-unit"]
 
 
 def test_page_of_few_gangs_shows_them_and_has_no_search_of_its_own():
     page = read(render(simulate(a_snapshot(a_cluster_node("n", "dgx1-v100")), jobs([1, 2])), "t"))
 
     assert all("open" in details.attributes for details in page.all("details", "row"))
-    assert [field.attributes["id"] for field in page.all("input")] == ["search"]
+    assert not page.all("input")
     assert "1 member" in page.text
     assert "1 members" not in page.text
 

@@ -110,7 +110,9 @@ def opened_file(chromium, tmp_path):
         contexts.append(context)
         page = new_page(context, "file:")
         page.goto((tmp_path / name).as_uri())
-        page.wait_for_selector("button.n")
+        page.wait_for_selector("#map")
+        page.locator("#map").scroll_into_view_if_needed()
+        page.wait_for_selector("button.node")
         return page
 
     yield show
@@ -162,7 +164,7 @@ def overlaps(a: dict, b: dict) -> bool:
     return wide > 0.5 and high > 0.5
 
 
-APART = ("main > *", ".fact", ".controls > label", ".keys > *", ".group", "button.n", ".parts > *")
+APART = ("main > *", ".fact", ".controls > label", ".keys > *", ".row", "button.node", ".parts > *")
 
 
 @pytest.mark.parametrize("width", WIDTHS.values(), ids=WIDTHS)
@@ -180,7 +182,7 @@ def assert_is_laid_out(page, width: int) -> None:
         matches = boxes(page, selector)
         assert not [pair for pair in combinations(matches, 2) if overlaps(*pair)], selector
         assert all(box["x"] >= 0 and box["right"] <= width for box in matches), selector
-    for selector in ("button.n", ".fact", "label", "td", "th", "li", ".caption p"):
+    for selector in ("button.node", ".fact", "label", "td", "th", "li", ".caption p"):
         assert not [b for b in boxes(page, selector) if b["over"] > 1 and not b["inline"]], selector
     assert not page.problems
 
@@ -189,7 +191,7 @@ def assert_is_laid_out(page, width: int) -> None:
 def test_a_node_opens_to_its_links_within_the_screen(opened, width):
     page = opened(3, width)
 
-    page.locator("button.n", has_text="dgx").click()
+    page.locator("button.node", has_text="dgx").click()
 
     (dialog,) = boxes(page, "dialog")
     assert dialog["x"] >= 0
@@ -208,7 +210,7 @@ def test_a_node_opens_to_its_links_within_the_screen(opened, width):
 def test_shares_of_a_card_are_drawn_as_parts(opened):
     page = opened(3)
 
-    page.locator("button.n", has_text="share-0").click()
+    page.locator("button.node", has_text="share-0").click()
 
     assert page.locator("dialog rect.part").count() == 1
     assert "3 GiB" in page.locator("dialog table").inner_text()
@@ -218,22 +220,22 @@ def test_search_filter_sort_and_colour_answer_at_once(opened):
     page = opened(128)
 
     page.fill("#search", "DGX-17")
-    assert page.locator("button.n").count() == 1
+    assert page.locator("button.node").count() == 1
     assert page.locator("#count").inner_text() == "1 of 128 nodes"
     page.fill("#search", "others/share")
-    assert page.locator("button.n .name").all_text_contents() == ["share-0"]
+    assert page.locator("button.node .name").all_text_contents() == ["share-0"]
     page.fill("#search", "")
     page.select_option("#show", "free")
-    assert page.locator("button.n").count() == 1
+    assert page.locator("button.node").count() == 1
     page.select_option("#show", "all")
     page.select_option("#group", "mode")
-    assert page.locator(".group h3").all_text_contents() == ["core_mem", "topology"]
+    assert page.locator(".group-head h3").all_text_contents() == ["core_mem", "topology"]
     page.select_option("#group", "none")
     page.select_option("#sort", "free")
-    assert page.locator("button.n").first.inner_text() == "8"
+    assert "8 of 8 GPUs free" in page.locator("button.node").first.get_attribute("title")
     page.select_option("#colour", "fragmented")
-    assert "f0" in page.locator("button.n").first.get_attribute("class")
-    assert page.locator(".scale:visible").count() == 1
+    assert "f0" in page.locator("button.node").first.get_attribute("class")
+    assert "about half free" in page.locator(".legend-line").inner_text()
     page.fill("#search", "there is none")
     assert page.locator("#count").inner_text() == "0 of 128 nodes: nothing matches"
 
@@ -250,14 +252,14 @@ def test_a_namespace_shows_its_nodes(opened):
 def test_arrows_go_from_node_to_node_and_enter_opens(opened):
     page = opened(128)
     page.select_option("#group", "none")
-    page.locator("button.n").nth(0).focus()
+    page.locator("button.node").nth(0).focus()
 
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowDown")
     below = page.evaluate("document.activeElement.getBoundingClientRect().top")
     page.keyboard.press("ArrowUp")
 
-    first = page.locator("button.n").nth(1)
+    first = page.locator("button.node").nth(1)
     assert page.evaluate("document.activeElement.dataset.node") == first.get_attribute("data-node")
     assert below > page.evaluate("document.activeElement.getBoundingClientRect().top")
     page.keyboard.press("Enter")
@@ -289,12 +291,18 @@ def test_the_page_of_a_simulation_is_laid_out_alike(linkwise, write, opened_file
     page = opened_file("page.html", width, scheme)
 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for selector in ("main > *", "article > *", ".head > *", "button.n", ".inside > .halves > *"):
+    for selector in (
+        "main > *",
+        "article > *",
+        ".head > *",
+        "button.node",
+        ".inside > .halves > *",
+    ):
         matches = boxes(page, selector)
         assert not [pair for pair in combinations(matches, 2) if overlaps(*pair)], selector
-    page.select_option("#show", "new")
+    page.select_option("#show", "trial")
     assert page.locator("#count").inner_text() == "3 of 6 nodes"
-    page.locator("button.n").first.click()
+    page.locator("button.node").first.click()
     assert page.locator("dialog .chip").count() == 4
     assert page.locator("dialog rect.tile.placed").count() == 8
     assert "?" not in page.locator("main").inner_text()
@@ -339,7 +347,7 @@ def test_node_of_nvidias_plugin_has_a_bandwidth_if_one_gang_has_it_whole(
     page = opened_file("page.html", 1280, "light")
 
     def dialog(node):
-        page.locator("button.n", has_text=node).click()
+        page.locator("button.node", has_text=node).click()
         text, held = (
             page.locator("dialog").inner_text(),
             page.locator("dialog rect.tile.held").count(),
