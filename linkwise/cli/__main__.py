@@ -10,7 +10,7 @@ import shlex
 import signal
 import sys
 from contextlib import redirect_stdout, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     import typer
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 def run(arguments: list[str], name: str = "linkwise") -> int:
     """Run a command line; return its exit code. A failure is one line on standard error."""
-    import typer
-
     from linkwise.cli.output_options import split_short_options
     from linkwise.cli.root import app
     from linkwise.manifest.value import InputError
@@ -31,7 +29,7 @@ def run(arguments: list[str], name: str = "linkwise") -> int:
         sys.stdout.flush()
     except InputError as error:
         complain(str(error))
-    except typer.TyperException as error:
+    except _usage_errors() as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context else name
         complain(f"{sentence(_problem(error))} See {command} --help.")
@@ -61,7 +59,14 @@ def _colour() -> bool | None:
     return False if os.environ.get("TERM") == "dumb" else None
 
 
-def _problem(error: "typer.TyperException") -> str:
+def _usage_errors() -> "type[typer.BadParameter]":
+    """Return the class of all errors of a command line: in old versions of typer it is click's."""
+    import typer
+
+    return cast("type[typer.BadParameter]", typer.BadParameter.__base__)
+
+
+def _problem(error: "typer.BadParameter") -> str:
     """Return the problem of a command line, without the prefix of the library's validator."""
     return " ".join(error.format_message().split()).replace("Value error, ", "")
 

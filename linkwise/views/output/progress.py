@@ -1,5 +1,6 @@
 """Shows a progress bar on a terminal for work that takes more than a second."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
@@ -53,7 +54,9 @@ def progress_bar(title: str, total: int | None, clock: Clock = monotonic) -> Ite
     """
     from typer import get_text_stream  # noqa: PLC0415 - servers have no typer
 
-    if is_quiet() or not get_text_stream("stderr").isatty():
+    # Old versions of rich end a bar with an empty line there.
+    is_dumb = os.environ.get("TERM") in {"dumb", "unknown"}
+    if is_quiet() or is_dumb or not get_text_stream("stderr").isatty():
         yield lambda _: None
         return
     start, done = clock(), 0
