@@ -42,6 +42,8 @@ down: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.down
 VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 ## Build the wheel into dist/
 wheel: .venv ; $(PY) -m hatchling build -t wheel -d dist
+## Build what packagers of the command build from into dist/
+sdist: .venv ; $(PY) -m hatchling build -t sdist -d dist
 # The command as one file for each system; each Python adds 20 MB: make zipapp SYSTEMS=linux-amd64 PYTHONS=3.12
 SYSTEMS := linux-amd64 linux-arm64 darwin-arm64
 PYTHONS := 3.11 3.12 3.13 3.14
@@ -87,6 +89,14 @@ newest:
 	rm -rf $(NEWEST) && python3 -m venv $(NEWEST) && .ci/retry $(NEWEST)/bin/python -m pip install -q --upgrade pip
 	.ci/retry $(NEWEST)/bin/python -m pip install -q --upgrade -e . --group dev && $(NEWEST)/bin/python -m pip list
 	$(NEWEST)/bin/python -m pytest -n 2
+# Of packages that the command needs; theirs have the newest versions, such as of click, which old versions of typer import with a warning.
+LOWEST := dist/lowest
+## Run the unit tests with the lowest versions that the command allows, on the lowest Python
+lowest:
+	rm -rf $(LOWEST) && python3.11 -m venv $(LOWEST) && .ci/retry $(LOWEST)/bin/python -m pip install -q uv==0.13.9
+	.ci/retry $(LOWEST)/bin/uv pip install -q --python $(LOWEST) --resolution lowest-direct -r pyproject.toml --group test
+	$(LOWEST)/bin/uv pip install -q --python $(LOWEST) --no-deps --no-build-isolation -e . && $(LOWEST)/bin/python -m pip list
+	$(LOWEST)/bin/python -m pytest -n 2 $(UNIT) -W "ignore:'click:DeprecationWarning"
 ## Remove the virtual environment and all caches
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
-.PHONY: help demo picture test coverage controlplane e2e soak fuzz readers properties up down wheel zipapp krew image lint manifests bench lock advisories protos newest clean
+.PHONY: help demo picture test coverage controlplane e2e soak fuzz readers properties up down wheel sdist zipapp krew image lint manifests bench lock advisories protos newest lowest clean

@@ -1,5 +1,6 @@
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -10,6 +11,7 @@ TEXTS = [workflow.read_text(encoding="utf-8") for workflow in WORKFLOWS]
 JOBS = [job for text in TEXTS for job in yaml.safe_load(text)["jobs"].values()]
 STEPS = [step for job in JOBS for step in job["steps"]]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 TARGETS = set(re.findall(r"^([a-z0-9]+):", MAKEFILE, re.MULTILINE))
 
@@ -31,11 +33,40 @@ def test_workflow_may_only_read_and_keeps_no_credentials():
     assert all("timeout-minutes" in job for job in JOBS)
 
 
-def test_every_other_step_is_a_make_target():
-    commands = [step["run"] for step in STEPS if "run" in step]
+def commands(workflow):
+    """Return what the steps of a workflow run, with the values of their matrix."""
+    path = ROOT / f".github/workflows/{workflow}.yml"
+    for job in yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values():
+        matrix = job.get("strategy", {}).get("matrix", {}).get("include", [{}])
+        for run in (step["run"] for step in job["steps"] if "run" in step):
+            for values in matrix:
+                yield re.sub(r"\$\{\{ matrix\.(\w+) }}", lambda found, of=values: of[found[1]], run)
 
-    assert {command.split()[0] for command in commands} == {"make"}
-    assert {command.split()[1] for command in commands} <= TARGETS
+
+def test_every_step_of_ci_is_a_part_of_the_script_that_runs_all():
+    script = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    (usage,) = re.findall(r"usage: \$0 \[([\w|]+)\]", script)
+
+    assert {*commands("ci")} == {f".ci/run {part}" for part in usage.split("|")}
+    # Each step is written once: a function that the whole calls, too.
+    code = re.sub(r"^ *#.*", "", script, flags=re.MULTILINE)
+    made = re.findall(r"make (\"\$1\"|\w+)", code.replace("make controlplane", ""))
+    assert sorted(made) == ['"$1"', "e2e", "lint", "readers"]
+
+
+def test_an_unknown_part_of_ci_is_refused():
+    command = [ROOT / ".ci/run", "all"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr.startswith("usage: ")
+
+
+def test_every_step_of_other_workflows_is_a_make_target():
+    ran = [*commands("advisories"), *commands("versions")]
+
+    assert {command.split()[0] for command in ran} == {"make"}
+    assert {command.split()[1] for command in ran} <= TARGETS
 
 
 def test_make_targets_for_contributors_exist():
@@ -63,14 +94,39 @@ def test_unit_tests_run_on_every_python_of_the_command():
     tests = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
 
     assert tests["test"]["strategy"]["matrix"]["python"] == pythons.split()
+    stated = re.findall(r":: (3\.\d+)", "\n".join(PYPROJECT["project"]["classifiers"]))
+    assert stated == pythons.split()
 
 
-def test_newest_dependencies_are_tested_apart_from_changes():
-    newest = yaml.safe_load((ROOT / ".github/workflows/newest.yml").read_text(encoding="utf-8"))
+def test_newest_and_lowest_dependencies_are_tested_apart_from_changes():
+    text = (ROOT / ".github/workflows/versions.yml").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(text)
 
     # YAML reads the key `on` as true.
-    assert set(newest[True]) == {"schedule", "workflow_dispatch"}
-    assert "make newest" in [step.get("run") for step in newest["jobs"]["test"]["steps"]]
+    assert set(workflow[True]) == {"schedule", "workflow_dispatch"}
+    assert [*commands("versions")] == ["make newest", "make lowest"]
+
+
+def test_lowest_versions_run_on_the_lowest_python():
+    (lowest,) = re.findall(r"^lowest:\n(.*?)^(?!\t)", MAKEFILE, re.MULTILINE | re.DOTALL)
+    versions = (ROOT / ".github/workflows/versions.yml").read_text(encoding="utf-8")
+    project = PYPROJECT["project"]
+
+    (python,) = re.findall(r"^>=(3\.\d+)$", project["requires-python"])
+    assert f"python{python} -m venv" in lowest
+    assert f'{{versions: lowest, python: "{python}"}}' in versions
+    assert "--resolution lowest-direct -r pyproject.toml --group test" in lowest
+
+
+def test_every_dependency_of_the_command_has_a_floor_and_no_ceiling():
+    needed = PYPROJECT["project"]["dependencies"]
+
+    assert [each for each in needed if not re.fullmatch(r"[\w-]+>=[\d.]+", each)] == []
+    # A second floor in a group would be the one that is tested.
+    names = {each.partition(">")[0] for each in needed}
+    grouped = [each for group in PYPROJECT["dependency-groups"].values() for each in group]
+    floors = {each for each in grouped if isinstance(each, str) and each.partition(">")[0] in names}
+    assert floors <= names
 
 
 def test_make_help_lists_every_target():

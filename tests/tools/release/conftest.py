@@ -24,19 +24,19 @@ def clone(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def build_wheel():
-    """Builds the wheel of a clone in a folder, as `make wheel` does, and returns its path."""
+def build():
+    """Builds the wheel or the sdist of a clone in a folder, as make does, and returns its path."""
 
-    def build(source, folder):
-        argv = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder))
+    def run(source, folder, target="wheel"):
+        argv = (sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder))
         made = subprocess.run(argv, cwd=source, capture_output=True, text=True, check=False)
         assert made.returncode == 0, made.stderr
-        (wheel,) = folder.glob("*.whl")
-        return wheel
+        (path,) = folder.iterdir()
+        return path
 
-    return build
+    return run
 
 
 @pytest.fixture(scope="session")
-def wheel(build_wheel, clone, tmp_path_factory):
-    return build_wheel(clone, tmp_path_factory.mktemp("wheel"))
+def wheel(build, clone, tmp_path_factory):
+    return build(clone, tmp_path_factory.mktemp("wheel"))

@@ -53,8 +53,8 @@ def test_the_readme_installs_the_wheel_without_extras():
     assert f"\npip install dist/linkwise-{VERSION}-py3-none-any.whl " in README
 
 
-def test_the_wheel_is_the_same_from_the_same_sources(build_wheel, wheel, clone, tmp_path):
-    again = build_wheel(shutil.copytree(clone, tmp_path / "elsewhere"), tmp_path / "dist")
+def test_the_wheel_is_the_same_from_the_same_sources(build, wheel, clone, tmp_path):
+    again = build(shutil.copytree(clone, tmp_path / "elsewhere"), tmp_path / "dist")
 
     assert again.read_bytes() == wheel.read_bytes()
 
