@@ -1,4 +1,4 @@
-"""What pods have of the nodes: by node, by priority, and which of them are ending."""
+"""The use of the nodes by pods: by node, by priority, and of pods that are ending."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
