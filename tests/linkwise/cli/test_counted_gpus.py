@@ -4,6 +4,7 @@ import json
 
 import pytest
 from support.builders import a_pod
+from support.fleet_map import text_of_map
 
 from linkwise.cluster import keys
 
@@ -120,7 +121,7 @@ def test_page_of_simulate(call, size):
 @sizes
 @pytest.mark.parametrize("command", ["inspect", "simulate"])
 def test_map_of_a_page(call, size, command):
-    shown = call(size, command, "-o", "html", placed=command == "inspect")
+    shown = text_of_map(call(size, command, "-o", "html", placed=command == "inspect"))
 
     sentences = {
         WHOLE: "Gang default/train has all 8 GPUs: 211.9 GB/s.",

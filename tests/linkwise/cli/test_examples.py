@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.builders import topology_map
 from support.documents import ARENA, COMPUTE_SHARE, GPUSHARE, HPN, MODEL_AND_DRIVER, PROFILE
+from support.fleet_map import text_of_map
 
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology
 from linkwise.topology.catalogue import entry
@@ -114,7 +115,7 @@ def test_a_claims_node_is_read_from_its_slice(linkwise, claims_cluster):
     shown = linkwise("topology", "show", "--node", "claims-0", "--cluster", "cluster.yaml").out
     assert shown.endswith(f"Source: {source}\n")
     page = linkwise("inspect", "--cluster", "cluster.yaml", "-o", "html").out
-    assert "1 GPU held by claims" in page
+    assert "1 GPU held by claims" in text_of_map(page)
 
 
 def test_an_incomplete_pool_gives_no_gpus_with_the_reason(linkwise, claims_cluster):
@@ -127,7 +128,7 @@ def test_an_incomplete_pool_gives_no_gpus_with_the_reason(linkwise, claims_clust
     assert "0 GPUs, none is offered" in text
     assert f"not offered {reason}" in text
     page = linkwise("inspect", "--cluster", "cluster.yaml", "-o", "html").out
-    assert "nothing new is placed here" in page
+    assert "nothing new is placed here" in text_of_map(page)
 
 
 def test_a_captured_machine_of_a_claims_node_is_not_that_of_an_agent(linkwise, claims_cluster):

@@ -2,6 +2,7 @@ import json
 
 import pytest
 from support.builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
+from support.fleet_map import text_of_map
 
 from linkwise.cluster import keys
 from linkwise.cluster.allocations.gpus import GPUShare
@@ -131,7 +132,7 @@ def test_kubelet_that_may_refuse_a_pod_is_noted(inspect):
         },
         "share-0": {"cpu_manager": None, "topology_manager": None, "note": None},
     }
-    page = inspect(objects, "-o", "html").out
+    page = text_of_map(inspect(objects, "-o", "html").out)
     assert page.count("The kubelet refuses a pod (TopologyAffinityError)") == 1
 
 

@@ -8,8 +8,8 @@ from support import virtual_time
 from support.servers.fake_api import status
 
 from linkwise.runtime.kube.call_limiter import CallLimiter
-from linkwise.runtime.kube.client import ApiError, Kube, TimedOut
-from linkwise.runtime.kube.errors import Unreachable
+from linkwise.runtime.kube.client import ApiError, Kube
+from linkwise.runtime.kube.errors import TimedOut, Unreachable
 
 PATH = "/api/v1/namespaces/ns/pods"
 

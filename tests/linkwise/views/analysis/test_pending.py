@@ -1,6 +1,7 @@
 import msgspec
 import pytest
 from support.builders import a_node, a_pod, a_snapshot
+from support.fleet_map import the_map
 
 from linkwise.admission.decide.outcome import Outcome, Verdict
 from linkwise.cluster import keys
@@ -72,7 +73,7 @@ def test_the_page_of_inspect_names_nodes_holders_and_what_waits(linkwise, write)
     page = (write("x", "").parent / "page.html").read_text()
     assert "<h1>7 of 8 GPUs free, 1 gang waiting</h1>" in page
     assert "linkwise inspect --cluster cluster.yaml" in page
-    assert '["dgx",' in page
+    assert [row[0] for row in the_map(page)["rows"]] == ["dgx"]
     assert "<bdi>others</bdi>" in page
     assert "8 GPUs on one node" in page
 

@@ -428,7 +428,9 @@ def test_recorded_plan_is_read_from_the_gang_object(cluster, linkwise):
         "members": [{"pod": "p", "uid": "u", "node": "gpu", "gpus": [0]}],
         "bandwidth": 30.5,
         "bestPossible": 40.5,
+        "bestPossibleNodes": 1,
         "indexOrder": 20.5,
+        "indexOrderNodes": 1,
     }
     name = linkwise("explain", "gang", "team/g", "-o", "json")
     assert json.loads(name.out)["items"][0]["bandwidth"] is None
@@ -444,10 +446,6 @@ def test_recorded_plan_is_read_from_the_gang_object(cluster, linkwise):
 
     assert (unit["bandwidth"], unit["best_possible"]) == (30.5, 40.5)
     assert unit["index_order"]["bandwidth"] == 20.5
-    shown = "20.5 GB/s in index order (gpu: 0), not comparable: the number of its nodes is not"
-    assert shown in linkwise("explain", "gang", "team/g").out
-
-    plan |= {"bestPossibleNodes": 1, "indexOrderNodes": 1}
     shown = linkwise("explain", "gang", "team/g").out
     assert "20.5 GB/s in index order (gpu: 0), 1.5 × less" in shown
 

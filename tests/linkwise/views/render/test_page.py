@@ -1,10 +1,8 @@
-import json
 import re
-from base64 import b64encode, urlsafe_b64decode
+from base64 import b64encode
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cache
-from gzip import decompress
 from hashlib import sha256
 from html.parser import HTMLParser
 
@@ -13,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.builders import a_node, a_pod, a_snapshot
+from support.fleet_map import the_map
 
 from linkwise.admission.decide.outcome import Outcome, Verdict
 from linkwise.cluster import keys
@@ -209,11 +208,6 @@ def test_the_page_loads_nothing_and_runs_its_own_script_alone(case):
     assert policy[1] == (
         f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
     )
-
-
-def the_map(page: str) -> dict:
-    data = next(s for s in read(page).all("script") if s.attributes.get("id") == "fleet-data")
-    return json.loads(decompress(urlsafe_b64decode(data.text)))
 
 
 @every_case
