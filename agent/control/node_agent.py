@@ -18,11 +18,7 @@ from agent.control.node_events import NodeEvents
 from agent.control.node_report import NodeReport
 from agent.control.repeated import Repeated
 from agent.driver.health import GPUHealth
-from agent.driver.reading import (
-    DriverError,
-    DriverReplacedError,
-    with_faults,
-)
+from agent.driver.reading import DriverError, DriverReading, DriverReplacedError, with_faults
 from agent.kubelet.container_devices import ContainerDevices
 from agent.metrics import Metrics
 from agent.mps.shares import MPSShares
@@ -35,6 +31,7 @@ from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.event_recorder import EventRecorder
 from linkwise.runtime.kube.objects import LabelledMeta, LabelledObject
 from linkwise.runtime.kube.reflector import Reflector
+from linkwise.topology.machine import Machine
 
 _INTERVAL = 10.0
 """Longest time between two observations [s]: containers end without a call."""
@@ -149,7 +146,7 @@ class NodeAgent:
         unreleased = services.binder.unreleased
         reading = with_faults(reading, unreleased)
         machine = self._report.machine(reading)
-        self._report.publish(reading, machine, self._metadata.uid, self._mode_in_use)
+        self._publish(reading, machine)
         if not services.node_spec.searched:
             return
         allocated, bindings = await services.binder.containers()
@@ -175,12 +172,18 @@ class NodeAgent:
         if state.mode is not self._mode:
             self._mode = state.mode
             self._limits.wake()
+            self._audit.wake()
         if state.mode_in_use != self._mode_in_use:
             self._mode_in_use = state.mode_in_use
-            self._report.publish(reading, machine, self._metadata.uid, self._mode_in_use)
+            self._publish(reading, machine)
         services.plugins.set(state.slots)
         self._report.measure(reading, bindings)
         services.events.report((*state.problems, *self._mps_problems()))
+
+    def _publish(self, reading: DriverReading, machine: Machine) -> None:
+        # Until the first audit, what an earlier process has published says which GPUs are busy.
+        if self._services.audit.report.by_claims or not self._has_claims:
+            self._report.publish(reading, machine, self._metadata.uid, self._mode_in_use)
 
     async def _find_spec(self) -> None:
         """Find or generate NVIDIA's CDI specification."""
@@ -204,9 +207,10 @@ class NodeAgent:
         reading, services = self._health.reading, self._services
         if reading is None or self._mode is None:
             return
-        by_claims = self._mode is NodeMode.TOPOLOGY and is_watched(self._metadata.labels or {})
+        by_claims, before = self._has_claims, services.audit.report.by_claims
         if event := await services.audit.audit(reading, self._mode, by_claims=by_claims):
             services.events.add(event)
+        if event or services.audit.report.by_claims != before:
             self._observation.wake()
 
     async def _unlisted(self, bindings: Iterable[Binding]) -> tuple[ContainerDevices, ...]:
@@ -240,6 +244,12 @@ class NodeAgent:
             # Removes the labels of GPUs that an earlier process has read.
             self._services.publisher.set(Publication())
         raise error
+
+    @property
+    def _has_claims(self) -> bool:
+        """Claims give out the GPUs of this node."""
+        labels = self._metadata.labels or {}
+        return read_mode(labels)[0] is NodeMode.TOPOLOGY and is_watched(labels)
 
     @property
     def _metadata(self) -> LabelledMeta:

@@ -356,6 +356,14 @@ async def test_a_gpu_with_a_process_of_a_deleted_pod_is_withdrawn(node, monkeypa
         await until(lambda: node.unhealthy() == set())
 
 
+async def is_ready(client, port):
+    try:
+        async with client.get(f"http://127.0.0.1:{port}/readyz") as answer:
+            return answer.status == 200
+    except ClientError:
+        return False
+
+
 async def test_on_a_claims_node_the_agent_offers_nothing_and_publishes_busy_gpus(
     node, unused_tcp_port
 ):
@@ -367,17 +375,22 @@ async def test_on_a_claims_node_the_agent_offers_nothing_and_publishes_busy_gpus
     node.driver.set_processes(1, [7])
     node.driver.set_processes(2, [7])
     async with agent(node, unused_tcp_port), ClientSession() as client:
-
-        async def is_ready():
-            async with client.get(f"http://127.0.0.1:{unused_tcp_port}/readyz") as answer:
-                return answer.status == 200
-
         await until(lambda: node.api.published("busy"))
-        await until_true(is_ready)
+        await until_true(partial(is_ready, client, unused_tcp_port))
     assert node.api.published("busy").keys() == {node.driver.cards[2].uuid}
     assert "mismatch" not in node.api.config_maps[MAP]["data"]
     assert node.kubelet.plugins == {}
     assert [reason for reason, _ in node.api.events] == ["GPUProcessMismatch"]
+
+
+async def test_busy_gpus_stay_closed_until_an_audit_finds_no_process_there(node, unused_tcp_port):
+    stored = {"metadata": {"name": MAP}, "data": {"busy": '{"GPU-x": "process 7 of the host"}'}}
+    node.api.config_maps[MAP] = stored
+    node.api.put_node(**{keys.NODE_MODE: "topology", keys.RESOURCE_NAME: keys.DRA_GPU_DRIVER})
+    # Without the kubelet's list of claims no audit succeeds.
+    async with agent(node, unused_tcp_port), ClientSession() as client:
+        await until_true(partial(is_ready, client, unused_tcp_port))
+        assert node.api.config_maps[MAP] is stored
 
 
 async def test_a_node_without_a_specification_offers_nothing(node):
