@@ -37,6 +37,8 @@ def read_parts(text: str) -> Iterator[Document]:
 
     Cost: about 4 µs a value; lines are found at the first request for one.
     """
+    # The parser does not count it in its marks.
+    text = text.removeprefix("\ufeff")
     if _UNUSUAL.search(text):
         yield from (Document(value, place.find) for value, place in read_yaml(text))
         return
@@ -142,7 +144,8 @@ def _value(next_event: _NextEvent, event: _Event) -> tuple[Any, bool, Any]:  # n
     A value with tags, merges, duplicate or unusual keys, or deep nesting is not as read.
 
     Raises:
-        SourceError: A key is a list or a mapping.
+        SourceError: A key is a list or a mapping, or the nesting is too deep: the parser's time
+            grows with its square.
         YAMLError: The text is not YAML.
     """
     stack: list[tuple[Any, Any]] = []
@@ -166,6 +169,9 @@ def _value(next_event: _NextEvent, event: _Event) -> tuple[Any, bool, Any]:  # n
         elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
             if type(top) is dict and key is None:
                 raise collection_as_key(event.start_mark.line + 1)
+            if len(stack) >= MAX_DEPTH:
+                line = event.start_mark.line + 1
+                raise SourceError(line, f"nested deeper than {MAX_DEPTH} levels")
             if event.tag or len(stack) >= MAX_DEPTH - 2:
                 is_plain = False
             stack.append((top, key))

@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from linkwise.manifest.place import SourceError
+from linkwise.manifest.place import MAX_DEPTH, SourceError
 from linkwise.manifest.yaml_stream import read_parts
 from linkwise.manifest.yaml_text import read_yaml
 
@@ -164,3 +164,21 @@ def test_parts_are_read_lazily():
     assert next(reading).value == {"a": 1}
     with pytest.raises(SourceError, match="line"):
         next(reading)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a: " + "[" * 1_000_000, "a: " + "{b: " * 300_000, "items:\n- " + "- " * 100_000 + "x\n"],
+    ids=["lists", "mappings", "an item"],
+)
+def test_deep_nesting_is_refused_before_it_is_parsed_to_its_end(text):
+    with pytest.raises(SourceError, match=f"nested deeper than {MAX_DEPTH} levels"):
+        list(read_parts(text))
+
+
+@pytest.mark.parametrize("text", ["1: a\nkind: Pod", "items:\n- a: 1\n  b: 2\n"])
+def test_a_byte_order_mark_changes_nothing(text):
+    marked, plain = list(read_parts("\ufeff" + text)), list(read_parts(text))
+
+    assert [each.value for each in marked] == [each.value for each in plain]
+    assert [each.line_of(("b",)) for each in marked] == [each.line_of(("b",)) for each in plain]
