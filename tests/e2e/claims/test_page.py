@@ -9,7 +9,7 @@ from controlplane.process import wait_until
 
 from linkwise.cluster import keys
 
-SLICES, LABEL, RULES, APPLY, CLAIMS, DELETE, BACK = range(7)
+SLICES, LABEL, RULES, APPLY, CLAIMS, DELETE, WATCH, BACK = range(8)
 
 pytestmark = pytest.mark.versions
 
