@@ -23,6 +23,9 @@ from linkwise.runtime.http.types import (
 )
 from linkwise.runtime.http.waiting_places import WaitingPlaces
 
+HANDLED = web.RequestKey("HANDLED", bool)
+"""Set in a request that aiohttp gave to the handler: its head could be parsed."""
+
 _CLOSED = HttpResponse(status=CLIENT_CLOSED_REQUEST)
 
 _log = structlog.get_logger()
@@ -51,6 +54,7 @@ class Handler:
     async def __call__(self, request: web.BaseRequest) -> web.Response:
         """Answer a request whose head has arrived."""
         started = time.perf_counter()  # Not the loop's clock: uvloop's counts whole milliseconds.
+        request[HANDLED] = True
         path, route = self._route(request)
         # Of a TLS connection that was just closed, uvloop knows no protocol.
         protocol = None if request.transport is None else request.transport.get_protocol()
@@ -156,12 +160,10 @@ def _closes(request: web.BaseRequest) -> bool:
     return not request.keep_alive or request.version < (1, 1) or "Upgrade" in request.headers
 
 
-def convert(
-    answer: HttpResponse, *, last: bool, form: type[web.Response] = web.Response
-) -> web.Response:
+def convert(answer: HttpResponse, *, last: bool) -> web.Response:
     """Return aiohttp's form of an answer; with the last one the connection ends."""
     headers = {"Content-Type": answer.content_type, "Server": "linkwise", **answer.headers}
-    response = form(body=answer.body, status=answer.status, headers=headers)
+    response = web.Response(body=answer.body, status=answer.status, headers=headers)
     if last:
         response.headers["Connection"] = "close"  # aiohttp omits it in HTTP/1.0.
         response.force_close()

@@ -8,7 +8,7 @@ import logging
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
-from linkwise.runtime.http.handler import Handler, convert
+from linkwise.runtime.http.handler import HANDLED, Handler, convert
 from linkwise.runtime.http.limits import Limits
 from linkwise.runtime.http.types import CompletedRequest, error_response
 
@@ -46,26 +46,16 @@ class _Protocol(web.RequestHandler):
     ) -> web.StreamResponse:
         """Log the error as aiohttp does, and return an answer without its message."""
         super().handle_error(request, status, exc, message)
-        if status < 500:
-            return convert(error_response(status, _MALFORMED), last=True, form=_Refusal)
-        return convert(error_response(status, "internal error: the log has it"), last=True)
-
-
-class _Refusal(web.Response):
-    """The answer to a request that the handler has not seen: its head could not be parsed."""
+        text = _MALFORMED if status < 500 else "internal error: the log has it"
+        return convert(error_response(status, text), last=True)
 
 
 def _malformed_requests(handler: Handler) -> type[AbstractAccessLogger]:
     """Return a logger class that observes the requests which aiohttp answers itself."""
 
     class MalformedRequests(AbstractAccessLogger):
-        def log(
-            self,
-            request: web.BaseRequest,  # noqa: ARG002 - aiohttp's signature
-            response: web.StreamResponse,
-            time: float,
-        ) -> None:
-            if isinstance(response, _Refusal):
+        def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
+            if HANDLED not in request:
                 fields = {"reason": _MALFORMED}
                 handler.observe(CompletedRequest("other", response.status, time, 0, fields))
 

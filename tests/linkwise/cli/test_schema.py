@@ -108,24 +108,13 @@ def closed(schema):
     return made
 
 
-def unordered(schema):
-    """Return a schema with its alternatives in one order: versions of msgspec have their own."""
-    if isinstance(schema, dict):
-        made = {key: unordered(value) for key, value in schema.items()}
-        if "anyOf" in made:
-            made["anyOf"].sort(key=lambda each: str(each.get("$ref") or each.get("type") or each))
-        return made
-    return [unordered(each) for each in schema] if isinstance(schema, list) else schema
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_published_schemas_match_the_types(linkwise, kind):
     ran = linkwise("schema", kind)
 
     assert (ran.code, ran.err) == (0, "")
     file = PUBLISHED / f"{kind}.json"
-    published, made = (unordered(json.loads(text)) for text in (file.read_text(), ran.out))
-    assert published == made, f"write it: linkwise schema {kind} --to {file}"
+    assert file.read_text() == ran.out, f"write it: linkwise schema {kind} --to {file}"
 
 
 def test_nothing_else_is_published():

@@ -3,7 +3,6 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
-from aiohttp import web
 from support.servers.served import PATIENT, USUAL, client, served
 from support.waiting import until
 
@@ -156,10 +155,6 @@ async def test_connection_of_an_http_1_0_client_is_closed():
         assert await one.is_closed()
 
 
-@pytest.mark.skipif(
-    not hasattr(web, "RequestKey"),
-    reason="before 3.14, aiohttp closes the connection without an answer",
-)
 async def test_upgrade_is_not_accepted():
     async with served() as site, client(site) as one:
         one.send(one.head("/call", method="GET", Upgrade="websocket", Connection="Upgrade"))
