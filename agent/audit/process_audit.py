@@ -67,18 +67,22 @@ class ProcessAudit:
         before = self.report
         if not mode.is_ours:
             self._auditor, self.report = Auditor(), AuditReport()
-        # A kubelet forgets the claim of a pod, unless the pod vanished, only after its containers
-        # have ended: a second reading at once does not find their processes.
-        for _ in range(2 if by_claims else mode.is_ours):
-            running = await asyncio.to_thread(self._driver.processes)
-            processes = await asyncio.to_thread(read_processes, running, self._proc)
-            holders: Sequence[Holder] = await self._binder.bindings()
-            if by_claims:
-                state = await asyncio.to_thread(read_file, self._claims)
-                holders = (*holders, *pods_with_claims(state, reading.gpus))
-            uuids = [gpu.uuid for gpu in reading.gpus]
-            expected = Expected(self._mps.servers, self._pod_uid, mps=mode is NodeMode.MPS)
-            self.report = self._auditor.audit(
-                processes, holders, uuids, expected, by_claims=by_claims
-            )
+            return self.report.event(before, self._node)
+        await self._compare(reading, mode, by_claims=by_claims)
+        if by_claims:
+            # A kubelet forgets the claim of a pod, unless the pod vanished, only after its
+            # containers have ended: a second reading at once does not find their processes.
+            await self._compare(reading, mode, by_claims=True)
         return self.report.event(before, self._node)
+
+    async def _compare(self, reading: DriverReading, mode: NodeMode, *, by_claims: bool) -> None:
+        """Compare one reading of the processes with the GPUs that pods have."""
+        running = await asyncio.to_thread(self._driver.processes)
+        processes = await asyncio.to_thread(read_processes, running, self._proc)
+        holders: Sequence[Holder] = await self._binder.bindings()
+        if by_claims:
+            state = await asyncio.to_thread(read_file, self._claims)
+            holders = (*holders, *pods_with_claims(state, reading.gpus))
+        uuids = [gpu.uuid for gpu in reading.gpus]
+        expected = Expected(self._mps.servers, self._pod_uid, mps=mode is NodeMode.MPS)
+        self.report = self._auditor.audit(processes, holders, uuids, expected, by_claims=by_claims)
