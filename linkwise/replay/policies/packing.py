@@ -47,7 +47,7 @@ def round_robin() -> ChooseNode:
 def best_fit(view: View, shape: Shape, rows: Rows) -> Floats:
     """Score nodes by how little CPU and GPU stays free, both weighing the same."""
     cpu_left = (view.cpu[rows] - shape.cpu) / view.most_cpu
-    gpus_left = (view.total_left[rows] - shape.gpus * shape.milli) / view.most_gpu
+    gpus_left = (view.total_free[rows] - shape.gpus * shape.milli) / view.most_gpu
     score: Floats = -(cpu_left + gpus_left) / 2
     return score
 
@@ -65,7 +65,7 @@ def dot_product(view: View, shape: Shape, rows: Rows) -> Floats:
     """
     cpu, gpu = view.most_cpu, view.most_gpu
     asked = shape.cpu / cpu, shape.gpus * shape.milli / gpu
-    product = view.cpu[rows] / cpu * asked[0] + view.total_left[rows] / gpu * asked[1]
+    product = view.cpu[rows] / cpu * asked[0] + view.total_free[rows] / gpu * asked[1]
     score: Floats = -product
     return score
 
@@ -96,7 +96,7 @@ def gpu_clustering(view: View, shape: Shape, rows: Rows) -> Floats:
     """
     kinds, own = _kinds(view)[rows], _kind(shape.gpus, is_share=shape.is_share)
     base = np.select([kinds == own, (kinds & own) > 0, kinds == 0], [75, 50, 25], 0)
-    score: Floats = base + 25 * (1 - view.total_left[rows] / view.most_gpu)
+    score: Floats = base + 25 * (1 - view.total_free[rows] / view.most_gpu)
     return score
 
 

@@ -34,7 +34,7 @@ def hami_node(view: View, _shape: Shape, rows: Rows) -> Floats:
     """
     gpus = view.gpus[rows]
     slots = view.holders[:, rows].sum(axis=0) / (_HAMI_SLOTS * gpus)
-    used = 1 - view.total_left[rows] / (MILLI * gpus)
+    used = 1 - view.total_free[rows] / (MILLI * gpus)
     score: Floats = 10 * (slots + 2 * used)
     return score
 

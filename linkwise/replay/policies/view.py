@@ -34,7 +34,7 @@ class View:
     """The same nodes, as the planner sees them."""
 
     @cached_property
-    def total_left(self) -> Ints:
+    def total_free(self) -> Ints:
         """Free parts of all GPUs of each node [1/1000]."""
         total: Ints = np.maximum(self.free_milli, 0).sum(axis=0)
         return total
