@@ -10,7 +10,7 @@ from linkwise.cluster.allocations.gpus import NO_GPUS, Counted, GPUs, number_cou
 from linkwise.cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.requests.amounts import CORE_MAX
-from linkwise.cluster.requests.demand import HostPort, PortsTaken
+from linkwise.cluster.requests.demand import NO_DEMAND, Demand, HostPort, PortsTaken
 
 Sharing: TypeAlias = Literal["memory", "compute"]
 """Kind of share pods on a node: memory only, or memory and compute."""
@@ -24,11 +24,7 @@ class Holding:
     """`namespace/name`."""
     uid: str
     gpus: GPUs = NO_GPUS
-    cpu: int = 0
-    """Requested CPU [millicores]."""
-    memory: int = 0
-    """Requested memory [bytes]."""
-    ports: frozenset[HostPort] = frozenset()
+    demand: Demand = NO_DEMAND
     gang: str | None = None
     """`namespace/name` of its gang, or None."""
     stays: bool = False
@@ -164,7 +160,7 @@ class NodeLedger:
 
     @cached_property
     def _ports(self) -> PortsTaken:
-        return PortsTaken(port for held in self.holdings.values() for port in held.ports)
+        return PortsTaken(port for held in self.holdings.values() for port in held.demand.ports)
 
     def takes_ports(self, ports: Collection[HostPort]) -> bool:
         """Return whether none of these host ports conflicts with one in use."""
@@ -193,8 +189,8 @@ class NodeLedger:
             self,
             taken=tuple(gpus),
             holdings={**self.holdings, holding.uid: holding},
-            cpu_free=self.cpu_free - holding.cpu,
-            memory_free_bytes=self.memory_free_bytes - holding.memory,
+            cpu_free=self.cpu_free - holding.demand.cpu,
+            memory_free_bytes=self.memory_free_bytes - holding.demand.memory,
         )
 
     def hold_others(self, holdings: Iterable[Holding]) -> "NodeLedger":
@@ -206,8 +202,9 @@ class NodeLedger:
         return replace(
             self,
             holdings={**self.holdings, **new},
-            cpu_free=self.cpu_free - sum(one.cpu for one in new.values()),
-            memory_free_bytes=self.memory_free_bytes - sum(one.memory for one in new.values()),
+            cpu_free=self.cpu_free - sum(one.demand.cpu for one in new.values()),
+            memory_free_bytes=self.memory_free_bytes
+            - sum(one.demand.memory for one in new.values()),
         )
 
     def _check_sharing(self, holding: Holding) -> None:
@@ -234,8 +231,8 @@ class NodeLedger:
             self,
             taken=tuple(gpus),
             holdings=rest,
-            cpu_free=self.cpu_free + gone.cpu,
-            memory_free_bytes=self.memory_free_bytes + gone.memory,
+            cpu_free=self.cpu_free + gone.demand.cpu,
+            memory_free_bytes=self.memory_free_bytes + gone.demand.memory,
         )
 
     def without(self, holding: Holding) -> "NodeLedger":

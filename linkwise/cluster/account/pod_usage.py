@@ -107,17 +107,7 @@ class PodUsage:
 
     def holding(self, gpus: GPUs) -> Holding:
         """Return the ledger entry of the pod with these GPUs."""
-        demand = self.demand
-        return Holding(
-            self.name,
-            self.uid,
-            gpus,
-            demand.cpu,
-            demand.memory,
-            demand.ports,
-            gang=self.gang,
-            stays=self.stays,
-        )
+        return Holding(self.name, self.uid, gpus, self.demand, gang=self.gang, stays=self.stays)
 
     def gpus_on(self, node: Node, *, migrate: bool) -> GPUs | Unreadable:
         """Return its GPUs on a node.

@@ -1,6 +1,6 @@
 """CPU, memory and host ports of a pod."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -70,11 +70,46 @@ class Demand:
     """[bytes]"""
     ports: frozenset[HostPort] = frozenset()
     """At most `PORTS_MAX`; `EVERY_PORT` alone where the pod has more."""
+    others: tuple[tuple[str, int], ...] = ()
+    """Every other resource and its amount, rounded up and not 0, by name: ephemeral storage
+    [bytes], huge pages [bytes], and extended resources, except the GPUs that Linkwise accounts."""
+
+    def amount(self, resource: str) -> int:
+        """Return the amount of one of the other resources."""
+        return next((amount for name, amount in self.others if name == resource), 0)
 
     @property
     def has_too_many_ports(self) -> bool:
         """The pod has more host ports than are stored."""
         return EVERY_PORT in self.ports
+
+
+NO_DEMAND = Demand()
+
+
+def total_demand(demands: Sequence[Demand]) -> Demand:
+    """Return the sum of each resource, and every port."""
+    return _combined(demands, sum)
+
+
+def largest_demand(demands: Sequence[Demand]) -> Demand:
+    """Return the largest amount of each resource that any has, and every port.
+
+    Args:
+        demands: At least one.
+    """
+    return _combined(demands, max)
+
+
+def _combined(demands: Sequence[Demand], combine: Callable[[Iterable[int]], int]) -> Demand:
+    # Nearly no pod has others, and the pods of a gang have the same.
+    names = sorted({name for others in {d.others for d in demands} for name, _ in others})
+    return Demand(
+        combine(d.cpu for d in demands),
+        combine(d.memory for d in demands),
+        frozenset().union(*(d.ports for d in demands)),
+        tuple((name, combine(d.amount(name) for d in demands)) for name in names),
+    )
 
 
 def demand_of(pod: Pod) -> Demand:

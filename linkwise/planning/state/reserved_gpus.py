@@ -13,6 +13,7 @@ from linkwise.cluster.account.gpu_usage import LedgerError
 from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.allocations.gpus import Counted, Exact, GPUs
 from linkwise.cluster.gang import GangKey
+from linkwise.cluster.requests.demand import NO_DEMAND
 
 
 class Purpose(Enum):
@@ -155,7 +156,7 @@ class ReservedGPUs:
 def single_places(node: str, whole: Holding) -> tuple[Place, ...]:
     """Return each GPU of a member by itself: it is reserved once it is free, without the others.
 
-    CPU and memory are reserved with the first one.
+    What it needs besides GPUs is reserved with the first one.
     """
     gpus = whole.gpus
     single: Sequence[GPUs] = (
@@ -166,7 +167,7 @@ def single_places(node: str, whole: Holding) -> tuple[Place, ...]:
     places: list[Place] = []
     for i, each in enumerate(single or [gpus]):
         part = replace(whole, uid=f"{whole.uid}/{i}", gpus=each)
-        part = replace(part, cpu=0, memory=0, ports=frozenset()) if i else part
+        part = replace(part, demand=NO_DEMAND) if i else part
         places.append(Place(node, part))
     return tuple(places)
 

@@ -110,14 +110,16 @@ def _is_replica_of_plugin(holding: Holding) -> bool:
 
 def _needs(pods: Iterable[_Held]) -> _Needs:
     each = [
-        _Needs(1, len(held.holding.gpus), _milli(held), held.holding.cpu, held.holding.memory)
-        for held in pods
+        _Needs(
+            1, len(holding.gpus), _milli(holding, node), holding.demand.cpu, holding.demand.memory
+        )
+        for node, holding in pods
     ]
     return _Needs(len(each), *(max(amounts) for amounts in list(zip(*each, strict=True))[1:]))
 
 
-def _milli(held: _Held) -> int:
-    parts = (_part(held.node, share) for share in held.holding.gpus.shares)
+def _milli(holding: Holding, node: Node) -> int:
+    parts = (_part(node, share) for share in holding.gpus.shares)
     return max(parts, default=MILLI)
 
 

@@ -8,6 +8,7 @@ from msgspec import structs
 
 from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
+from linkwise.cluster.requests.demand import Demand
 from linkwise.planning.placement.pods.member import Member
 from linkwise.planning.placement.preemption.search import Eviction, find_victims
 from linkwise.planning.placement.preemption.victim import Disruptions, Victim, VictimPod
@@ -68,7 +69,7 @@ def _single_pods(snapshot: Snapshot) -> list[Victim]:
 def _pod(node: str, gpus: range, started: float) -> VictimPod:
     name = f"{node}-{gpus.start}"
     held = Exact(tuple(GPUShare(i) for i in gpus))
-    return VictimPod(node, Holding(f"o/{name}", name, held, 4_000, 16 << 30), started)
+    return VictimPod(node, Holding(f"o/{name}", name, held, Demand(4_000, 16 << 30)), started)
 
 
 def _high(member: Member) -> Member:

@@ -3,7 +3,7 @@
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
-from linkwise.cluster.requests.demand import Demand, PortsTaken
+from linkwise.cluster.requests.demand import Demand, PortsTaken, largest_demand, total_demand
 from linkwise.cluster.requests.user_claims.pod_claims import DeviceNeeds
 from linkwise.planning.placement.options import DEFAULT, PlanOptions
 from linkwise.planning.placement.pods.member import Member
@@ -20,7 +20,7 @@ class Group:
     total: Demand
     """The sum over all members."""
     largest: Demand
-    """The largest CPU and memory of any of them, and every port."""
+    """The largest amount of each resource of any of them, and every port."""
     gpus: int
     """Whole GPUs of all members; 0 where they ask for something else."""
     by_count: bool
@@ -57,12 +57,11 @@ def new_group(members: Sequence[Member], options: PlanOptions = DEFAULT) -> Grou
     for member in members:
         by_signature.setdefault(member.signature, member)
     demands = [member.demand for member in members]
-    ports = frozenset().union(*(demand.ports for demand in demands))
     return Group(
         members=tuple(members),
         representatives=tuple(by_signature.values()),
-        total=Demand(sum(d.cpu for d in demands), sum(d.memory for d in demands), ports),
-        largest=Demand(max(d.cpu for d in demands), max(d.memory for d in demands), ports),
+        total=total_demand(demands),
+        largest=largest_demand(demands),
         gpus=sum(member.gpus for member in members),
         by_count=all(member.request.by_count for member in by_signature.values()),
         has_port_conflict=_have_conflict(demands),

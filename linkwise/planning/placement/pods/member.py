@@ -69,9 +69,7 @@ class Member:
             pod=self.name,
             uid=self.pod.metadata.uid or self.name,
             gpus=gpus,
-            cpu=self.demand.cpu,
-            memory=self.demand.memory,
-            ports=self.demand.ports,
+            demand=self.demand,
             gang=self.gang,
         )
 

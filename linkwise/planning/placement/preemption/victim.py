@@ -99,7 +99,8 @@ class Victim:
         """The amounts that it holds, by node."""
         held: dict[str, Amounts] = {}
         for pod in self.pods:
-            one = Amounts(len(pod.holding.gpus), pod.holding.cpu, pod.holding.memory, 1)
+            demand = pod.holding.demand
+            one = Amounts(len(pod.holding.gpus), demand.cpu, demand.memory, 1)
             held[pod.node] = held[pod.node].plus(one) if pod.node in held else one
         return held
 

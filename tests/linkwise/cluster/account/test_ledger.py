@@ -11,7 +11,7 @@ from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.allocations.gpus import Counted, Exact, GPUShare
 from linkwise.cluster.keys import NVIDIA_GPU
 from linkwise.cluster.nodes.node import Node
-from linkwise.cluster.requests.demand import HostPort
+from linkwise.cluster.requests.demand import Demand, HostPort
 
 FOUR = a_machine(4)
 
@@ -111,7 +111,7 @@ def test_cpu_memory_ports_and_pods_may_be_overdrawn():
 
     ledger = NodeLedger.empty(node)
     for uid in "ab":
-        ledger = ledger.hold(holding(uid, cpu=800, memory=8, ports=frozenset({port})))
+        ledger = ledger.hold(holding(uid, demand=Demand(800, 8, frozenset({port}))))
 
     assert (ledger.cpu_free, ledger.memory_free_bytes, ledger.pods_free) == (-600, -6, -1)
     assert not ledger.takes_ports({HostPort("10.0.0.1", "TCP", 22)})
@@ -204,8 +204,8 @@ def test_nothing_is_held_on_an_unknown_node():
 
 
 holdings = st.builds(
-    lambda uid, shares, cpu, port: replace(
-        holding(uid, *shares, cpu=cpu), ports=frozenset({HostPort("", "TCP", port)})
+    lambda uid, shares, cpu, port: holding(
+        uid, *shares, demand=Demand(cpu, ports=frozenset({HostPort("", "TCP", port)}))
     ),
     st.sampled_from("abcdef"),
     st.lists(
@@ -254,8 +254,8 @@ def test_whatever_is_held_and_released_the_account_is_right(mode, steps):
     taken = {share.i for share in held} | {3}
     assert ledger.free_mask == sum(1 << i for i in range(4) if i not in taken)
     assert len({bool(share.core) for share in held if share.mem}) <= 1
-    assert ledger.cpu_free == node.cpu - sum(one.cpu for one in ledger.holdings.values())
-    taken = {port.port for one in ledger.holdings.values() for port in one.ports}
+    assert ledger.cpu_free == node.cpu - sum(one.demand.cpu for one in ledger.holdings.values())
+    taken = {port.port for one in ledger.holdings.values() for port in one.demand.ports}
     free = {port for port in range(1, 4) if ledger.takes_ports({HostPort("", "TCP", port)})}
     assert free == {1, 2, 3} - taken
 
@@ -271,10 +271,10 @@ def test_without_pods_empties_a_node():
 def test_without_gpu_pods_keeps_other_pods():
     empty = NodeLedger.empty(a_node())
     ssh = HostPort("", "TCP", 22)
-    agent = Holding("kube-system/agent", "agent", cpu=100, memory=1 << 30, ports=frozenset({ssh}))
+    agent = Holding("kube-system/agent", "agent", demand=Demand(100, 1 << 30, frozenset({ssh})))
     lasting = replace(empty.hold(agent), unaccounted="an unknown pod has GPUs")
-    whole = Holding("ns/a", "a", Exact((GPUShare(0),)), cpu=8_000, memory=1 << 30)
-    counted = Holding("ns/b", "b", Counted(NVIDIA_GPU, 2), cpu=8_000)
+    whole = Holding("ns/a", "a", Exact((GPUShare(0),)), Demand(8_000, 1 << 30))
+    counted = Holding("ns/b", "b", Counted(NVIDIA_GPU, 2), Demand(8_000))
 
     for kept in (empty, lasting):
         assert kept.without_gpu_pods is kept

@@ -14,6 +14,8 @@ from linkwise.cluster.requests.demand import (
     HostPort,
     PortsTaken,
     demand_of,
+    largest_demand,
+    total_demand,
 )
 
 
@@ -153,3 +155,34 @@ def test_pod_with_too_many_host_ports_uses_all_ports(ports, distinguished):
     assert (len(found.ports) == ports) is distinguished
     assert (found.ports == {EVERY_PORT}) is not distinguished
     assert found.has_too_many_ports is not distinguished
+
+
+demands = st.builds(
+    lambda cpu, port, others: Demand(
+        cpu, cpu << 20, frozenset({HostPort("", "TCP", port)}), tuple(sorted(others.items()))
+    ),
+    st.integers(0, 9),
+    st.integers(1, 3),
+    st.dictionaries(st.sampled_from(["ephemeral-storage", "rdma/hca"]), st.integers(1, 9)),
+)
+
+
+@given(st.lists(demands, min_size=1, max_size=5))
+def test_demands_add_up_and_have_a_maximum_by_resource(several):
+    total, largest = total_demand(several), largest_demand(several)
+
+    assert total.ports == largest.ports == frozenset().union(*(one.ports for one in several))
+    assert [*total.others] == sorted(total.others)
+    for amount in (
+        lambda one: one.cpu,
+        lambda one: one.memory,
+        lambda one: one.amount("rdma/hca"),
+        lambda one: one.amount("ephemeral-storage"),
+    ):
+        assert amount(total) == sum(map(amount, several))
+        assert amount(largest) == max(map(amount, several))
+    assert all(amount for _, amount in (*total.others, *largest.others))
+
+
+def test_no_demands_add_up_to_nothing():
+    assert total_demand([]) == Demand()

@@ -12,6 +12,7 @@ from linkwise.cluster import keys
 from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.gang import GangKey
+from linkwise.cluster.requests.demand import Demand
 from linkwise.planning.cycle.cycle import SETTLING_MAX, SchedulingCycle, in_order, in_turns
 from linkwise.planning.gang.unit import Owners, Unit, units_of
 from linkwise.planning.placement.result import Plan, Refusal
@@ -236,7 +237,7 @@ def test_no_node_is_reserved_for_a_unit_that_fits_only_on_excluded_nodes():
 @pytest.mark.parametrize(("cpu", "kept"), [("96", False), ("95.9", True)])
 def test_no_node_is_reserved_if_pods_without_gpus_use_the_requested_resources(cpu, kept):
     snapshot = a_snapshot(a_node(), taken={"node-0": (0,)})
-    agent = Holding("kube-system/agent", "agent", cpu=100)
+    agent = Holding("kube-system/agent", "agent", demand=Demand(100))
     requests = {"name": "c", "resources": {"limits": {keys.GPU_WHOLE: 8, "cpu": cpu}}}
     large = a_unit("large", 1, 8, age=9, containers=[requests])
 

@@ -9,6 +9,7 @@ from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.allocations.gpus import Counted, Exact, GPUShare
 from linkwise.cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
 from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.requests.demand import Demand
 from linkwise.policy.snapshot import PolicySnapshot
 from linkwise.replay.job import FOREVER, Shape
 from linkwise.replay.traces.history import HISTORY
@@ -29,7 +30,7 @@ CREATED = "1970-01-01T00:01:00Z"
 
 def a_holding(uid, *shares, gang=None, gpus=None, stays=False, cpu=4000):
     held = gpus or Exact(tuple(GPUShare(i) if isinstance(i, int) else i for i in shares))
-    return Holding(f"team/{uid}", uid, held, cpu, 3 << 20, gang=gang, stays=stays)
+    return Holding(f"team/{uid}", uid, held, Demand(cpu, 3 << 20), gang=gang, stays=stays)
 
 
 def a_cluster(created=CREATED, **holdings):

@@ -4,6 +4,7 @@ from support.builders import a_member, exact
 from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.allocations.gpus import NO_GPUS, Counted
 from linkwise.cluster.keys import GPU_CORE, GPU_MEM, NVIDIA_GPU
+from linkwise.cluster.requests.demand import Demand
 from linkwise.planning.placement.pods.member import new_member
 
 
@@ -17,7 +18,7 @@ def test_a_member_holds_its_shares_and_its_demand():
     member = a_member(1, "w", limits={"cpu": 2, "memory": "1Ki"})
     gpus = exact(3)
 
-    assert member.holding(gpus) == Holding("default/w", "default/w", gpus, 2000, 1024)
+    assert member.holding(gpus) == Holding("default/w", "default/w", gpus, Demand(2000, 1024))
 
 
 def test_counted_gpus_are_held_by_number():

@@ -22,6 +22,7 @@ from linkwise.cluster import keys
 from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.allocations.gpus import Counted, Exact, GPUShare
 from linkwise.cluster.gang import Link
+from linkwise.cluster.requests.demand import Demand
 from linkwise.planning.placement.options import PlanOptions
 from linkwise.planning.placement.preemption.search import (
     EXACT_MAX,
@@ -506,7 +507,7 @@ def test_more_nodes_are_looked_at_where_the_cheapest_ones_do_not_do():
     large = [a_unit(f"large-{i}", (f"n{count - 1 - i}", ALL), priority=8) for i in range(2)]
     free = a_snapshot(*(a_node(f"n{i}", EIGHT) for i in range(count)))
     cpu = [
-        (f"n{i}", Holding(f"o/cpu-{i}", f"cpu-{i}", cpu=free.nodes[0].node.cpu))
+        (f"n{i}", Holding(f"o/cpu-{i}", f"cpu-{i}", demand=Demand(free.nodes[0].node.cpu)))
         for i in range(count - 2)
     ]
     pods = [(pod.node, pod.holding) for unit in (*short, *large) for pod in unit.pods]
