@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
-from controlplane.api import Api, ApiError
+from controlplane.api import ApiError
 from controlplane.background import Background
 from controlplane.gangs import make_stateful_gang
 from controlplane.history import gpus
@@ -39,6 +39,10 @@ class Draw:
     refusals: Refusals
     gangs: dict[str, int] = field(default_factory=dict)
     """The number of pods of each gang."""
+    kept: set[str] = field(default_factory=set)
+    """Gangs of which some member can never be evicted."""
+    torn: set[str] = field(default_factory=set)
+    """Gangs that had members on a node that was deleted."""
 
     @property
     def nodes(self) -> Line:
@@ -91,7 +95,10 @@ class Draw:
             for index in range(size):
                 if random.random() < 0.35:
                     pod = self.pods.namespace, f"{name}-{index}"
-                    self.refusals.add(_faults(random, pod, ends))
+                    faults = _faults(random, pod, ends)
+                    self.refusals.add(faults)
+                    if any(fault.until == inf for fault in faults):
+                        self.kept.add(name)
 
     @contextmanager
     def trigger(self, random: Random) -> Iterator[str]:
@@ -102,7 +109,7 @@ class Draw:
             "preemption": nullcontext,
             "preemption by one pod": lambda: self._one_pod(random),
             "fault": lambda: unhealthy(api, node, random.randrange(8)),
-            "deleted node": lambda: _deleted(api, node),
+            "deleted node": lambda: self._deleted(node),
         }
         reason = random.choice(tuple(harms))
         with harms[reason](), ExitStack() as budgets:
@@ -118,6 +125,7 @@ class Draw:
         gang = random.choice(tuple(self.gangs))
         path = f"/apis/policy/v1/namespaces/{self.pods.namespace}/poddisruptionbudgets"
         names = [f"{gang}-{i}" for i in range(random.choice((1, 2)))]
+        self.kept.add(gang)
         for name in names:
             selector = {"matchLabels": {"app": gang}}
             body = {"maxUnavailable": random.choice((0, 1, "50%")), "selector": selector}
@@ -131,23 +139,34 @@ class Draw:
     def present(self) -> dict[str, bool]:
         """Return the gangs that are whole (True) or have no pod on a GPU (False).
 
+        A pod whose node was deleted has no GPU; Kubernetes deletes it within a minute. The others
+        of its gang may only stay in part if the API server lets nobody evict one of them.
+
         Raises:
             PartError: A gang has some of its members on GPUs.
         """
+        present = {one["metadata"]["name"] for one in self.pods.api.get(NODES)["items"]}
         on_gpus: dict[str, list[str]] = defaultdict(list)
         for name, pod in self.pods.all().items():
-            if pod["spec"].get("nodeName") or gpus(pod):
-                on_gpus[name.rpartition("-")[0]].append(name)
-        sizes = self.gangs.items()
+            node = pod["spec"].get("nodeName")
+            if node in present or (gpus(pod) and not node):
+                on_gpus[_gang(name)].append(name)
+        sizes = [pair for pair in self.gangs.items() if pair[0] not in self.torn & self.kept]
         if parts := {g: on_gpus[g] for g, size in sizes if len(on_gpus[g]) not in {0, size}}:
             raise PartError(f"draw {self.number}: only {parts} have GPUs")
         return {gang: bool(on_gpus[gang]) for gang in self.gangs}
 
+    @contextmanager
+    def _deleted(self, node: str) -> Iterator[None]:
+        pods = self.pods.all().items()
+        self.torn.update(_gang(name) for name, pod in pods if pod["spec"].get("nodeName") == node)
+        self.pods.api.delete(f"{NODES}/{node}")
+        yield
 
-@contextmanager
-def _deleted(api: Api, node: str) -> Iterator[None]:
-    api.delete(f"{NODES}/{node}")
-    yield
+
+def _gang(pod: str) -> str:
+    """Return the gang of a member, by the name of its pod."""
+    return pod.rpartition("-")[0]
 
 
 class PartError(Exception):
