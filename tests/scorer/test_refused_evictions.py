@@ -288,7 +288,26 @@ async def test_a_gang_that_may_not_be_evicted_is_not_moved(cluster, refusal):
     assert keys.MOVED not in cluster.gang_object("low")["metadata"].get("annotations", {})
 
 
-async def test_a_move_that_is_refused_in_the_middle_has_ended_for_each_leader(cluster):
+async def test_a_gang_whose_evicted_member_has_no_place_any_more_is_evicted_as_a_whole(cluster):
+    """Its GPU is faulty, and no other one is free: until the other member goes, it runs in part."""
+    cluster.remove("/api/v1/nodes/gpu-1")
+    cluster.policy(ON_FAULT)
+    refuse(cluster, "low-1", (422, "not now"), asked=False)
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        await fault(cluster, clock)
+        await until(lambda: cluster.evicted().count("low-1") == 2)
+        assert cluster.ending("low-0")
+        assert not cluster["low-1"]["metadata"].get("deletionTimestamp")
+        cluster.refuse = lambda *_: None
+        await until(lambda: cluster.ending("low-1"))
+        await until(lambda: cluster.events("GangEvicted"))
+        (event,) = cluster.events("GangEvicted")
+        assert event["message"].startswith("All 2 members of gang low were evicted")
+
+
+async def test_a_move_that_is_refused_in_the_middle_has_ended_for_each_leader(cluster, monkeypatch):
+    monkeypatch.setattr(removal_state, "_NOWHERE", 0.3)
     cluster.policy(ON_FAULT)
     refuse(cluster, "low-1", (403, "denied"), asked=False)
     clock = Clock()

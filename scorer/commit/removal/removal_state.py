@@ -7,7 +7,7 @@ untouched  none was: the unit runs on
 returned   some were, and another one was refused: the evicted pods go back to their own places
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -18,6 +18,8 @@ AGAIN = 5.0
 """Time after which a pod is evicted again whose eviction was accepted, and that stays [s]."""
 _PASSING, _UNANSWERED = 5.0, 30.0
 """For how long a refusal that may pass, and no answer, are tried again [s]."""
+_NOWHERE = 60.0
+"""The same for any refusal, where evicted pods have no places to which they could go back [s]."""
 _TOO_MANY, _SERVER = 429, 500
 _NO_REFUSAL = {0, 409}
 """No answer; a write at the same time."""
@@ -108,19 +110,34 @@ class Removal:
         is_final = bool(statuses) and not self.is_begun
         return after.given_up(refusal_text(max(statuses))) if is_final else after
 
-    def answered(self, answers: Mapping[str, int | None], now: float) -> "Removal":
+    def answered(
+        self,
+        answers: Mapping[str, int | None],
+        now: float,
+        may_return: Callable[[Collection[PodInfo]], bool] = lambda _: True,
+    ) -> "Removal":
         """Return the state after evictions.
 
         Args:
             answers: The status of each refusal by uid; None: it was accepted.
             now: [s, of the loop's clock]
+            may_return: Whether evicted pods can go back to their own places.
         """
         accepted = {uid: now for uid, status in answers.items() if status is None}
         after = replace(self, accepted={**self.accepted, **accepted})
-        return after.refused_by(answers, now)
+        is_stuck = not may_return([pod for pod in self.pods if pod.uid in after.accepted])
+        return after.refused_by(answers, now, least=_NOWHERE if is_stuck else 0.0)
 
-    def refused_by(self, answers: Mapping[str, int | None], now: float) -> "Removal":
-        """Return the state with these refusals only: given up if one has lasted for too long."""
+    def refused_by(
+        self, answers: Mapping[str, int | None], now: float, least: float = 0.0
+    ) -> "Removal":
+        """Return the state with these refusals only: given up if one has lasted for too long.
+
+        Args:
+            answers: As in `answered`.
+            now: [s, of the loop's clock]
+            least: For how long any refusal is tried again [s].
+        """
         before = self.refused
         refused = {
             uid: (status, before[uid][1] if uid in before else now)
@@ -129,7 +146,11 @@ class Removal:
         }
         worst = max((status for status, _ in refused.values()), default=None)
         refusal = "" if worst is None else refusal_text(worst)
-        over = [status for status, since in refused.values() if now - since >= _patience(status)]
+        over = [
+            status
+            for status, since in refused.values()
+            if now - since >= max(_patience(status), least)
+        ]
         after = replace(self, refused=refused, refusal=refusal)
         return after.given_up(refusal_text(max(over))) if over else after
 

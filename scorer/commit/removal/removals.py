@@ -3,18 +3,20 @@
 The only caller of the Eviction API. First it asks by dry runs whether all pods may be evicted, then
 the removal is recorded for the next leader, then the pods are evicted. What may pass is tried
 again. Any other refusal in the middle ends the removal: the evicted pods go back to their own
-places, which are reserved for them, and the unit is protected for a while. No member of a unit is
-planned meanwhile.
+places, which are reserved for them, and the unit is protected for a while. Where a fault is under
+these places, the others are tried again for longer, since the unit would run in part. No member of
+a unit is planned meanwhile.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import structlog
 
 from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.health import faults_of
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.runtime.process.clock import loop_time
 from scorer.commit.handle import Handle
@@ -184,7 +186,8 @@ class Removals:
         """Evict what is due of a unit, and decide what becomes of it."""
         for wave in removal.due(self._staying(removal.pods), loop_time()):
             answers = await evict(self._handle, wave, dry_run=False)
-            before, removal = len(removal.accepted), removal.answered(answers, loop_time())
+            before = len(removal.accepted)
+            removal = removal.answered(answers, loop_time(), self._may_return)
             self._handle.metrics.evicted(len(removal.accepted) - before, request.reason)
             if removal.refused:
                 break
@@ -192,6 +195,10 @@ class Removals:
         if not removal.is_over and all(pod.uid in removal.accepted for pod in pods):
             removal = removal.gone()
         self._update(request, removal)
+
+    def _may_return(self, evicted: Collection[PodInfo]) -> bool:
+        """Return whether no fault is under the places of pods that were evicted."""
+        return not faults_of(evicted, self._state.ledger)
 
     def _open(self, request: Request) -> list[Removal]:
         """Return the units of which it is not decided what becomes of them."""
