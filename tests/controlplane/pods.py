@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from controlplane.api import Api, ApiError, Object, refusal
 from controlplane.process import wait_until
 
+from linkwise.cluster import keys
+
 
 @dataclass(frozen=True, slots=True)
 class Pods:
@@ -93,6 +95,20 @@ def terms(*of_each: Sequence[Object]) -> Object:
     given = [{"matchExpressions": list(one)} if one else {} for one in of_each]
     needed = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": given}}
     return {"affinity": {"nodeAffinity": needed}}
+
+
+def beside(app: str) -> Object:
+    """Return a required term of pod (anti-)affinity that is left to kube-scheduler.
+
+    It selects namespaces by labels, which the planner does not read.
+    """
+    every = {"matchExpressions": [{"key": keys.NAMESPACE_NAME, "operator": "Exists"}]}
+    term = {
+        "labelSelector": {"matchLabels": {"app": app}},
+        "namespaceSelector": every,
+        "topologyKey": keys.HOSTNAME,
+    }
+    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
 
 def required(pod: Object) -> dict[str, list[str]]:

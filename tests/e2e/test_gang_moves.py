@@ -1,6 +1,7 @@
 """Gangs that cannot be bound where they were planned: who is moved, and who is never killed.
 
-Which pods may be beside which is left to kube-scheduler, so the planner does not see it.
+A rule about pods that selects namespaces by labels is left to kube-scheduler: the planner does not
+see it.
 """
 
 import pytest
@@ -17,7 +18,7 @@ from controlplane.gangs import (
 )
 from controlplane.history import gpus
 from controlplane.nodes import NODES
-from controlplane.pods import a_pod, container
+from controlplane.pods import a_pod, beside, container
 from controlplane.process import wait_until
 
 from linkwise.cluster import keys
@@ -72,16 +73,11 @@ def first_node(history, pods, name):
 
 
 def never_beside():
-    return {"affinity": {"podAntiAffinity": required()}}
+    return {"affinity": {"podAntiAffinity": beside(BESIDE)}}
 
 
 def only_beside():
-    return {"affinity": {"podAffinity": required()}}
-
-
-def required():
-    term = {"labelSelector": {"matchLabels": {"app": BESIDE}}, "topologyKey": HOST}
-    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    return {"affinity": {"podAffinity": beside(BESIDE)}}
 
 
 def a_job(name, workers, each, pod, **given):

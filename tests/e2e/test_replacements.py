@@ -6,7 +6,7 @@ import time
 import pytest
 from controlplane.gangs import delete_pods, gang_labels
 from controlplane.history import History, gpus
-from controlplane.pods import container
+from controlplane.pods import beside, container
 from controlplane.process import wait_for, wait_until
 from controlplane.soak import often
 
@@ -32,9 +32,7 @@ def a_workload(kind, name, members, each=EACH):
         "template": template,
     }
     if kind == "Job":
-        term = {"labelSelector": {"matchLabels": {"app": "none"}}, "topologyKey": keys.HOSTNAME}
-        beside = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
-        pod |= {"restartPolicy": "Never", "affinity": {"podAffinity": beside}}
+        pod |= {"restartPolicy": "Never", "affinity": {"podAffinity": beside("none")}}
         counts = {"parallelism": members, "completions": members, "completionMode": "Indexed"}
         spec = {**counts, "template": template}
     return {"metadata": {"name": name}, "spec": spec}

@@ -3,7 +3,7 @@
 import pytest
 from controlplane.gangs import make_gang
 from controlplane.history import gpus
-from controlplane.pods import a_pod, container
+from controlplane.pods import a_pod, beside, container
 from controlplane.process import wait_until
 
 from linkwise.cluster import keys
@@ -13,11 +13,7 @@ from linkwise.topology.table import table_of
 
 PATIENCE = 120
 DGX = table_of(catalogue.entry("dgx1-v100").machine)
-BESIDE = {
-    "requiredDuringSchedulingIgnoredDuringExecution": [
-        {"labelSelector": {"matchLabels": {"app": "none"}}, "topologyKey": keys.HOSTNAME}
-    ]
-}
+BESIDE = beside("none")
 """The scheduler binds no such pod, so that nothing but its finalizer decides when it is gone."""
 
 

@@ -16,8 +16,8 @@ from linkwise.cluster.nodes.lost_gpus import RecordedGPU
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.claimed import claim_name
-from linkwise.cluster.requests.demand import Demand
-from linkwise.cluster.requests.pod_demand import demand_of
+from linkwise.cluster.requests.demand import Demand, demand_of
+from linkwise.cluster.requests.neighbors.neighbor import NO_NEIGHBOR, Neighbor, neighbor_of
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.cluster.requests.request_reader import read_request
 
@@ -69,6 +69,8 @@ class PodUsage:
     """What these claims hold; None: some hold nothing yet, or it is not known."""
     shares_claim: bool = False
     """Another pod uses one of them, too, so that the GPUs are not free once this one has ended."""
+    neighbor: Neighbor = NO_NEIGHBOR
+    """What affinity and topology spread of other pods see of it."""
     unreadable: Unreadable | None = None
     """Why its resources are unknown despite its record; None for nearly every pod."""
 
@@ -108,7 +110,15 @@ class PodUsage:
 
     def holding(self, gpus: GPUs) -> Holding:
         """Return the ledger entry of the pod with these GPUs."""
-        return Holding(self.name, self.uid, gpus, self.demand, gang=self.gang, stays=self.stays)
+        return Holding(
+            self.name,
+            self.uid,
+            gpus,
+            self.demand,
+            gang=self.gang,
+            stays=self.stays,
+            neighbor=self.neighbor,
+        )
 
     def gpus_on(self, node: Node, *, migrate: bool) -> GPUs | Unreadable:
         """Return its GPUs on a node.
@@ -208,6 +218,7 @@ def pod_usage(pod: Pod, request: Request | None = None) -> PodUsage | None:
         record=record,
         foreign=foreign,
         claims=_claims_of(pod, request) if request.by_claim else (),
+        neighbor=neighbor_of(pod, namespace),
     )
 
 

@@ -138,8 +138,7 @@ class Node:
     pods: int = DEFAULT_PODS
     """Maximum number of pods."""
     resources: Mapping[str, int] = field(default_factory=dict)
-    """Every other allocatable resource: extended ones (with a domain in their names), ephemeral
-    storage [bytes] and huge pages [bytes]."""
+    """Allocatable extended resources (those with a domain in their name)."""
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True

@@ -19,6 +19,7 @@ from linkwise.cluster.objects.affinity import (
     NodeSelector,
     NodeSelectorTerm,
     Toleration,
+    TopologySpreadConstraint,
 )
 from linkwise.cluster.objects.container import (
     Amounts,
@@ -26,7 +27,6 @@ from linkwise.cluster.objects.container import (
     Int32,
     NewContainer,
     ResourceClaim,
-    Resources,
 )
 from linkwise.cluster.objects.kube_object import KubeObject, Labels
 from linkwise.cluster.objects.metadata import Metadata, NewMetadata
@@ -110,10 +110,8 @@ class PodSpec(NewPodSpec, frozen=True):
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
     volumes: list[Volume] | None = None
-    topology_spread_constraints: list[dict[str, object]] | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     overhead: Amounts | None = None
-    resources: Resources | None = None
-    """What the pod requests itself, instead of the total of its containers."""
     host_network: bool | None = None
     resource_claims: list[ResourceClaim] | None = None
     termination_grace_period_seconds: int | None = None

@@ -12,7 +12,7 @@ from linkwise.cluster.objects.kube_object import Labels
 from linkwise.cluster.objects.metadata import Metadata, Owner
 from linkwise.cluster.objects.node_terms import node_terms_finding
 from linkwise.cluster.objects.pod import HostPath, Pod, PodSpec, Volume, VolumeClaim
-from linkwise.cluster.requests.demand import OTHERS_MAX, PORTS_MAX, Demand
+from linkwise.cluster.requests.demand import PORTS_MAX, Demand
 from linkwise.workloads.rank import RANK_ANNOTATIONS, RANK_LABELS
 
 MAX_BYTES = 128 << 10
@@ -44,6 +44,7 @@ _ANNOTATIONS = (
     keys.LWS_SIZE,
     *sorted(RANK_ANNOTATIONS),
 )
+_AMOUNTS = frozenset({"cpu", "memory", *keys.RESOURCES})
 _VARIABLES = frozenset(
     {
         container_variables.ENV_CGPU_OFF,
@@ -52,8 +53,6 @@ _VARIABLES = frozenset(
         container_variables.ENV_MPS_THREADS,
     }
 )
-_SOME: dict[str, object] = {"some": True}
-"""Stands for a value of which planning reads only whether it exists."""
 _SHARED = 2 << 10
 """Longest spec that is shared by all pods with the same one [bytes]."""
 
@@ -97,7 +96,7 @@ def oversize_reason(pod: Pod, demand: Demand, size: int = 0) -> str | None:
 
     Args:
         pod: The pod, compact or whole.
-        demand: What it needs besides GPUs.
+        demand: Its CPU, memory and host ports.
         size: The `weight` of the compact pod; 0 where it is not kept.
 
     Cost: linear in the pod.
@@ -109,8 +108,6 @@ def oversize_reason(pod: Pod, demand: Demand, size: int = 0) -> str | None:
             f"it asks for more than {PORTS_MAX} host ports: remove some, or make them ports of "
             "containers without hostPort and hostNetwork"
         )
-    if demand.has_too_many_others:
-        return f"it requests more than {OTHERS_MAX} different resources: remove some"
     if len(pod.spec.tolerations or ()) > TOLERATIONS_MAX:
         return (
             f"it has more than {TOLERATIONS_MAX} tolerations: tolerate keys with any value, or all "
@@ -153,22 +150,11 @@ def _spec(spec: PodSpec) -> PodSpec:
             _container(container, mounted, ports=ports) for container in spec.init_containers or ()
         ]
         or None,
-        affinity=_affinity(spec.affinity),
+        # The rules about other pods are read once, as a value (`neighbor_rules`).
+        affinity=Affinity(node_affinity=spec.affinity.node_affinity) if spec.affinity else None,
         volumes=volumes or None,
-        topology_spread_constraints=[_SOME] if spec.topology_spread_constraints else None,
+        topology_spread_constraints=None,
         overhead=_amounts(spec.overhead),
-        resources=_resources(spec.resources),
-    )
-
-
-def _affinity(affinity: Affinity | None) -> Affinity | None:
-    """Return the node affinity, and whether there is any affinity to other pods."""
-    if affinity is None:
-        return None
-    return Affinity(
-        node_affinity=affinity.node_affinity,
-        pod_affinity=_SOME if affinity.pod_affinity else None,
-        pod_anti_affinity=_SOME if affinity.pod_anti_affinity else None,
     )
 
 
@@ -180,9 +166,16 @@ def _container(container: Container, mounted: set[str], *, ports: bool) -> Conta
         mounted: Names of the volumes that are folders of the node.
         ports: All its ports are ports of the node; else those with a hostPort.
     """
+    resources = container.resources
     return Container(
         name=container.name,
-        resources=_resources(container.resources),
+        resources=Resources(
+            limits=_amounts(resources.limits),
+            requests=_amounts(resources.requests),
+            claims=resources.claims,
+        )
+        if resources
+        else None,
         env=[variable for variable in container.env or () if variable.name in _VARIABLES] or None,
         restart_policy=container.restart_policy,
         ports=[port for port in container.ports or () if ports or port.host_port] or None,
@@ -192,16 +185,7 @@ def _container(container: Container, mounted: set[str], *, ports: bool) -> Conta
     )
 
 
-def _resources(resources: Resources | None) -> Resources | None:
-    if resources is None:
-        return None
-    return Resources(
-        limits=_amounts(resources.limits),
-        requests=_amounts(resources.requests),
-        claims=resources.claims,
-    )
-
-
 def _amounts(amounts: Amounts | None) -> Amounts | None:
     # In their order, which decides between families. A number may be too long to encode.
-    return {name: str(amount) for name, amount in (amounts or {}).items()} or None
+    kept = ((name, amount) for name, amount in (amounts or {}).items() if name in _AMOUNTS)
+    return {name: str(amount) for name, amount in kept} or None

@@ -12,6 +12,7 @@ from linkwise.cluster.objects.kube_object import Labels, pod_path
 from linkwise.cluster.objects.metadata import Metadata, Owner
 from linkwise.cluster.objects.pod import Pod, PodSpec
 from linkwise.cluster.requests.demand import Demand
+from linkwise.cluster.requests.neighbors.rules import neighbor_rules
 from linkwise.cluster.requests.other_systems import gpus_of_others
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.cluster.requests.request_reader import read_request
@@ -200,15 +201,17 @@ def pod_info(pod: Pod) -> PodInfo:
         demand=usage.demand,
         gang=f"{namespace}/{gang}" if gang else None,
         violation=first_error(findings),
+        rules=neighbor_rules(pod, namespace),
+        neighbor=usage.neighbor,
     )
     info = replace(
         info,
         member=member if pod.spec.is_gated else None,
         ungated=None if pod.spec.is_gated else member,
-        weight=weight(kept),
+        weight=weight(kept) + member.rules.weight,
         annotations=sum(len(key) + len(text) for key, text in pod.annotations.items()),
     )
-    reason = oversize_reason(kept, usage.demand, info.weight)
+    reason = member.rules.oversize or oversize_reason(kept, usage.demand, info.weight)
     return unplanned(info, f"it is too large to plan: {reason}") if reason else info
 
 

@@ -12,7 +12,9 @@ One plan, in the order of `schedule.plan`:
 5. `assignment.by_count`: where NVIDIA's plugin chooses the GPUs, the same search with a ranking by
    the number of free ones; the better plan of both is taken.
 6. `pod_by_pod`: members that differ, and shares, are placed one after another, all or nothing.
-7. `placements`: each member gets its part of the set, in the order of ranks along the ring.
+7. `coupled`: members that affinity or topology spread binds to each other are planned so that
+   kube-scheduler can bind all of them, in some order.
+8. `placements`: each member gets its part of the set, in the order of ranks along the ring.
 
 `siblings` plans members of a gang that runs already. `baselines` and `explain` compare a plan with
 the best possible one and with index order; `score` ranks nodes for a kube-scheduler. `preemption`

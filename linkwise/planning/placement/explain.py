@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from linkwise.cluster.nodes.node import MachineSource
-from linkwise.cluster.objects.pod import PodSpec
 from linkwise.cluster.requests.request import Family
 from linkwise.planning.placement.bandwidth import Bandwidth
+from linkwise.planning.placement.pods.member import Member
 from linkwise.planning.placement.result import Plan
 from linkwise.planning.placement.state.selected_nodes import selected_by
 from linkwise.planning.placement.state.snapshot import Snapshot
@@ -102,7 +102,7 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
         where = _few(list(plan.counts))
         notes.append(f"the bandwidth is not known: NVIDIA's plugin chooses the GPUs of {where}")
     notes += _bandwidth_notes(plan.bandwidth)
-    delegated = {c for p in plan.placements for c in delegated_constraints(p.member.pod.spec)}
+    delegated = {c for p in plan.placements for c in delegated_constraints(p.member)}
     if delegated:
         notes.append(f"left to kube-scheduler: {', '.join(sorted(delegated))}")
     return notes
@@ -119,13 +119,8 @@ def _few(names: list[str]) -> str:
     return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
 
 
-def delegated_constraints(spec: PodSpec) -> tuple[str, ...]:
+def delegated_constraints(member: Member) -> tuple[str, ...]:
     """Name the constraints of a pod that only kube-scheduler checks."""
-    affinity = spec.affinity
-    constraints = (
-        ("pod affinity", affinity is not None and affinity.pod_affinity),
-        ("pod anti-affinity", affinity is not None and affinity.pod_anti_affinity),
-        ("topology spread", spec.topology_spread_constraints),
-        ("volumes", any(v.persistent_volume_claim is not None for v in spec.volumes or [])),
-    )
-    return tuple(name for name, is_set in constraints if is_set)
+    volumes = member.pod.spec.volumes or ()
+    has_claim = any(volume.persistent_volume_claim is not None for volume in volumes)
+    return (*member.rules.delegated, *(("volumes",) if has_claim else ()))

@@ -27,7 +27,7 @@ def plan_of_assignment(
     rest, placements, known = iter(group.members), list[Placement](), list[NodeAssignment]()
     for assignment in found.assignments:
         members = tuple(islice(rest, assignment.workers))
-        placements += _placements_on(members, assignment, linked=group.options.is_linked)
+        placements += placements_on(members, assignment, linked=group.options.is_linked)
         known += [assignment] if isinstance(assignment, NodeAssignment) else []
     all_known = len(known) == len(found.assignments)
     return Plan(
@@ -39,7 +39,7 @@ def plan_of_assignment(
     )
 
 
-def _placements_on(
+def placements_on(
     members: Sequence[Member], assignment: NodeAssignment | CountedAssignment, *, linked: bool
 ) -> Iterator[Placement]:
     """Split the GPUs of an assignment among its members; it is known that they can be split."""

@@ -17,7 +17,7 @@ from linkwise.planning.placement.filtering.feasibility import (
     feasibility_of_all,
     preferred_node,
 )
-from linkwise.planning.placement.filtering.reasons import Cause, set_reason
+from linkwise.planning.placement.filtering.reasons import set_reason
 from linkwise.planning.placement.filtering.shares import (
     cards_for,
     has_enough,
@@ -63,7 +63,7 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
         near = [row for row in used if feasibility.capacity[row]]
         found = _place(seen, member, feasible, near, linked=linked)
         if found is None:
-            blocked = feasibility.blocked + Counter[Cause]({set_reason(alone): len(feasible)})
+            blocked = feasibility.blocked + Counter({set_reason(alone): len(feasible)})
             reason = member_refusal(member, len(placed), group.size, blocked)
             return Refusal(reason + label_hint(member, snapshot.nodes, blocked))
         placed[place] = found
@@ -111,9 +111,9 @@ def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     return Refusal(together_refusal(group, "no node takes all of them"))
 
 
-def _most_first(member: Member) -> tuple[int, int, int]:
+def _most_first(member: Member) -> tuple[bool, int, int, int]:
     request = member.request
-    return -request.memory_per_card, -request.core_per_card, -request.gpus
+    return member.is_follower, -request.memory_per_card, -request.core_per_card, -request.gpus
 
 
 def _place(

@@ -29,11 +29,12 @@ from linkwise.planning.placement.assignment.single_node import (
     best_node,
     best_node_of_pod,
 )
+from linkwise.planning.placement.coupled import plan_coupled
+from linkwise.planning.placement.filtering.coupling import coupling_of
 from linkwise.planning.placement.filtering.feasibility import (
     feasibility_of,
     feasibility_of_all,
 )
-from linkwise.planning.placement.filtering.filters import may_use_closed
 from linkwise.planning.placement.filtering.reasons import set_reason
 from linkwise.planning.placement.messages import gang_refusal, one_node_refusal
 from linkwise.planning.placement.options import DEFAULT, PlanOptions
@@ -61,12 +62,34 @@ def plan(
     nodes, 15 ms for 256 workers on 1 000.
     """
     group = new_group(members, options)
-    if any(map(may_use_closed, group.representatives)):
-        # Such a pod may be of a job that tolerates everything: open nodes are better for it.
-        ready = snapshot.open_nodes()
-        if ready is not snapshot and isinstance(found := _plan(ready, group), Plan):
-            return found
-    return _plan(snapshot, group)
+    coupling = coupling_of(snapshot, group)
+    if coupling is None:
+        return _plan_group(snapshot, group)
+    return plan_coupled(snapshot, replace(group, coupling=coupling), _plan_group)
+
+
+def _plan_group(snapshot: Snapshot, group: Group) -> Plan | Refusal:
+    """Plan members that may be beside each other, as far as their coupling says."""
+    if len(group.needs) == 1:
+        snapshot = selected_by(snapshot, *group.needs)
+    options = group.options
+    if not group.gpus or len(group.needs) > 1:
+        place = place_together if options.link is Link.ONE_NODE else place_each
+        return place(snapshot, group)
+    planned = _by_sets(snapshot, group)
+    if group.by_count:
+        by_count = _by_count(snapshot, group)
+        if by_count and (planned is None or _is_better(snapshot, by_count, planned)):
+            planned = by_count
+        if planned is not None:
+            planned = replace(planned, nodes_considered=_count_nodes(snapshot, group, planned))
+    if planned is None and _stay_together(group):
+        feasibility = feasibility_of_all(snapshot, group)
+        return Refusal(one_node_refusal(feasibility, group))
+    # The capacity of nodes was computed for the most demanding member: one by one more may fit.
+    if planned is None and len(group.representatives) > 1:
+        return place_each(snapshot, group)
+    return planned or _refusal(snapshot, group)
 
 
 def feasible_nodes(
@@ -94,29 +117,6 @@ def feasible_nodes(
     return frozenset(snapshot.nodes[row].node.name for row in np.flatnonzero(capacity).tolist())
 
 
-def _plan(snapshot: Snapshot, group: Group) -> Plan | Refusal:
-    options = group.options
-    if len(group.needs) == 1:
-        snapshot = selected_by(snapshot, *group.needs)
-    if not group.gpus or len(group.needs) > 1:
-        place = place_together if options.link is Link.ONE_NODE else place_each
-        return place(snapshot, group)
-    planned = _by_sets(snapshot, group)
-    if group.by_count:
-        by_count = _by_count(snapshot, group)
-        if by_count and (planned is None or _is_better(snapshot, by_count, planned)):
-            planned = by_count
-        if planned is not None:
-            planned = replace(planned, nodes_considered=_count_nodes(snapshot, group, planned))
-    if planned is None and _stay_together(group):
-        feasibility = feasibility_of_all(snapshot, group)
-        return Refusal(one_node_refusal(feasibility, group))
-    # The capacity of nodes was computed for the most demanding member: one by one more may fit.
-    if planned is None and len(group.representatives) > 1:
-        return place_each(snapshot, group)
-    return planned or _refusal(snapshot, group)
-
-
 def _count_nodes(snapshot: Snapshot, group: Group, planned: Plan) -> int:
     """Return how many nodes fit all members or, for a plan over several nodes, at least one."""
     feasibility_for = feasibility_of_all if len(planned.gpus) == 1 else feasibility_of
@@ -140,6 +140,10 @@ def _is_better(snapshot: Snapshot, by_count: Plan, by_sets: Plan) -> bool:
         return near < far
     counted, known = by_count.bandwidth.value, by_sets.bandwidth.value
     return counted is not None and known is not None and known < counted * (1 - TOLERANCE)
+
+
+def _together(group: Group) -> tuple[str, ...]:
+    return group.coupling.together if group.coupling else ()
 
 
 def _stay_together(group: Group) -> bool:
@@ -184,7 +188,8 @@ def _over_nodes(snapshot: Snapshot, group: Group, each: int) -> Plan | None:
     rows, linked = np.flatnonzero(capacity), group.options.is_linked
     options = SelectionOptions(snapshot.preferences.mode, linked=linked, multi_node=True)
     ranking = partial(most_even, each=each, options=options)
-    best = best_assignment(CandidateNodes(snapshot, rows, capacity[rows]), group.size, ranking)
+    nodes = CandidateNodes(snapshot, rows, capacity[rows])
+    best = best_assignment(nodes, group.size, ranking, _together(group))
     if best is None:
         return None
     return plan_of_assignment(snapshot, group, best, nodes_considered=len(rows))
@@ -199,7 +204,9 @@ def _by_count(snapshot: Snapshot, group: Group) -> Plan | None:
     counted = np.flatnonzero(capacity * node_columns(snapshot).is_counted)
     ranking = partial(tightest, each=group.representatives[0].gpus)
     found = (
-        best_assignment(CandidateNodes(snapshot, rows, capacity[rows]), group.size, ranking)
+        best_assignment(
+            CandidateNodes(snapshot, rows, capacity[rows]), group.size, ranking, _together(group)
+        )
         for rows in (counted, np.flatnonzero(capacity))
     )
     # At equal numbers the first: counted nodes alone.

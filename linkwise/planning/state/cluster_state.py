@@ -42,6 +42,8 @@ class ClusterState:
         """Pods behind our gate that have a nominated node."""
         self._nominated_by_scheduler: set[Key] = set()
         """Pods without our gate that have one."""
+        self._following: set[Key] = set()
+        """Pods that wait, and that may fit because of others that come."""
         self.groups = PodGroups()
         """The pods with their assumed allocations, by group."""
         self.usages = PodUsages()
@@ -208,6 +210,7 @@ class ClusterState:
     def _set(self, key: Key, pod: PodInfo | None) -> None:
         before = self._pods.pop(key, None)
         self._nominated.discard(key)
+        self._following.discard(key)
         if key in self._nominated_by_scheduler:
             self._nominated_by_scheduler.remove(key)
             self._snapshot = None
@@ -222,12 +225,16 @@ class ClusterState:
             elif is_nominated(pod):
                 self._nominated_by_scheduler.add(key)
                 self._snapshot = None
+            if pod.member and (pod.member.rules.affinity or pod.member.rules.spread):
+                self._following.add(key)
             self.usages.add(pod)
             self.groups.add(pod)
         old = before.usage if before else None
         new = pod.usage if pod else None
         if old != new:
-            self.capacity_version += old is not None and bool(old.target)
+            has_left = old is not None and bool(old.target)
+            has_come = bool(self._following) and new is not None and bool(new.target)
+            self.capacity_version += has_left or has_come
             for usage in (old, new):
                 if usage and has_place(usage):
                     self._mark_node_dirty(usage.target, usage.uid)

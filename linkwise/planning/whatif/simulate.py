@@ -169,7 +169,7 @@ def intended_pod(intended: Intended, place: int = 0) -> PodInfo:
     )
     mark, _ = gang_mark(pod)
     gang = mark.name if mark and is_member(pod, member.request, mark) else None
-    oversize = oversize_reason(pod, member.demand)
+    oversize = member.rules.oversize or oversize_reason(pod, member.demand)
     owner = Owner(uid=intended.owner) if intended.owner else None
     return PodInfo(
         namespace=namespace,
@@ -223,7 +223,8 @@ def _decide(
         return Refusal(unit.blocked)
     is_closed = reserved is not None and _waits_after(unit, reserved.priority)
     options = PlanOptions(unit.link, reserved.nodes if reserved and is_closed else frozenset())
-    key = None if unit.is_gang else (is_closed, unit.link, unit.members[0].signature)
+    first = unit.members[0]
+    key = None if unit.is_gang else (is_closed, unit.link, first.signature, first.neighbor)
     siblings = siblings_of(unit.settled)
     outcome = refused.get(key) or plan_with_siblings(snapshot, unit.members, siblings, options)
     if key and isinstance(outcome, Refusal):

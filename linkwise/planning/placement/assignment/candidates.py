@@ -1,6 +1,6 @@
 """Nodes that fit workers of a gang, grouped into classes of nodes that differ by name only."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -40,6 +40,14 @@ class CandidateNodes:
         total = np.cumsum(np.sort(self.capacity)[::-1])
         count = int(np.searchsorted(total, workers)) + 1
         return count if count <= len(total) else None
+
+    def same(self, wanted: Sequence[str], workers: int) -> Iterator["CandidateNodes"]:
+        """Yield the nodes that have the same values of some labels, where they fit all workers."""
+        values = np.stack([labels(self.snapshot, label)[self.rows] for label in wanted])
+        _, place = np.unique(values, axis=1, return_inverse=True)
+        total = np.bincount(place.ravel(), self.capacity * (values > 0).all(axis=0))
+        for number in np.flatnonzero(total >= workers).tolist():
+            yield self.where(place.ravel() == number)
 
     def domains(self, label: str, workers: int) -> Iterator["Domain"]:
         """Yield the nodes of each network domain that fits all workers."""

@@ -59,7 +59,7 @@ which such a set exists. Its arguments: the domains, the workers, the nodes."""
 
 
 def best_assignment(
-    nodes: CandidateNodes, workers: int, ranking: Ranking
+    nodes: CandidateNodes, workers: int, ranking: Ranking, together: Sequence[str] = ()
 ) -> MultiNodeAssignment | None:
     """Return the best set of nodes for a gang, or None where all together are too small.
 
@@ -67,11 +67,17 @@ def best_assignment(
         nodes: Nodes that fit at least one worker, and any number up to their capacity.
         workers: How many workers.
         ranking: How to choose among sets of equally many nodes in equally near domains.
+        together: Labels of which all nodes of a set must have the same value.
     """
-    count = nodes.min_nodes(workers)
+    parts = list(nodes.same(together, workers)) if together and len(nodes.rows) else [nodes]
+    counts = [part.min_nodes(workers) for part in parts]
+    count = min((each for each in counts if each is not None), default=None)
     if count is None:
         return None
-    return ranking(nodes.nearest_domains(workers, count), workers, count)
+    fewest = [part for part, each in zip(parts, counts, strict=True) if each == count]
+    domains = [domain for part in fewest for domain in part.nearest_domains(workers, count)]
+    near = [domain for domain in domains if domain[0] is not None]
+    return ranking(near or domains, workers, count)
 
 
 def most_even(

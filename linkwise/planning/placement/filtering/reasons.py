@@ -1,9 +1,7 @@
 """Reasons why a node does not fit a pod: constants, so that nodes can be counted by reason."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
 
 from linkwise.planning.placement.pods.group import Group
 
@@ -30,6 +28,12 @@ class Reason(StrEnum):
     MEMORY_ONLY = "in use by pods that share memory only"
     COMPUTE_TOO = "in use by pods that share compute, too"
     REPLICAS = "too few free replicas"
+    SPREAD = "topology spread constraints of the pod not satisfied"
+    SPREAD_LABEL = "no label by which the pod is spread"
+    AFFINITY = "pod affinity not satisfied"
+    ANTI_AFFINITY = "pod anti-affinity not satisfied"
+    REPELLED = "anti-affinity of a running pod"
+    APART = "the members must not all be on one node"
     CPU = "too little CPU"
     MEMORY = "too little memory"
     PODS = "no room for more pods"
@@ -41,26 +45,12 @@ class Reason(StrEnum):
     REQUEST = "a request for GPUs that breaks a rule: create the pod again to see the finding"
 
 
-@dataclass(frozen=True, slots=True)
-class Shortage:
-    """A reason that names a resource besides CPU, memory and GPUs: too little of it is free."""
-
-    resource: str
-
-    def __str__(self) -> str:
-        """Return the text for users."""
-        return f"too little {self.resource}"
-
-
-Cause: TypeAlias = Reason | Shortage
-
-
 def set_reason(group: Group) -> Reason:
     """Return why a node with enough free GPUs has no set of them for a member."""
     return Reason.MATCH if group.is_matched else Reason.LINK
 
 
-def count_reasons(counts: Mapping[Cause, int]) -> str:
+def count_reasons(counts: Mapping[Reason, int]) -> str:
     """Return the number of nodes by reason, most frequent first: `too little CPU (3)`."""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{reason} ({number})" for reason, number in ordered)

@@ -3,10 +3,29 @@
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from linkwise.cluster.requests.demand import Demand, PortsTaken, largest_demand, total_demand
 from linkwise.cluster.requests.user_claims.pod_claims import DeviceNeeds
 from linkwise.planning.placement.options import DEFAULT, PlanOptions
 from linkwise.planning.placement.pods.member import Member
+
+
+@dataclass(frozen=True, slots=True)
+class Coupling:
+    """What the members of a group require of each other by affinity and topology spread."""
+
+    room: NDArray[np.int64] | None = None
+    """By node of the snapshot: how many of them it may have. None: any number."""
+    together: tuple[str, ...] = ()
+    """Labels of which all their nodes must have the same value."""
+    is_complete: bool = False
+    """The two say all. Else the members are placed one after another, where these do not do."""
+    is_by_node: bool = False
+    """Each node is a domain of its own."""
+    words: str = ""
+    """For refusals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +47,8 @@ class Group:
     has_port_conflict: bool
     """Two members want the same host port, so no node fits both."""
     options: PlanOptions = DEFAULT
+    coupling: Coupling | None = None
+    """None: any member may be beside any other."""
 
     @property
     def needs(self) -> frozenset[DeviceNeeds]:

@@ -10,8 +10,9 @@ from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.allocations.gpus import NO_GPUS, Counted, GPUs
 from linkwise.cluster.finding import Finding, Severity
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.demand import Demand
-from linkwise.cluster.requests.pod_demand import demand_of
+from linkwise.cluster.requests.demand import Demand, demand_of
+from linkwise.cluster.requests.neighbors.neighbor import NO_NEIGHBOR, Neighbor, neighbor_of
+from linkwise.cluster.requests.neighbors.rules import NO_RULES, NeighborRules, neighbor_rules
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.cluster.requests.request_reader import read_request
 from linkwise.cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
@@ -26,11 +27,15 @@ class Member:
     """`namespace/name`."""
     request: Request
     demand: Demand
-    """What it needs besides GPUs."""
+    """CPU, memory and host ports."""
     gang: str | None = None
     """`namespace/name` of its gang, or None."""
     violation: Finding | None = None
     """The first rule that its request breaks: admission lets none pass, but labels change later."""
+    rules: NeighborRules = NO_RULES
+    """What it requires of the pods near it."""
+    neighbor: Neighbor = NO_NEIGHBOR
+    """What the rules of other pods will see of it."""
 
     @property
     def gpus(self) -> int:
@@ -49,19 +54,24 @@ class Member:
         brought = self.request.user_claims
         return brought.needs if brought else NO_NEEDS
 
+    @property
+    def is_follower(self) -> bool:
+        """It has affinity to other pods than itself, so that one of them must be placed first."""
+        return not all(self.neighbor.is_in(term.pods) for term in self.rules.affinity)
+
     @cached_property
     def signature(self) -> Hashable:
         """Equal for members that fit the same nodes and take the same amounts there."""
         request = self.request
         amounts = request.family, request.resource, request.gpus, request.memory, request.core
         claimed = request.by_claim, self.needs
-        return amounts, claimed, self.demand, self.node_constraints
+        return amounts, claimed, self.demand, self.node_constraints, self.rules
 
     @cached_property
     def node_constraints(self) -> bytes:
-        """The pod's node selector, affinity and tolerations, encoded."""
+        """The pod's node selector, node affinity and tolerations, encoded."""
         spec = self.pod.spec
-        constraints = spec.node_selector, spec.affinity, spec.tolerations
+        constraints = spec.node_selector, spec.required_nodes, spec.tolerations
         return msgspec.msgpack.encode(constraints, order="deterministic")
 
     def holding(self, gpus: GPUs) -> Holding:
@@ -72,6 +82,7 @@ class Member:
             gpus=gpus,
             demand=self.demand,
             gang=self.gang,
+            neighbor=self.neighbor,
         )
 
 
@@ -84,13 +95,16 @@ def new_member(pod: Pod, namespace: str, gang: str | None = None) -> Member:
         gang: `namespace/name` of its gang, or None.
     """
     request, findings = read_request(pod)
+    namespace = pod.metadata.namespace or namespace
     return Member(
         pod=pod,
-        name=f"{pod.metadata.namespace or namespace}/{pod.metadata.name}",
+        name=f"{namespace}/{pod.metadata.name}",
         request=request,
         demand=demand_of(pod),
         gang=gang,
         violation=first_error(findings),
+        rules=neighbor_rules(pod, namespace),
+        neighbor=neighbor_of(pod, namespace),
     )
 
 

@@ -33,6 +33,7 @@ _SELECTIONS_MAX = 8
 Value: TypeAlias = tuple[float, ...]
 """The numbers that are computed of one node."""
 Number = TypeVar("Number", np.int64, np.float64)
+Derived = TypeVar("Derived")
 
 
 _NO_GENERATION = -1
@@ -103,6 +104,8 @@ class NodeCache:
         self._state_numbers: dict[tuple[Table, int], int] = {}
         self.states: list[tuple[Table, int]] = []
         """By number: a machine's tables, and the mask of its free GPUs."""
+        self._derived: dict[Hashable, tuple[NDArray[Any], Any]] = {}
+        """By key: a column, and what was made of it."""
         self.nodes_without_pods: NodesWithoutPods | None = None
         """The nodes of the last `Snapshot.without_pods`."""
         self._selected: dict[DeviceNeeds, SelectedNodes] = {}
@@ -208,6 +211,20 @@ class NodeCache:
         if left:
             raise DeadlineExceeded
         return values
+
+    def derived(self, key: Hashable, column: NDArray[Any], make: Callable[[], Derived]) -> Derived:
+        """Return what `make` makes of a column; it is called again once the column changed.
+
+        Args:
+            key: Different for each `make`.
+            column: As `get_or_compute` returns it.
+            make: Depends on the column alone.
+        """
+        known = self._derived.get(key)
+        if known is None or known[0] is not column:
+            known = self._derived[key] = column, make()
+        derived: Derived = known[1]
+        return derived
 
     def has(self, key: Hashable) -> bool:
         """Return whether values of a key are kept, of any nodes."""

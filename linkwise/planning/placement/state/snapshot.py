@@ -27,6 +27,15 @@ class Snapshot:
     needs: DeviceNeeds = NO_NEEDS
     """The needs by which GPUs are closed and sets are not allowed, see `selected_nodes`."""
 
+    around: "Snapshot | None" = field(default=None, repr=False, compare=False)
+    """The cluster of which these are some nodes: pods on the others count for affinity and topology
+    spread, too. None: these are all nodes."""
+
+    @property
+    def whole(self) -> "Snapshot":
+        """The cluster of which these are some nodes, or all."""
+        return self.around or self
+
     @property
     def nodes(self) -> tuple[NodeLedger, ...]:
         """Every node, in the order of names."""
@@ -34,12 +43,14 @@ class Snapshot:
 
     def hold_all(self, holdings: Iterable[tuple[str, Holding]]) -> "Snapshot":
         """Return the snapshot with more pods, each on the node named beside it."""
-        return replace(self, ledger=self.ledger.hold_all(holdings))
+        held = tuple(holdings)
+        around = self.around.hold_all(held) if self.around else None
+        return replace(self, ledger=self.ledger.hold_all(held), around=around)
 
-    def only(self, node: str) -> "Snapshot":
-        """Return the same moment with this node alone."""
-        ledger = Ledger({node: self.ledger.nodes[node]})
-        return replace(self, ledger=ledger, cache=self.cache.fresh())
+    def only(self, *names: str) -> "Snapshot":
+        """Return the same moment with these nodes alone."""
+        ledger = Ledger({name: self.ledger.nodes[name] for name in names})
+        return replace(self, ledger=ledger, cache=self.cache.fresh(), around=self.whole)
 
     def fork(self, is_over: Callable[[], bool] | None = None) -> "Snapshot":
         """Return the same moment with a cache of its own, for another thread.
@@ -48,30 +59,28 @@ class Snapshot:
             is_over: Whether the time for planning is over; from then on planning raises
                 `DeadlineExceeded`. None: it has no end.
         """
-        return replace(self, cache=self.cache.fork(is_over))
+        around = self.around.fork(is_over) if self.around else None
+        return replace(self, cache=self.cache.fork(is_over), around=around)
 
     def without(self, names: Set[str]) -> "Snapshot":
         """Return the same moment without these nodes."""
         if not names:
             return self
         nodes = {name: node for name, node in self.ledger.nodes.items() if name not in names}
-        return replace(self, ledger=Ledger(nodes))
-
-    def open_nodes(self) -> "Snapshot":
-        """Return the same moment with the nodes alone that are ready and not cordoned."""
-        closed = (node.node for node in self.nodes)
-        return self.without({one.name for one in closed if one.unschedulable or not one.ready})
+        return replace(self, ledger=Ledger(nodes), around=self.whole)
 
     def without_holdings(self, holdings: Iterable[tuple[str, Holding]]) -> "Snapshot":
         """Return the same moment without these entries of the ledger, each on its node."""
-        nodes = self.ledger.nodes
+        nodes, gone = self.ledger.nodes, tuple(holdings)
         changed: dict[str, NodeLedger] = {}
-        for name, holding in holdings:
+        for name, holding in gone:
             if before := changed.get(name, nodes.get(name)):
                 changed[name] = before.without(holding)
         if not changed:
             return self
-        return replace(self, ledger=replace(self.ledger, nodes={**nodes, **changed}))
+        around = self.around.without_holdings(gone) if self.around else None
+        ledger = replace(self.ledger, nodes={**nodes, **changed})
+        return replace(self, ledger=ledger, around=around)
 
     def without_gpu_pods(self) -> "Snapshot":
         """Return the same cluster without the pods with GPUs that can end.
@@ -79,7 +88,8 @@ class Snapshot:
         Cost: the nodes that changed since the last call.
         """
         nodes = {name: node.without_gpu_pods for name, node in self.ledger.nodes.items()}
-        return replace(self, ledger=Ledger(nodes), cache=self.cache.without_gpu_pods)
+        cache = self.cache.without_gpu_pods
+        return replace(self, ledger=Ledger(nodes), cache=cache, around=None)
 
     def without_pods(self) -> "Snapshot":
         """Return the same cluster with nothing running on it.
@@ -96,7 +106,8 @@ class Snapshot:
             cache = known.cache if known else self.cache.fresh()
             without_pods = NodesWithoutPods(self.nodes, ledger, cache)
         self.cache.nodes_without_pods = without_pods
-        return replace(self, ledger=without_pods.ledger, cache=without_pods.cache)
+        ledger, cache = without_pods.ledger, without_pods.cache
+        return replace(self, ledger=ledger, cache=cache, around=None)
 
 
 def snapshot_of(

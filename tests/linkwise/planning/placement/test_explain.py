@@ -13,6 +13,10 @@ from linkwise.planning.placement.result import Plan
 from linkwise.planning.placement.schedule import plan
 from linkwise.planning.placement.state.snapshot import Snapshot
 
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_OF_TEAM = {"matchLabels": {"team": "a"}}
+
 
 def explained(snapshot: Snapshot, members, **options) -> PlanExplanation:
     found = plan(snapshot, members, **options)
@@ -79,9 +83,19 @@ def test_sets_that_another_rule_chose_are_not_explained_by_the_mode():
 @pytest.mark.parametrize(
     ("spec", "note"),
     [
-        ({"affinity": {"podAffinity": {"x": 1}}}, "pod affinity"),
-        ({"affinity": {"podAntiAffinity": {"x": 1}}}, "pod anti-affinity"),
-        ({"topologySpreadConstraints": [{}]}, "topology spread"),
+        ({"affinity": {"podAffinity": {_PREFERRED: [{}]}}}, "pod affinity that is preferred"),
+        (
+            {"affinity": {"podAntiAffinity": {_PREFERRED: [{}]}}},
+            "pod anti-affinity that is preferred",
+        ),
+        (
+            {"affinity": {"podAntiAffinity": {_REQUIRED: [{"namespaceSelector": _OF_TEAM}]}}},
+            "pod anti-affinity that selects namespaces by labels",
+        ),
+        (
+            {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
+            "topology spread that is preferred (ScheduleAnyway)",
+        ),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "volumes"),
     ],
 )

@@ -274,3 +274,23 @@ def test_other_gpus_of_an_unbound_pod_stay_assumed_until_the_watch_shows_them():
     state.update_pod(key, pod_info(recorded("x", "u", gpus=(3,))))
     assert state.ledger("a").holdings["u"].gpus.indices == (3,)
     assert not state.is_assumed(before)
+
+
+def test_pod_that_comes_may_let_one_fit_that_follows_it():
+    state = ClusterState()
+    state.update_node("a", a_node("a"))
+    came = pod_info(recorded("db", "1", node="a", gpus=(0,)))
+    state.update_pod(came.key, came)
+    version = state.capacity_version
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    gates = [{"name": GANG}]
+    raw = a_pod({GPU_WHOLE: 1}, name="train", affinity=affinity, schedulingGates=gates)
+    follower = pod_info(msgspec.convert(raw, Pod))
+    state.update_pod(follower.key, follower)
+    assert state.capacity_version == version
+
+    other = pod_info(recorded("other", "2", node="a", gpus=(1,)))
+    state.update_pod(other.key, other)
+
+    assert state.capacity_version > version
