@@ -6,7 +6,7 @@ tasks that commit, report and answer requests.
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator, Set
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Set
 from typing import Any
 
 from linkwise.cluster.gang import GangKey
@@ -19,6 +19,7 @@ from linkwise.runtime.process.clock import loop_time, wait_at_most
 from linkwise.runtime.process.cooperative import cooperatively
 from linkwise.runtime.process.portions import Portions
 from scorer.commit.binding.tracker import BindingTracker
+from scorer.commit.binding.vain_preemptions import VainPreemptions
 from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer
 from scorer.commit.removal.removals import Removals
@@ -41,10 +42,12 @@ class Planner:
         self._pending = PendingUnits(informers.state, informers.owners, faults)
         self._sizes = GangSizeResolver(handle.kube, informers, faults, retry=timings.owner_retry)
         self._removals = Removals(handle)
-        self._binding_tracker = BindingTracker(handle, self._removals)
+        vain = VainPreemptions(informers.state)
+        self._binding_tracker = BindingTracker(handle, self._removals, vain)
         self._commit_queue = CommitQueue(handle, self._binding_tracker)
         self._healer = Healer(handle, self._binding_tracker, self._removals)
-        self._preemptor = Preemptor(handle, self._sizes, self._removals, self._healer.is_moving)
+        is_moving = self._healer.is_moving
+        self._preemptor = Preemptor(handle, self._sizes, self._removals, is_moving, vain)
         self._scheduler = UnitScheduler(
             handle,
             self._pending,
@@ -72,6 +75,11 @@ class Planner:
     def evicting(self) -> frozenset[GangKey]:
         """The gangs and single pods that are being evicted, or were moved off a fault."""
         return self._removals.units | self._healer.moving
+
+    @property
+    def excluded_nodes(self) -> Mapping[str, Mapping[str, float]]:
+        """The nodes where units could not be bound, as the Lease has them."""
+        return self._binding_tracker.excluded.published()
 
     def preemptions(self, now: float) -> RunningUnits:
         """Return the preemptions under way, and what budgets allow; no units to evict.

@@ -13,6 +13,7 @@ from linkwise.planning.cycle.cycle import Reservation, SchedulingCycle, in_order
 from linkwise.planning.cycle.scheduling_queue import SchedulingQueue
 from linkwise.planning.cycle.settling import Settling
 from linkwise.planning.gang.crd import Gang
+from linkwise.planning.gang.exclusion import Exclusion, exclusion_key
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.placement.options import PlanOptions
@@ -138,12 +139,16 @@ class UnitScheduler:
     def _new_cycle(self) -> SchedulingCycle:
         return SchedulingCycle(
             is_starving=self._starvation.is_starving,
-            excluded_nodes=self._binding_tracker.excluded_nodes,
+            exclusions=self._exclusions,
             ending=self._state.ending(),
             may_settle=self._may_settle,
             claimants=self._claimants,
             starving=self._starvation.current(self._pending.get, self._may_be_planned),
         )
+
+    def _exclusions(self, unit: Unit) -> Mapping[str, Exclusion]:
+        excluded = self._binding_tracker.excluded
+        return excluded.of(exclusion_key(unit)) if excluded else {}
 
     def _waits(self, pod: PodInfo) -> bool:
         now = self._state.pod(pod.key)

@@ -8,6 +8,7 @@ from msgspec import Struct
 from linkwise.cluster.cel.values import DeviceFacts
 from linkwise.cluster.keys import (
     CLAIMS_NODES,
+    EXCLUDED_NODES,
     GPU_KINDS,
     POLICY_NAMESPACE,
     REFUSED_MACHINES,
@@ -24,6 +25,7 @@ LEASE = api_path("coordination.k8s.io/v1", "namespaces", POLICY_NAMESPACE, "leas
 
 
 _reasons = msgspec.json.Decoder(dict[str, str])
+_times = msgspec.json.Decoder(dict[str, dict[str, float]])
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -65,6 +67,15 @@ class ScorerLease(Struct, frozen=True):
     def unfenced_nodes(self) -> Mapping[str, str]:
         """By node: why claims of others may get its GPUs; empty if that cannot be read."""
         return self._reasons(UNFENCED_NODES)
+
+    @property
+    def excluded_nodes(self) -> Mapping[str, Mapping[str, float]]:
+        """By id of a unit and node: until when [s since 1970]; empty if that cannot be read."""
+        text = (self.metadata.annotations or {}).get(EXCLUDED_NODES, "")
+        try:
+            return _times.decode(text) if text else {}
+        except msgspec.MsgspecError:
+            return {}
 
     def _reasons(self, key: str) -> Mapping[str, str]:
         text = (self.metadata.annotations or {}).get(key, "")

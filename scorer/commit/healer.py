@@ -29,6 +29,7 @@ from linkwise.planning.gang.moved import (
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import settled_unit
 from linkwise.runtime.kube.client import KubeError
+from scorer.commit.binding.excluded_nodes import SECONDS
 from scorer.commit.binding.tracker import BindingTracker
 from scorer.commit.handle import Handle
 from scorer.commit.removal.removal_state import Removal, Step
@@ -255,7 +256,9 @@ class Healer:
         key = removal.key
         if removal.step is Step.GONE:
             lost = {fault.node for fault in self._faults(pods) if fault.gpu is None}
-            self._binding_tracker.exclude(key, frozenset(lost))
+            # A node that comes and goes is not trusted at once.
+            excluded = self._binding_tracker.excluded
+            excluded.exclude(key, frozenset(lost), "it was lost", at_least=SECONDS)
         elif key in self._recorded:
             self._records[key] = msgspec.structs.replace(moved, is_over=True)
             self._calls.append(self._end_move(key, self._records[key]))

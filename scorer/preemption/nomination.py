@@ -1,7 +1,8 @@
 """GPUs that a unit is to have, and the units that are evicted for it. Pure."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import chain
 from typing import TypeAlias
@@ -22,8 +23,8 @@ from scorer.preemption.record import Record
 
 VictimPods: TypeAlias = tuple[tuple[Key, str], ...]
 """Namespace and name of each pod of a unit, and its uid."""
-_MARGIN = 30.0
-"""Time beside the longest grace period for which GPUs are reserved [s]."""
+MARGIN = 30.0
+"""Time beside the longest grace period after which evicted pods should have ended [s]."""
 
 
 class Failure(Enum):
@@ -55,11 +56,24 @@ class Nomination:
     still good is reserved until the evicted pods have ended, and other victims are searched."""
     refusal: str = ""
     """Why its pods could not be nominated for their nodes yet."""
+    expected: float = math.inf
+    """When the evicted pods should have ended [s since 1970]; later while one is still ending."""
+    is_late: bool = False
+    """They have not ended when they should have."""
 
     @property
     def until(self) -> float:
         """Until then the GPUs are reserved [s since 1970]."""
         return max(0.0, min(self.record.until, YEAR_10000 - 1))
+
+    @property
+    def due(self) -> float:
+        """When it is to be looked at [s since 1970]."""
+        return min(self.until, self.expected)
+
+    def delayed(self, now: float) -> "Nomination":
+        """Return the same while evicted pods are late to end; the time is in seconds since 1970."""
+        return replace(self, expected=now + MARGIN, is_late=True)
 
     @property
     def pods(self) -> VictimPods:
@@ -75,12 +89,13 @@ class Nomination:
         """Return whether GPUs of its plan failed, or are not there any more."""
         return not all(is_usable(place, state) for place in places)
 
-    def summary(self, left: int, refusal: str) -> str:
+    def summary(self, left: int, refusal: str, late: int = 0) -> str:
         """Return what happens, for users. It names nothing of another namespace.
 
         Args:
             left: The number of pods that are still to be evicted.
             refusal: Why; empty: nothing was refused.
+            late: The number of pods that are ending for longer than their grace periods.
         """
         pods, units = len(self.pods), len(self.victims)
         text = f"{pods} {_plural('pod', pods)} of {units} {_units(units)}"
@@ -89,6 +104,9 @@ class Nomination:
         text += f" {'are' if pods > 1 else 'is'} evicted for it, until {until} at the latest"
         if left and (refusal := self.refusal or refusal):
             text += f"; {left} could not be evicted yet: {refusal}"
+        if late:
+            verb = "is" if late == 1 else "are"
+            text += f"; {late} of them {verb} still terminating, for longer than expected"
         return text
 
     def _names(self, namespace: str) -> str:
@@ -127,7 +145,6 @@ def new_nomination(
         now: [s since 1970]
         longest: For how long GPUs are reserved at most [s]. Grace periods may be years.
     """
-    grace = max(pod.life.grace for pods in victims.values() for pod in pods if pod.life)
     refs = {key: tuple((pod.key, pod.uid) for pod in pods) for key, pods in victims.items()}
     members = tuple(
         planned_pod(meta.name, meta.uid, each.node, each.gpus)
@@ -135,8 +152,16 @@ def new_nomination(
         for meta in (each.member.pod.metadata,)
     )
     uids = tuple(tuple(uid for _, uid in victim) for victim in refs.values())
-    record = Record(unit.key, members, uids, now + min(grace + _MARGIN, longest))
-    return Nomination(unit.key, unit.priority, refs, record)
+    record = Record(unit.key, members, uids, now + longest)
+    return Nomination(
+        unit.key, unit.priority, refs, record, expected=now + _grace(victims) + MARGIN
+    )
+
+
+def _grace(victims: Mapping[GangKey, Sequence[PodInfo]]) -> int:
+    """Return the longest grace period of pods to evict [s]."""
+    lives = (pod.life for pods in victims.values() for pod in pods)
+    return max((life.grace for life in lives if life), default=0)
 
 
 def places_of(plan: Plan) -> tuple[Place, ...]:
@@ -149,7 +174,7 @@ def _places(placement: Placement) -> tuple[Place, ...]:
 
 
 def restored(
-    record: Record, unit: Unit, victims: Mapping[GangKey, Sequence[PodInfo]]
+    record: Record, unit: Unit, victims: Mapping[GangKey, Sequence[PodInfo]], now: float
 ) -> Nomination:
     """Return the nomination of an earlier leader.
 
@@ -157,9 +182,11 @@ def restored(
         record: As that leader has written it.
         unit: The unit, which waits.
         victims: The pods that it evicts and that are still there, by their unit.
+        now: [s since 1970]
     """
     refs = {key: tuple((pod.key, pod.uid) for pod in pods) for key, pods in victims.items()}
-    return Nomination(record.unit, unit.priority, refs, record, is_asked=True)
+    expected = now + _grace(victims) + MARGIN
+    return Nomination(record.unit, unit.priority, refs, record, is_asked=True, expected=expected)
 
 
 def restored_places(record: Record, unit: Unit, state: ClusterState) -> tuple[Place, ...]:

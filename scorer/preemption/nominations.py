@@ -62,8 +62,8 @@ class Nominations:
 
     @property
     def due(self) -> float:
-        """When the next nomination ends [s since 1970]; infinite: there is none."""
-        return min((each.until for each in self._nominations.values()), default=math.inf)
+        """When the next nomination is to be looked at [s since 1970]; infinite: there is none."""
+        return min((each.due for each in self._nominations.values()), default=math.inf)
 
     @property
     def all(self) -> tuple[Nomination, ...]:
@@ -77,7 +77,8 @@ class Nominations:
         nomination = self._nominations[key]
         left = sum(len(self._removals.left(unit)) for unit in nomination.victims)
         refusals = filter(None, map(self._removals.refusal, nomination.victims))
-        return nomination.summary(left, next(refusals, ""))
+        late = self._ending(nomination) if nomination.is_late else ()
+        return nomination.summary(left, next(refusals, ""), len(late))
 
     def has_room_for(self, nomination: Nomination) -> bool:
         """Return whether the record of all nominations has room for another one."""
@@ -119,20 +120,14 @@ class Nominations:
         """Evict the rest of units of which the last leader has evicted a part."""
         for key, pods in victims.items():
             self._unfinished[key] = tuple(pod.uid for pod in pods)
-            self._removals.begin(
-                Request(
-                    {key: pods},
-                    EvictionReason.PREEMPTED,
-                    on_end=lambda _: None,
-                    begun=frozenset({key}),
-                )
-            )
+            reason, begun = EvictionReason.PREEMPTED, frozenset({key})
+            self._removals.begin(Request({key: pods}, reason, on_end=lambda _: None, begun=begun))
 
-    def end(self, key: GangKey) -> bool:
-        """End the nomination of a unit that needs none; return whether there was one."""
-        was_there = key in self
+    def end(self, key: GangKey) -> frozenset[str]:
+        """End the nomination of a unit that needs none; return its nodes, none without one."""
+        members = self._nominations[key].record.members if key in self else ()
         self._end(key)
-        return was_there
+        return frozenset(member.node for member in members)
 
     def _end(self, key: GangKey) -> None:
         nomination = self._nominations.pop(key, None)
@@ -145,25 +140,32 @@ class Nominations:
     def _current(self, record: Record) -> Nomination | None:
         """Return the nomination of a record; None: it has ended, or its plan does not hold."""
         nomination = self._nominations.get(record.unit)
-        is_current = nomination is not None and nomination.record is record
-        return nomination if is_current and nomination and not nomination.is_void else None
+        is_current = nomination and nomination.record is record and not nomination.is_void
+        return nomination if is_current else None
 
     def reconcile(self) -> list[Call]:
         """End nominations that took too long or do not hold; return the calls that are due."""
-        reserved = self._state.reserved
+        reserved, now = self._state.reserved, self._clock()
         for key, nomination in list(self._nominations.items()):
+            is_due = nomination.is_void or now >= nomination.due
+            is_over = is_due and not (now < nomination.until and self._is_ending(nomination))
             if nomination.is_void:
-                if self._clock() >= nomination.until or not self._is_ending(nomination):
+                if is_over:
                     self._end(key)
-            elif self._clock() >= nomination.until:
+            elif is_over:
                 failure = Failure.OVERDUE if self._has_begun(nomination) else Failure.UNTOUCHED
                 self._fail(key, self._overdue(nomination), failure)
             elif nomination.is_broken(reserved.of(key, Purpose.NOMINATION), self._state):
                 self._void(key, "GPUs that were planned for it failed")
-        self._unfinished = {
-            unit: uids for unit, uids in self._unfinished.items() if unit in self._removals
-        }
+            elif is_due:
+                self._nominations[key] = nomination.delayed(now)
+        unfinished = self._unfinished.items()
+        self._unfinished = {unit: uids for unit, uids in unfinished if unit in self._removals}
         return self._writer.due() + self._pods.reconcile(self.all)
+
+    def _ending(self, nomination: Nomination) -> list[str]:
+        """Return the uids of evicted pods that have not ended yet."""
+        return [uid for _, uid in nomination.pods if self._state.usages.is_ending(uid)]
 
     def _has_begun(self, nomination: Nomination) -> bool:
         """Return whether a pod was evicted for a unit, or has ended since."""
@@ -172,8 +174,8 @@ class Nominations:
 
     def _is_ending(self, nomination: Nomination) -> bool:
         """Return whether pods that were evicted for a unit have not ended yet."""
-        is_touched = any(map(self._removals.is_touched, nomination.victims))
-        return is_touched or any(self._state.usages.is_ending(uid) for _, uid in nomination.pods)
+        is_touched = self._removals.is_touched
+        return any(map(is_touched, nomination.victims)) or bool(self._ending(nomination))
 
     def _records(self) -> list[Record]:
         asked = [each for each in self._nominations.values() if each.is_asked]
@@ -263,8 +265,8 @@ class Nominations:
 
     def _announce_victim(self, unit: Unit, removal: Removal) -> None:
         """Create an Event about a unit of which pods were evicted."""
-        first = removal.pods[0]
-        name, total, evicted = first.gang or first.name, self._size(removal), len(removal.accepted)
+        first, total, evicted = removal.pods[0], self._size(removal), len(removal.accepted)
+        name = first.gang or first.name
         if removal.step is Step.GONE:
             message = preempted(name, evicted, total, unit.priority)
         else:

@@ -30,6 +30,7 @@ from linkwise.planning.placement.preemption.victim import Disruptions
 from linkwise.planning.placement.state.node_cache import DeadlineExceeded
 from linkwise.planning.placement.state.snapshot import Snapshot
 from linkwise.planning.state.reserved_gpus import Purpose
+from scorer.commit.binding.vain_preemptions import VainPreemptions
 from scorer.commit.handle import Handle
 from scorer.commit.removal.removals import Call, Removals
 from scorer.metrics import PreemptionOutcome
@@ -62,6 +63,7 @@ class Preemptor:
         sizes: GangSizeResolver,
         removals: Removals,
         is_moving: Callable[[GangKey], bool],
+        vain: VainPreemptions,
     ) -> None:
         """Start without preemptions.
 
@@ -70,7 +72,9 @@ class Preemptor:
             sizes: Reads how many pods an elastic gang can do without.
             removals: Evicts units. One that is being evicted is no victim.
             is_moving: Returns whether a gang is being moved off a fault. It is not evicted twice.
+            vain: The nodes on which nobody is evicted for a unit again.
         """
+        self._vain = vain
         self._removals, self._is_moving = removals, is_moving
         self._kube, self._informers, self._clock = handle.kube, handle.informers, handle.clock
         self._state, self._metrics = handle.informers.state, handle.metrics
@@ -121,12 +125,13 @@ class Preemptor:
             self._informers.changed.set()
             return
         self._has_searched = True
+        vain = self._vain.nodes(unit)
         try:
-            why = self._search(unit, snapshot, options)
+            why = self._search(unit, snapshot.without(vain), options)
         except DeadlineExceeded:
             why = "it takes too long to find units of lower priority to evict"
         if why is not None:
-            self._delays.start(key, why)
+            self._delays.start(key, f"{why}; {_vain_text(vain)}" if vain else why)
 
     def _may_preempt(self, unit: Unit) -> bool:
         """Return whether anything has a lower priority, as far as a look at all pods tells."""
@@ -215,7 +220,7 @@ class Preemptor:
             victims, begun = self._left_of(record, pods)
             if unit := waiting.get(record.unit):
                 places = restored_places(record, unit, self._state)
-                nomination = restored(record, unit, victims)
+                nomination = restored(record, unit, victims, self._clock())
                 self._nominations.begin(unit, nomination, places, victims, begun)
             else:
                 self._nominations.finish({key: victims[key] for key in begun})
@@ -237,8 +242,9 @@ class Preemptor:
 
     def placed(self, key: GangKey) -> None:
         """End the preemption for a unit that is placed."""
-        if self._nominations.end(key):
+        if nodes := self._nominations.end(key):
             self._metrics.preempted(PreemptionOutcome.PLACED)
+            self._vain.placed(key, nodes)
         self._forget(key)
 
     def forget(self, key: GangKey) -> None:
@@ -264,6 +270,13 @@ class Preemptor:
         self._delays.failed(key, reason, failure)
         self._metrics.preempted(PreemptionOutcome.FAILED)
         _log.warning("Preemption failed", unit="/".join(key[:2]), err=reason)
+
+
+def _vain_text(nodes: frozenset[str]) -> str:
+    """Return on which nodes nobody is evicted for a unit, for users."""
+    first, more = min(nodes), f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+    where = f"nobody is evicted for it on {first}{more} before that changes"
+    return f"{where}: after the last time it was not bound there"
 
 
 def _units_of(found: Eviction, units: Iterable[PlacedUnit]) -> list[PlacedUnit]:

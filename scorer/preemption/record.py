@@ -26,7 +26,7 @@ from scorer.report.lease_annotations import annotate_lease
 
 LONGEST = 192 * 1024
 """The longest text [characters], about 4,000 evicted pods. The API server accepts 256 KiB of
-annotations, and the others of the Lease have up to 49 KiB."""
+annotations, and the others of the Lease have up to 61 KiB."""
 _PAUSE, _PAUSE_MAX = 0.2, 10.0
 """The least time between two writes [s], longer after one that was refused. Each may delay a
 renewal of the Lease."""

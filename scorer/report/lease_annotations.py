@@ -8,6 +8,7 @@ import structlog
 
 from linkwise.cluster.keys import (
     CLAIMS_NODES,
+    EXCLUDED_NODES,
     GPU_KINDS,
     NVIDIA_NODES,
     REFUSED_MACHINES,
@@ -145,6 +146,30 @@ async def report_refused_machines(
         interval: Between two checks [s].
     """
     await _report(REFUSED_MACHINES, lambda: _by_node(reasons()), kube, term, interval)
+
+
+async def report_excluded_nodes(
+    nodes: Callable[[], Mapping[str, Mapping[str, float]] | None],
+    kube: Kube,
+    term: int,
+    interval: float = _INTERVAL,
+) -> None:
+    """Annotate the Lease, until cancelled, with the nodes that units do not use for a while.
+
+    `linkwise explain` and the other commands that plan read it.
+
+    Args:
+        nodes: Returns, by id of a unit and node, until when [s since 1970]; None: unknown.
+        kube: The API server.
+        term: The leader's term; a Lease of another term is not changed.
+        interval: Between two checks [s].
+    """
+
+    def text() -> str | None:
+        found = nodes()
+        return None if found is None else msgspec.json.encode(found).decode() if found else ""
+
+    await _report(EXCLUDED_NODES, text, kube, term, interval)
 
 
 async def report_unfenced_nodes(

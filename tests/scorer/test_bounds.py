@@ -204,7 +204,7 @@ def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
         def planned():
             pod = msgspec.json.decode(raw, type=Pod)
             units = units_of([pod_info(pod)], NO_OWNERS)
-            cycle = SchedulingCycle(is_starving=lambda _: True, excluded_nodes={})
+            cycle = SchedulingCycle(is_starving=lambda _: True)
             for unit in units:
                 cycle.decide(snapshot, unit)
             if units:
@@ -223,9 +223,7 @@ def test_a_pod_is_read_and_planned_in_time_linear_in_its_size(spec):
 def test_a_pod_with_oversized_node_terms_is_compared_with_no_node(spec):
     (unit,) = units_of([pod_info(msgspec.json.decode(the_pod(True, spec), type=Pod))], NO_OWNERS)
 
-    outcome = SchedulingCycle(is_starving=lambda _: True, excluded_nodes={}).decide(
-        a_snapshot(a_node()), unit
-    )
+    outcome = SchedulingCycle(is_starving=lambda _: True).decide(a_snapshot(a_node()), unit)
 
     assert isinstance(outcome, Refusal)
     assert "it is too large to plan" in outcome.reason

@@ -341,7 +341,7 @@ async def test_a_unit_for_which_others_are_evicted_in_vain_is_nominated_no_more(
     async with leading(cluster, clock=clock):
         of_count(cluster, "high")
         await until(lambda: cluster.ending("low"))
-        clock.now += 61
+        clock.now += 601
         cluster.node("another", 1)
         await until(lambda: "nominatedNodeName" not in cluster["high"]["status"])
 
@@ -499,12 +499,85 @@ async def test_the_reservation_ends_if_victims_do_not_and_no_others_are_evicted(
         await stays(cluster, "high-0")
         clock.now += 61
         cluster.node("another", 1)
+        await until(lambda: "2 of them are still terminating, for longer" in cluster.waits())
+        assert len(cluster.nominations()) == 1
+        clock.now += 540
+        cluster.node("yet-another", 1)
         await until(lambda: "did not become free in time" in cluster.waits())
         cluster.owned("again", 1)
         await until(lambda: cluster.allocated("again"))
         assert "nominatedNodes" not in cluster.gang_object("high")["status"]
     # The pod of `stays` may count as not bound in time.
     assert {*cluster.evicted()} - {"sign"} == {"low-0", "low-1"}
+
+
+async def test_a_unit_waits_for_victims_that_end_late_and_gets_their_gpus(cluster):
+    cluster.node("gpu-1")
+    clock = Clock()
+    async with leading(cluster, clock=clock):
+        await full(cluster)
+        cluster.named_gang("next", 2, 4, priority=1)
+        await cluster.run("next-0", "next-1")
+        cluster.named_gang("high", 1, 8, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        for _ in range(3):
+            clock.now += 95
+            cluster.policy(NONE_YET)
+            await until(lambda: "are still terminating, for longer" in cluster.waits())
+        cluster.delete("low-0")
+        cluster.delete("low-1")
+        await until(lambda: cluster.allocated("high-0"))
+    assert {*cluster.evicted()} == {"low-0", "low-1"}
+
+
+LACKING = (
+    "0/1 nodes are available: 1 Insufficient rdma/hca. preemption: 0/1 nodes are available: "
+    "1 No preemption victims found for incoming pod."
+)
+
+
+@pytest.mark.parametrize("changed", ["the node", "the unit"])
+async def test_a_preemption_after_which_the_unit_was_not_bound_is_not_repeated(cluster, changed):
+    clock = Clock()
+
+    async def fails(name):
+        """Evict the low gang for a pod that is not bound then, and is created again."""
+        await until(lambda: cluster.ending("low-0", "low-1"))
+        cluster.delete("low-0")
+        cluster.delete("low-1")
+        await until(lambda: cluster.allocated(name))
+        cluster.mark_unschedulable(name, message=LACKING)
+        await until(lambda: [one for one in cluster.events("WaitingForGPUs") if "rdma" in str(one)])
+        clock.now += 5
+        cluster.policy(NONE_YET)
+        await until(lambda: cluster.ending(name))
+        cluster.delete(name)
+
+    def waits(leader):
+        return "; ".join(reason for _, reason in leader.context.planner.waiting())
+
+    async with leading(cluster, clock=clock) as leader:
+        await full(cluster)
+        cluster.owned("high", 8, priority=10)
+        await fails("high")
+        for i in (0, 1):
+            cluster.pod(f"low-{i}", 4, gang="low", owner=LOW, uid=f"low-{i}-again")
+        await cluster.run("low-0", "low-1")
+        cluster.owned("next", 8, priority=10)
+        # The exclusion of the node ends, and nobody is evicted there for the replacement.
+        for _ in range(3):
+            clock.now += 181
+            cluster.policy(NONE_YET)
+            await until(lambda: "nobody is evicted for it on gpu-0" in waits(leader))
+        assert not cluster.ending("low-0")
+        if changed == "the node":
+            cluster.node("gpu-0", **{"example.com/fixed": "true"})
+        else:
+            cluster.owned("other", 4, priority=10)
+        await until(lambda: cluster.ending("low-0", "low-1"))
+
+
+LOW = {**OWNER, "name": "low", "uid": "job-low"}
 
 
 def create_high(cluster, *, is_gang):

@@ -71,6 +71,18 @@ class PodStatus(KubeObject, frozen=True):
         )
 
     @property
+    def unschedulable(self) -> str:
+        """The message of a scheduler that finds no node for the pod; empty: it says nothing.
+
+        Nor does it mean anything while it keeps a node for the pod, and waits for others to end.
+        """
+        for one in self.conditions or ():
+            if one.type == "PodScheduled" and one.status == "False":
+                is_answer = one.reason == "Unschedulable" and one.message != NO_CAPACITY
+                return one.message if is_answer and not self.nominated_node_name else ""
+        return ""
+
+    @property
     def lacks_devices(self) -> bool:
         """kube-scheduler found no node with free devices for its claims.
 

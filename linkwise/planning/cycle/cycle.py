@@ -15,6 +15,7 @@ from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.gang import GangKey
 from linkwise.planning.cycle.claimants import Claimants
 from linkwise.planning.cycle.settling import is_better
+from linkwise.planning.gang.exclusion import Exclusion, exclusions_text
 from linkwise.planning.gang.plan_record import siblings_of
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.placement.options import PlanOptions
@@ -45,7 +46,7 @@ class SchedulingCycle:
         self,
         *,
         is_starving: Callable[[Unit], bool],
-        excluded_nodes: Mapping[GangKey, frozenset[str]],
+        exclusions: Callable[[Unit], Mapping[str, Exclusion]] = lambda _: {},
         ending: Collection[tuple[str, Holding]] = (),
         may_settle: Callable[[Unit], bool] = lambda _: False,
         claimants: Claimants | None = None,
@@ -55,7 +56,7 @@ class SchedulingCycle:
 
         Args:
             is_starving: Whether a unit has waited so long that nodes may be reserved for it.
-            excluded_nodes: Nodes on which members of a unit could not be bound.
+            exclusions: Returns the nodes on which members of a unit could not be bound.
             ending: GPUs of pods that are being deleted, each with its node.
             may_settle: Whether a unit may wait for these.
             claimants: The pods that get GPUs by claims which others name, too; they are updated.
@@ -65,7 +66,7 @@ class SchedulingCycle:
         self._ending, self._may_settle = ending, may_settle
         self._settling: list[Plan] = []
         """Plans that units have if they wait in vain: others do not get these GPUs meanwhile."""
-        self._is_starving, self._excluded_nodes = is_starving, excluded_nodes
+        self._is_starving, self._exclusions = is_starving, exclusions
         self.starving: Unit | None = None
         """The unit for which nodes are reserved."""
         self.reserved_nodes: frozenset[str] = frozenset()
@@ -89,7 +90,7 @@ class SchedulingCycle:
 
     def excluded(self, unit: Unit) -> frozenset[str]:
         """Return the nodes on which members of a unit could not be bound."""
-        return self._excluded_nodes.get(unit.key, frozenset())
+        return frozenset(self._exclusions(unit))
 
     def reserved_for(self, unit: Unit) -> frozenset[str]:
         """Return the nodes that are closed to a unit, since they are reserved for another one."""
@@ -113,8 +114,8 @@ class SchedulingCycle:
         blocked = unit.blocked or self._claimants.blocker(unit)
         if blocked is not None:
             outcome = Refusal(blocked, is_cacheable=False)
-        excluded = self.excluded(unit)
-        visible = snapshot.without(excluded)
+        excluded = self._exclusions(unit)
+        visible = snapshot.without(excluded.keys())
         if outcome is None:
             self.planned += 1
             outcome = _explain_excluded(self._plan(visible, unit), snapshot, excluded)
@@ -175,16 +176,14 @@ def _with(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
 
 def _explain_excluded(
-    outcome: Plan | Refusal, snapshot: Snapshot, excluded: frozenset[str]
+    outcome: Plan | Refusal, snapshot: Snapshot, excluded: Mapping[str, Exclusion]
 ) -> Plan | Refusal:
-    """Return the outcome; a refusal also counts the excluded nodes."""
-    present = excluded & snapshot.ledger.nodes.keys()
+    """Return the outcome; a refusal also names the excluded nodes."""
+    nodes = snapshot.ledger.nodes
+    present = {node: each for node, each in excluded.items() if node in nodes}
     if isinstance(outcome, Plan) or not present:
         return outcome
-    nodes = f"{len(present)} of {len(snapshot.ledger.nodes)} nodes"
-    verb = "is" if len(present) == 1 else "are"
-    why = f"{nodes} {verb} excluded for now, since a member could not be bound there"
-    return replace(outcome, reason=f"{outcome.reason}; {why}")
+    return replace(outcome, reason=f"{outcome.reason}; {exclusions_text(present)}")
 
 
 def in_order(units: Iterable[Unit]) -> list[Unit]:

@@ -18,6 +18,7 @@ from linkwise.cluster.requests.request import Family, Request
 from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.gang.budgets import ENTRY
 from linkwise.planning.gang.compact_pod import compact, oversize_reason, weight
+from linkwise.planning.gang.scheduler_answer import MESSAGE_MAX
 from linkwise.planning.placement.pods.member import Member, first_error, new_member
 from linkwise.workloads.kinds.leader_worker_set import is_leader
 from linkwise.workloads.owned_gang import owned_gang
@@ -77,6 +78,8 @@ class PodInfo:
     """Why it is not planned although it waits; only its name is kept then."""
     was_tried: bool = False
     """A scheduler has looked for a node for it since its gates were removed."""
+    unschedulable: str = ""
+    """The message of the scheduler that does not bind it, while it has GPUs and no node."""
     unprepared_since: float | None = None
     """Since when its node prepares it [s since 1970], if it has a claim; None: it is prepared."""
     lacks_capacity: bool = False
@@ -180,6 +183,9 @@ def pod_info(pod: Pod) -> PodInfo:
         settled=(is_placed or phase == "Succeeded") and not is_terminating,
         member=None,
         was_tried=pod.status.was_tried,
+        unschedulable=""
+        if not is_placed or pod.spec.node_name
+        else pod.status.unschedulable[:MESSAGE_MAX],
         unprepared_since=_unprepared_since(pod, usage),
         lacks_capacity=pod.status.lacks_capacity,
         states_size=mark is not None and (mark.min_available or mark.total) is not None,

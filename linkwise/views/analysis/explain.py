@@ -12,6 +12,7 @@ from linkwise.cluster.gang import GangKey, Link
 from linkwise.cluster.keys import ALLOCATION, GANG, GANG_KIND, LEFT_TO_SCHEDULER
 from linkwise.cluster.requests.other_systems import gpus_of_others
 from linkwise.cluster.requests.request import Family
+from linkwise.planning.gang.bind_answer import answer_of
 from linkwise.planning.gang.crd import (
     GPUS_AS_PLANNED,
     GPUS_HEALTHY,
@@ -85,8 +86,10 @@ def explain_pod(view: PlannerView, namespace: str, name: str) -> UnitExplanation
     info = pod_info(pod)
     if info.gang is not None:
         return _explain_gang(view, view.owners.key(info))
+    explanation = _explain_single(view, info)
     return replace(
-        _explain_single(view, info),
+        explanation,
+        reason=explanation.reason or _unbound([info]),
         unhealthy=_unhealthy(view, [info]),
         unplanned=_unplanned(view, [info]),
         unprepared=_unprepared(view, [info]),
@@ -106,7 +109,9 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
     return replace(
         explanation,
         # Only the leader knows until when.
-        reason=explanation.reason or (status.reason if status.reserved else None),
+        reason=explanation.reason
+        or _unbound(members)
+        or (status.reason if status.reserved else None),
         reserved=status.reserved,
         membership=_membership(kind, key) if kind else None,
         unhealthy=unhealthy,
@@ -124,6 +129,12 @@ def _move(key: GangKey, members: list[PodInfo]) -> Iterator[str]:
         command = shlex.join(["kubectl", "delete", "pod", "-n", key.namespace])
         names = shlex.join(sorted(pod.name for pod in pods))
         yield f"to place all its members again together: `{command} {names}`"
+
+
+def _unbound(pods: list[PodInfo]) -> str | None:
+    """Return why kube-scheduler does not bind pods that have their GPUs; None: it says nothing."""
+    answer = answer_of(pod for pod in pods if pod.settled and not pod.bound)
+    return answer.waiting if answer else None
 
 
 def _evicted(gang: Gang | None) -> str:

@@ -18,6 +18,7 @@ from linkwise.manifest.value import Value
 from linkwise.planning.cycle.cycle import SchedulingCycle, in_turns
 from linkwise.planning.cycle.starvation import MIN_RESERVATION, assembled_since
 from linkwise.planning.gang.crd import Gang, object_key
+from linkwise.planning.gang.exclusion import Exclusion, exclusion_id, exclusion_key
 from linkwise.planning.gang.lost_members import lost_members, reserved_holding, running_member
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Owners, Unit, units_of
@@ -30,6 +31,7 @@ from linkwise.planning.state.scheduler_nominations import (
     is_nominated,
     reserve_for_scheduler,
 )
+from linkwise.runtime.process.clock import YEAR_10000
 from linkwise.views.analysis.fit import placement_snapshot
 from linkwise.views.analysis.nominations import Nomination, nominations_of
 from linkwise.views.analysis.running import highest_priority, units_that_run
@@ -74,11 +76,19 @@ class PlannerView:
     """The time [s since 1970]."""
     nominations: Mapping[GangKey, Nomination] = field(default_factory=dict)
     """The gangs for which others are evicted."""
+    excluded: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By id of a unit: the nodes that the leader excludes for it, until when [s since 1970]."""
+
+    def exclusions(self, unit: Unit) -> Mapping[str, Exclusion]:
+        """Return the nodes that the leader excludes for a unit."""
+        nodes = self.excluded.get(exclusion_id(exclusion_key(unit)), {}) if self.excluded else {}
+        current = {node: until for node, until in nodes.items() if self.clock < until < YEAR_10000}
+        return {node: Exclusion(until) for node, until in current.items()}
 
     @cached_property
     def decisions(self) -> dict[tuple[str, str], Decision]:
         """The decision for each pending unit, by namespace and name of each of its pods."""
-        cycle = SchedulingCycle(is_starving=self.is_starving, excluded_nodes={})
+        cycle = SchedulingCycle(is_starving=self.is_starving, exclusions=self.exclusions)
         decisions, snapshot = {}, self.snapshot
         for unit in in_turns(units_of(self.pod_infos, self.owners)):
             seen = snapshot.without_holdings(self.reserved.open_to(unit.key, unit.priority))
@@ -151,8 +161,19 @@ def planner_view(current: CurrentCluster, clock: float) -> PlannerView:
         )
 
     by_key = {each.key: each for each in nominations}
+    excluded = current.cluster.excluded
     return PlannerView(
-        snapshot, pods, infos, owners, gangs, is_starving, reserved, running, clock, by_key
+        snapshot,
+        pods,
+        infos,
+        owners,
+        gangs,
+        is_starving,
+        reserved,
+        running,
+        clock,
+        by_key,
+        excluded,
     )
 
 

@@ -52,6 +52,8 @@ class Cluster:
     """Guesses and omissions, for people."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """The InternalIP of each node that has one, by the node's name."""
+    excluded: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By id of a unit: the nodes where it could not be bound, until when [s since 1970]."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -134,6 +136,8 @@ class ClusterObjects:
     """By node: why the scorer does not use its machine."""
     unfenced: dict[str, str] = field(default_factory=dict)
     """By node: why claims of others may get its GPUs."""
+    excluded: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """By id of a unit: the nodes that it does not use, and until when [s since 1970]."""
 
     def add(self, value: Value) -> None:
         """Add one object.
@@ -159,6 +163,7 @@ class ClusterObjects:
                 if other.metadata.name == SCORER:
                     self.refused_machines.update(other.refused_machines)
                     self.unfenced.update(other.unfenced_nodes)
+                    self.excluded.update(other.excluded_nodes)
             case PoolSlice():
                 self.slices.append(other)
             case HeldClaim():
@@ -212,6 +217,7 @@ class ClusterObjects:
             tuple(infos),
             tuple(f"node {node.name}: {w}" for node in nodes for w in self._warnings(node)),
             self.addresses,
+            self.excluded,
         )
 
     def _node_calls(

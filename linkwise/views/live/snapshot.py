@@ -144,7 +144,7 @@ def _config_map(plain: Plain) -> Plain | None:
 def _lease(plain: Plain) -> Plain | None:
     """Return the scorer's Lease if it has facts about nodes."""
     metadata = msgspec.convert(plain.get("metadata", {}), Metadata)
-    facts = keys.REFUSED_MACHINES, keys.UNFENCED_NODES
+    facts = keys.REFUSED_MACHINES, keys.UNFENCED_NODES, keys.EXCLUDED_NODES
     annotations = {
         key: text for key, text in (metadata.annotations or {}).items() if key in facts and text
     }

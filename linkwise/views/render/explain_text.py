@@ -51,7 +51,8 @@ def show(unit: UnitExplanation) -> None:
     for suggestion in unit.suggestions:
         say("  help:", sentence(suggestion))
     if unit.state is UnitState.FITS:
-        say("  It would go there now. If it still waits, see whether linkwise-scorer is ready.")
+        hint = "" if unit.reason else " If it still waits, see whether linkwise-scorer is ready."
+        say(f"  It would go there now.{hint}")
     show_bandwidth(unit.bandwidth, unit.best_possible, unit.index_order)
     if unit.bandwidth.value is None and unit.best_possible.value is not None:
         best = f"  {unit.best_possible.value:.1f} GB/s"

@@ -1,39 +1,162 @@
-"""The nodes that are not used for a gang for a while, since a member could not be bound there."""
+"""The nodes that are not used for a unit for a while, since a member could not be bound there.
+
+An exclusion ends early once its cause may be gone: the node has changed, or pods of others have
+left it or ask for something else there. If a member is refused there again, the next one lasts for
+some time in any case, and longer each time: on a busy node, pods come and go for other reasons.
+"""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from linkwise.cluster.gang import GangKey
+from linkwise.cluster.nodes.node import Node
+from linkwise.cluster.requests.demand import Demand
+from linkwise.planning.gang.exclusion import Exclusion, exclusion_id, lasting
+from linkwise.planning.state.cluster_state import ClusterState
 
-_SECONDS = 180.0
-"""Time for which a node is excluded for a gang [s]."""
+SECONDS = 180.0
+"""Time for which a node is excluded for a unit at most [s]."""
+_LEAST = 10.0
+"""The least time of the second exclusion of a node; doubled with each further one [s]."""
+_REMEMBERED = 900.0
+"""For how long an earlier exclusion counts after its end [s]."""
+PUBLISHED = 12 * 1024
+"""The longest text in the Lease [characters]."""
+_NUMBER = 24
+"""More than a time and the punctuation of an entry take of it [characters]."""
+_KEPT = 1024
+"""The most exclusions that are kept, the latest ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """A node as it was when it did not take a pod."""
+
+    node: Node | None
+    demands: Mapping[str, Demand]
+    """By uid of a pod of others there."""
+
+    def may_be_gone(self, now: "_Cause") -> bool:
+        """Return whether the node has changed, or pods of others there have left or changed."""
+        is_same = self.node == now.node
+        return not is_same or any(now.demands.get(uid) != of for uid, of in self.demands.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    exclusion: Exclusion
+    cause: _Cause
+    not_before: float
+    """Before this time it does not end early [s since 1970]."""
+    times: int
+    """How often in a row the node did not take a pod of the unit."""
+    ended: float | None = None
+    """When it ended early [s since 1970]; None: it did not."""
+
+    @property
+    def end(self) -> float:
+        return self.exclusion.until if self.ended is None else self.ended
+
+    def is_over(self, now: float) -> bool:
+        return now >= self.end
+
+    def may_end_early(self, now: float) -> bool:
+        return now >= self.not_before and not self.is_over(now)
 
 
 class ExcludedNodes:
     """The excluded nodes of one term of the Lease."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """Exclude none; the clock is the wall clock [s since 1970]."""
-        self._clock = clock
-        self._nodes: dict[GangKey, tuple[frozenset[str], float]] = {}
-        """By gang, with the time until which they are excluded."""
+    def __init__(self, state: ClusterState, clock: Callable[[], float]) -> None:
+        """Exclude none.
 
-    @property
-    def now(self) -> Mapping[GangKey, frozenset[str]]:
-        """The nodes that are excluded now, by gang."""
-        time = self._clock()
-        self._nodes = {key: entry for key, entry in self._nodes.items() if entry[1] > time}
-        return {key: nodes for key, (nodes, _) in self._nodes.items()}
+        Args:
+            state: The nodes and their pods.
+            clock: The wall clock [s since 1970].
+        """
+        self._state, self._clock = state, clock
+        self._entries: dict[GangKey, dict[str, _Entry]] = {}
+        """By key (`exclusion_key`) and node, the keys of the oldest first."""
 
-    def exclude(self, key: GangKey, nodes: frozenset[str]) -> None:
-        """Exclude nodes for a gang for a while, beside those that are excluded already."""
-        if nodes := self.now.get(key, frozenset()) | nodes:
-            self._nodes[key] = nodes, self._clock() + _SECONDS
+    def __bool__(self) -> bool:
+        """Return whether there may be any."""
+        return bool(self._entries)
+
+    def of(self, key: GangKey) -> dict[str, Exclusion]:
+        """Return the exclusions of a unit now, by node."""
+        now, nodes = self._clock(), self._entries.get(key, {})
+        return {node: each.exclusion for node, each in nodes.items() if not each.is_over(now)}
+
+    def published(self) -> dict[str, dict[str, float]]:
+        """Return the latest exclusions, by id of the unit and node: until when [s since 1970]."""
+        found, size = dict[str, dict[str, float]](), 0
+        for key in reversed(self._entries):
+            nodes = {node: each.until for node, each in self.of(key).items()}
+            size += sum(len(node) + _NUMBER for node in nodes) + _NUMBER
+            if size > PUBLISHED:
+                break
+            if nodes:
+                found[exclusion_id(key)] = nodes
+        return found
+
+    def exclude(
+        self,
+        key: GangKey,
+        nodes: frozenset[str],
+        why: str,
+        *,
+        own: frozenset[str] = frozenset(),
+        at_least: float = 0.0,
+    ) -> None:
+        """Exclude nodes for a unit for a while.
+
+        Args:
+            key: Of the unit (`exclusion_key`).
+            nodes: The nodes.
+            why: In the words of kube-scheduler; empty: it said nothing.
+            own: Uids of pods of the unit, whose end is no reason to try again.
+            at_least: For how long, whatever changes [s].
+        """
+        now, entries = self._clock(), self._entries.pop(key, {})
+        for node in sorted(nodes):
+            before = entries.pop(node, None)
+            times = 1 + (before.times if before and now < before.end + _REMEMBERED else 0)
+            again = 0.0 if times == 1 else min(_LEAST * 2.0 ** min(times - 2, 10), SECONDS)
+            least = max(again, at_least)
+            exclusion = Exclusion(now + SECONDS, why)
+            entries[node] = _Entry(exclusion, self._cause(node, own), now + least, times)
+        if entries:
+            self._entries[key] = dict(islice(entries.items(), max(0, len(entries) - _KEPT), None))
+        while sum(map(len, self._entries.values())) > _KEPT:
+            del self._entries[next(iter(self._entries))]
+
+    def update(self) -> None:
+        """End exclusions whose cause may be gone. Cost: the pods of the excluded nodes."""
+        now = self._clock()
+        for entries in self._entries.values():
+            for node, entry in entries.items():
+                if entry.may_end_early(now) and entry.cause.may_be_gone(self._cause(node)):
+                    entries[node] = replace(entry, ended=now)
 
     def include(self, key: GangKey) -> None:
-        """Exclude nothing for a gang: all of it is bound."""
-        self._nodes.pop(key, None)
+        """Exclude nothing for a unit: all of it is bound."""
+        self._entries.pop(key, None)
+
+    def is_said_elsewhere(self, key: GangKey, why: str, nodes: frozenset[str]) -> bool:
+        """Return whether another node did not take a pod of a unit lately, in the same words."""
+        entries = self._entries.get(key, {}).items()
+        return any(node not in nodes and each.exclusion.why == why for node, each in entries)
 
     def ends(self) -> list[float]:
-        """Return when nodes are included again [s since 1970]."""
-        time = self._clock()
-        return [until for _, until in self._nodes.values() if until > time]
+        """Return when nodes are included again, or may be [s since 1970]."""
+        now = self._clock()
+        entries = (each for nodes in self._entries.values() for each in nodes.values())
+        current = (each for each in entries if not each.is_over(now))
+        times = (time for each in current for time in (each.exclusion.until, each.not_before))
+        return [time for time in times if time > now]
+
+    def _cause(self, node: str, own: frozenset[str] = frozenset()) -> _Cause:
+        usages = self._state.usages.by_uid(node)
+        demands = {uid: usage.demand for uid, usage in usages.items() if uid not in own}
+        return _Cause(lasting(self._state.node(node)), demands)

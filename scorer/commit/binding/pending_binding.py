@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.bind_answer import STANDS, BindAnswer
 from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
@@ -35,6 +36,19 @@ class PendingBinding:
     tried_at: float | None = None
     """Time when a scheduler first tried one of the members [s since 1970]. The time before does not
     count. None: no scheduler has."""
+    answer: BindAnswer | None = None
+    """What kube-scheduler says of its members; None: nothing."""
+
+    def heard(self, answer: BindAnswer | None, now: float, patience: float) -> "PendingBinding":
+        """Return the same plan after an answer of kube-scheduler, which stands for a short time.
+
+        Args:
+            answer: The answer; None: none is left.
+            now: [s since 1970]
+            patience: For how long it waits where kube-scheduler says nothing [s].
+        """
+        deadline = min(self.deadline, now + STANDS) if answer else now + patience
+        return replace(self, answer=answer, deadline=deadline)
 
     def is_due(self, now: float) -> bool:
         """Return whether the deadline has passed; the time is in seconds since 1970."""

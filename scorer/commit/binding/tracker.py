@@ -1,27 +1,31 @@
 """Tracking of written plans until all members are bound, or evicted again.
 
 A gang of which one member cannot be bound does not work, but its other members keep their GPUs.
-So all members are evicted, and planned again without the nodes that failed. The deadline starts
-when a scheduler first tries a member, and is no shorter than it takes to create the pods again.
+So all members are evicted, and planned again without the nodes that failed: soon after
+kube-scheduler has said that a node does not take a member, else at a deadline. It starts when a
+scheduler first tries a member, and is no shorter than it takes to create the pods again. What no
+other node would change evicts nobody.
 Pods without a controller, and those whose Job counts an eviction as a failure, are not evicted;
 the status of their gang says why.
 """
 
 from collections.abc import Mapping, Set
 from dataclasses import replace
-from functools import partial
 
 import structlog
 
 from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.bind_answer import BindAnswer, answer_of
 from linkwise.planning.gang.crd import Phase
 from linkwise.planning.gang.crd_plan import GangPlan
-from linkwise.planning.gang.plan_record import plan_id_of, plan_order
+from linkwise.planning.gang.exclusion import exclusion_key
 from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.scheduler_answer import Fault
 from linkwise.planning.gang.unit import Unit
 from linkwise.runtime.kube.objects import Key
 from scorer.commit.binding.claim_repair import ClaimRepair
 from scorer.commit.binding.excluded_nodes import ExcludedNodes
+from scorer.commit.binding.failed_plans import FailedPlans
 from scorer.commit.binding.lost_gpus import awaits_claim
 from scorer.commit.binding.pending_binding import (
     PendingBinding,
@@ -31,11 +35,11 @@ from scorer.commit.binding.pending_binding import (
 )
 from scorer.commit.binding.plan_members import PlanMembers
 from scorer.commit.binding.unbound_plans import unbound_plans
+from scorer.commit.binding.vain_preemptions import VainPreemptions
 from scorer.commit.handle import Handle
-from scorer.commit.removal.removal_state import Removal, Step
-from scorer.commit.removal.removals import Call, Removals, Request
-from scorer.metrics import EvictionReason, Stage
-from scorer.report.status_update import Evicted, StatusUpdate
+from scorer.commit.removal.removals import Call, Removals
+from scorer.metrics import Stage
+from scorer.report.status_update import StatusUpdate
 
 _log = structlog.get_logger()
 
@@ -43,27 +47,23 @@ _log = structlog.get_logger()
 class BindingTracker:
     """The plans of one term of the Lease whose members are not all bound."""
 
-    def __init__(self, handle: Handle, removals: Removals) -> None:
-        """Start without plans; `removals` evicts."""
+    def __init__(self, handle: Handle, removals: Removals, vain: VainPreemptions) -> None:
+        """Start without plans; `removals` evicts, `vain` takes nodes that did not take one."""
         self._informers, self._clock = handle.informers, handle.clock
         self._status_reporter, self._removals = handle.status_reporter, removals
         self._faults, self._claim_repair = handle.faults, ClaimRepair(handle)
         self._members = PlanMembers(handle.informers)
         self._bindings = PendingBindings()
-        self._excluded = ExcludedNodes(handle.clock)
+        self.excluded = ExcludedNodes(handle.informers.state, handle.clock)
+        """The nodes where units could not be bound."""
+        self._failed = FailedPlans(
+            handle, removals, self._bindings, self._members, self.excluded, vain
+        )
+        self._vain = vain
         self._unrestored: set[Key] = set()
         """Groups whose plans of the last leader are not tracked yet."""
         self._unreconciled: set[tuple[GangKey, str]] = set()
         """Plans whose check raised, or was due during a backoff: they are checked again."""
-
-    @property
-    def excluded_nodes(self) -> Mapping[GangKey, frozenset[str]]:
-        """The nodes where a gang could not be bound, by gang."""
-        return self._excluded.now
-
-    def exclude(self, key: GangKey, nodes: frozenset[str]) -> None:
-        """Exclude nodes for a gang for a while."""
-        self._excluded.exclude(key, nodes)
 
     def track(self, unit: Unit, plan: GangPlan) -> None:
         """Start to track a plan whose members are about to be written.
@@ -101,7 +101,7 @@ class BindingTracker:
             for binding in self._bindings.all()
             if binding.writing_since is None and not self._is_backing_off(binding)
         ]
-        times += self._excluded.ends()
+        times += self.excluded.ends()
         return max(min(times) - now, 0.0) + 0.1 if times else None
 
     def _is_backing_off(self, binding: PendingBinding) -> bool:
@@ -125,6 +125,7 @@ class BindingTracker:
             dirty_groups: Groups of which a pod changed since the last call.
         """
         self._faults.work_off(Stage.TRACK, self._unrestored, self._restore)
+        self.excluded.update()
         conflicts = {pod.uid: pod.reason for pod in self._informers.state.conflicts}
         calls: list[Call] = []
         retried, self._unreconciled = self._unreconciled, set()
@@ -154,32 +155,72 @@ class BindingTracker:
             return
         failure = self._members.failure(progress, conflicts)
         if failure is not None and (is_due or not self._removals.refused_lately(binding.unit.key)):
-            self._give_up(binding, progress, failure)
+            self._failed.give_up(binding, progress, failure)
             return
         tried = [pod for pod in progress.unbound if pod.was_tried]
         if tried and binding.tried_at is None:
-            self._bindings.keep(
-                replace(binding, tried_at=self._clock(), deadline=self._new_deadline)
-            )
-            return
+            binding = replace(binding, tried_at=self._clock(), deadline=self._new_deadline)
+            self._bindings.keep(binding)
+            is_due = False
+        binding = self._hear(binding, progress)
         if not is_due:
             return
         overdue = tried or [pod for pod in progress.unbound if self._members.is_gated(pod)]
-        if overdue:
+        if binding.answer:
+            self._act(binding, progress, binding.answer)
+        elif overdue:
             self._give_up_overdue(binding, progress, overdue[0])
         else:
             first = progress.unbound[0]
             self._wait(binding, progress, f"no scheduler has looked at pod {first.name} yet")
 
-    def _give_up_overdue(self, binding: PendingBinding, progress: Progress, first: PodInfo) -> None:
+    def _hear(self, binding: PendingBinding, progress: Progress) -> PendingBinding:
+        """Take what kube-scheduler says of a plan now, and report what is new."""
+        answer, before = answer_of(progress.unbound), binding.answer
+        if answer and answer.fault is Fault.UNKNOWN:
+            # A program of others that says the same of a second node would say it of each.
+            key, nodes = exclusion_key(binding.unit), answer.nodes
+            is_known = before is not None and before.words == answer.words
+            is_everywhere = self.excluded.is_said_elsewhere(key, answer.words, nodes)
+            fault = Fault.UNIT if is_everywhere else Fault.NODE
+            answer = replace(answer, fault=before.fault if before and is_known else fault)
+        if answer == before:
+            return binding
+        binding = binding.heard(answer, self._clock(), self._patience)
+        self._bindings.keep(binding)
+        reason = answer.waiting if answer else ""
+        self._report(binding, Phase.COMMITTING, len(progress.bound), reason)
+        return binding
+
+    def _act(self, binding: PendingBinding, progress: Progress, answer: BindAnswer) -> None:
+        """Act on an answer that has stood for a while.
+
+        Members that run are not evicted before creating them again takes as long as they waited.
+        """
+        if answer.fault is Fault.UNIT:
+            self._bindings.keep(replace(binding, deadline=self._new_deadline))
+            self._report(binding, Phase.COMMITTING, len(progress.bound), answer.waiting)
+        elif progress.bound:
+            self._give_up_overdue(binding, progress, progress.unbound[0], answer)
+        else:
+            self._failed.give_up(binding, progress, answer.failure, answer)
+
+    def _give_up_overdue(
+        self,
+        binding: PendingBinding,
+        progress: Progress,
+        first: PodInfo,
+        answer: BindAnswer | None = None,
+    ) -> None:
         """Evict a gang with an unbound member, unless creating the pods again takes longer."""
         node = ", ".join(binding.nodes_of([first]))
         waited = self._clock() - (binding.tried_at or 0.0)
         recreation = recreation_time(progress.bound + progress.unbound)
         limit = max(self._patience, recreation if waited >= recreation else 0.0)
         reason = f"pod {first.name} was not bound to {node} within {limit:g} s"
+        reason = answer.failure if answer else reason
         if waited >= recreation:
-            self._give_up(binding, progress, reason)
+            self._failed.give_up(binding, progress, reason, answer)
             return
         reason += f"; it is not evicted before {recreation:g} s, in which its Job may recreate it"
         self._wait(binding, progress, reason, recreation - waited)
@@ -223,67 +264,6 @@ class BindingTracker:
             self._status_reporter.forget(key)
         if not progress.bound:
             return
-        self._excluded.include(key)
+        self.excluded.include(exclusion_key(binding.unit))
+        self._vain.bound(binding.unit)
         self._report(binding, Phase.PLACED, len(progress.bound) + len(others))
-
-    def _give_up(self, binding: PendingBinding, progress: Progress, failure: str) -> None:
-        """Evict all members, or report why they must stay."""
-        key = binding.unit.key
-        pods = self._pods_to_evict(binding, progress)
-        blocker = self._informers.workloads.eviction_blocker(pods)
-        blocker = blocker or self._removals.refused_lately(key)
-        # Check again later: the API server may let them be evicted, or a node may become ready.
-        self._bindings.keep(replace(binding, deadline=self._new_deadline))
-        if blocker:
-            self._report(binding, Phase.COMMITTING, len(progress.bound), f"{failure}; {blocker}")
-        elif pods:
-            _log.warning("Evicting gang", gang=f"{key.namespace}/{key.name}", err=failure)
-            unused = binding.nodes_of(pod for pod in progress.unbound if pod.was_tried)
-            self._removals.begin(
-                Request(
-                    {key: pods},
-                    EvictionReason.UNBOUND,
-                    on_end=partial(self._removed, binding, unused, failure),
-                    is_wanted=lambda: not all(map(self._members.is_bound, pods)),
-                )
-            )
-
-    def _pods_to_evict(self, binding: PendingBinding, progress: Progress) -> list[PodInfo]:
-        """Return the members of a plan that failed, of an overdue one before it, and of later ones.
-
-        Members of later plans came to these members, and do not work without them.
-        """
-        plans, now = self._bindings.of(binding.unit.key), self._clock()
-        before = plans[: [each.plan.id for each in plans].index(binding.plan.id)]
-        overdue = [each for each in before if each.is_due(now) and each.has_any(progress.unbound)]
-        found = [progress, *map(self._members.progress, overdue)]
-        pods = {pod.uid: pod for each in found for pod in each.bound + each.unbound}
-        order = plan_order(binding.plan.id)
-        for pod in self._members.others(binding, pods.values()):
-            if plan_order(plan_id_of(pod) or "") > order:
-                pods[pod.uid] = pod
-        return [pod for pod in pods.values() if not pod.is_ending]
-
-    def _removed(
-        self, binding: PendingBinding, unused: frozenset[str], failure: str, removal: Removal
-    ) -> None:
-        """Report what became of the members of a plan that failed.
-
-        Args:
-            binding: The plan.
-            unused: Nodes where members could not be bound.
-            failure: Why the plan failed.
-            removal: Of its members.
-        """
-        key, members = binding.unit.key, (0, binding.unit.needed)
-        if removal.step is Step.UNTOUCHED and not removal.refusal:
-            return
-        if removal.step is Step.GONE:
-            self.exclude(key, unused)
-        reason = f"{failure}; {removal.summary}"
-        evicted = Evicted(len(removal.accepted), failure, removal.refusal)
-        self._status_reporter.enqueue(
-            StatusUpdate(
-                binding.unit, Phase.COMMITTING, members, binding.plan, reason, evicted=evicted
-            )
-        )

@@ -15,6 +15,7 @@ from linkwise.cluster.nodes.topology_configmap import PublishedTopology
 from linkwise.manifest.objects import objects_in
 from linkwise.planning.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, Phase, name_of
 from linkwise.planning.gang.crd_plan import NodeGPUs
+from linkwise.planning.gang.exclusion import exclusion_id
 from linkwise.planning.gang.unit import Owners
 from linkwise.planning.placement.state.snapshot import snapshot_of
 from linkwise.planning.state.reserved_gpus import ReservedGPUs
@@ -794,3 +795,50 @@ def test_a_gang_that_is_placed_preempts_nothing(document):
     (item,) = document([*dgx("dgx-0"), *settled("low", "dgx-0", 0, 1)], "gang", "default/low")
 
     assert "preempts" not in item
+
+
+# ---- Pods that kube-scheduler does not bind.
+
+
+def excluding(until, *keys_of_units):
+    """Return the scorer's Lease, which excludes node `dgx-0` for units."""
+    nodes = {exclusion_id(key): {"dgx-0": until} for key in keys_of_units}
+    annotations = {keys.EXCLUDED_NODES: json.dumps(nodes)}
+    metadata = {"name": keys.SCORER, "namespace": keys.POLICY_NAMESPACE, "annotations": annotations}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+
+
+FOR_EVER = 4_102_444_800.0
+
+
+def test_a_node_where_a_gang_could_not_be_bound_is_named_until_when(explain):
+    objects = [*dgx("dgx-0"), *waiting("bert", 2)]
+    lease = excluding(FOR_EVER, GangKey("default", "bert", ""))
+
+    ran = explain([*objects, lease], "gang", "default/bert")
+
+    assert ran.out.startswith("waits gang default/bert\n")
+    assert "could not be bound there: dgx-0 until 2100-01-01T00:00:00Z" in ran.out
+    assert "linkwise-scorer is ready" not in ran.out
+    assert "linkwise-scorer is ready" in explain(objects, "gang", "default/bert").out
+
+
+@pytest.mark.parametrize("until", [1.0, 1e300])
+def test_an_exclusion_that_has_ended_or_is_no_time_is_ignored(explain, until):
+    lease = excluding(until, GangKey("default", "bert", ""))
+
+    ran = explain([*dgx("dgx-0"), *waiting("bert", 2), lease], "gang", "default/bert")
+
+    assert ran.out.startswith("fits gang default/bert")
+
+
+def test_a_pod_that_is_not_bound_is_explained_in_the_words_of_kube_scheduler(explain):
+    pod = placed_pod("alone", ONE, "dgx-0", GPUShare(0), bound=False)
+    message = '0/1 nodes are available: persistentvolumeclaim "data" not found.'
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    pod["status"] = {"phase": "Pending", "conditions": [{**told, "message": message}]}
+
+    ran = explain([*dgx("dgx-0"), pod], "pod", "default/alone")
+
+    assert "kube-scheduler says: persistentvolumeclaim" in ran.out
+    assert "nothing is evicted" in ran.out

@@ -8,7 +8,7 @@ from support.waiting import until
 from linkwise.cluster import keys
 from linkwise.cluster.scorer_lease import LEASE
 from linkwise.runtime.kube.client import Kube
-from scorer.report.lease_annotations import publish_address
+from scorer.report.lease_annotations import publish_address, report_excluded_nodes
 
 ADDRESS = "192.0.2.1:8445"
 
@@ -83,3 +83,15 @@ async def test_an_empty_address_is_not_written(cluster, kube):
     await publish_address(kube, "", 3)
 
     assert cluster.writes == []
+
+
+async def test_excluded_nodes_are_written_as_long_as_there_are_any(cluster, kube):
+    nodes = {}
+    lead(cluster, 3)
+    task = asyncio.create_task(report_excluded_nodes(lambda: nodes, kube, 3, 0.01))
+    nodes["0a"] = {"gpu-0": 1_767_225_600.0}
+    await until(lambda: annotations(cluster).get(keys.EXCLUDED_NODES))
+    assert annotations(cluster)[keys.EXCLUDED_NODES] == '{"0a":{"gpu-0":1767225600.0}}'
+    nodes.clear()
+    await until(lambda: not annotations(cluster)[keys.EXCLUDED_NODES])
+    task.cancel()

@@ -116,10 +116,11 @@ class Cluster(FakeCluster):
                 },
             )
 
-    def mark_unschedulable(self, *names):
+    def mark_unschedulable(self, *names, message=""):
         """Let pods have the condition of a scheduler that found no node for them."""
         for name in names:
             condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+            condition["message"] = message
             status = {"phase": "Pending", "conditions": [condition]}
             self.put(f"/api/v1/namespaces/team/pods/{name}", {**self[name], "status": status})
 

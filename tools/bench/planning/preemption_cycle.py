@@ -31,6 +31,7 @@ from linkwise.runtime.process.lifecycle import tune_gc
 from scorer.cache.informers import Informers
 from scorer.cache.workloads.budget_informer import read_budget
 from scorer.commit.binding.tracker import BindingTracker
+from scorer.commit.binding.vain_preemptions import VainPreemptions
 from scorer.commit.handle import Handle
 from scorer.commit.healer import Healer
 from scorer.commit.removal.removals import Removals
@@ -96,13 +97,14 @@ class _Cycle:
         reporter = StatusReporter(kube, informers, recorder, faults, clock, timings=_UNLIMITED)
         handle = Handle(kube, informers, reporter, metrics, faults, 1, clock, _UNLIMITED)
         removals = Removals(handle)
-        tracker = BindingTracker(handle, removals)
+        vain = VainPreemptions(self._state)
+        tracker = BindingTracker(handle, removals, vain)
         pending = PendingUnits(self._state, informers.owners, faults)
         pending.assemble(self._state.groups.drain_dirty())
         sizes = GangSizeResolver(kube, informers, faults, retry=_UNLIMITED.owner_retry)
         healer = Healer(handle, tracker, removals)
         self._units = list(pending)
-        self._preemptor = Preemptor(handle, sizes, removals, healer.is_moving)
+        self._preemptor = Preemptor(handle, sizes, removals, healer.is_moving, vain)
         self._scheduler = UnitScheduler(
             handle,
             pending,

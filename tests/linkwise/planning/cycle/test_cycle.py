@@ -14,6 +14,7 @@ from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.requests.demand import Demand
 from linkwise.planning.cycle.cycle import SETTLING_MAX, SchedulingCycle, in_order, in_turns
+from linkwise.planning.gang.exclusion import Exclusion
 from linkwise.planning.gang.unit import Owners, Unit, units_of
 from linkwise.planning.placement.result import Plan, Refusal
 from linkwise.planning.placement.state.snapshot import Snapshot
@@ -26,6 +27,9 @@ class Decision(NamedTuple):
 
 
 NO_OWNERS = Owners({}, {})
+
+
+TOMORROW = Exclusion(1_767_225_600.0, "Insufficient rdma/hca")
 
 
 def a_unit(name, members=1, gpus=1, *, priority=0, age=0, missing=0, **pod):
@@ -48,8 +52,10 @@ def a_unit(name, members=1, gpus=1, *, priority=0, age=0, missing=0, **pod):
 
 def cycle(snapshot, *units, starving=(), cached_refusals=None, excluded=None):
     cached = cached_refusals or {}
+    until = {key: dict.fromkeys(nodes, TOMORROW) for key, nodes in (excluded or {}).items()}
     state = SchedulingCycle(
-        is_starving=lambda unit: unit.key.name in starving, excluded_nodes=excluded or {}
+        is_starving=lambda unit: unit.key.name in starving,
+        exclusions=lambda unit: until.get(unit.key, {}),
     )
     decisions = []
     for unit in in_order(units):
@@ -312,6 +318,9 @@ def test_a_gang_is_not_placed_on_excluded_nodes():
         a_snapshot(*nodes), unit, excluded={unit.key: frozenset({"node-0", "node-1"})}
     )
     assert placed(decisions) == []
+    (refused,) = decisions
+    why = "2026-01-01T00:00:00Z (Insufficient rdma/hca)"
+    assert f"could not be bound there: node-0 until {why}, node-1" in refused.outcome.reason
     assert placed(
         cycle(a_snapshot(*nodes), unit, excluded={GangKey("x", "y", ""): frozenset({"node-0"})})
     )
@@ -394,7 +403,6 @@ def test_of_very_many_gangs_few_wait_for_pods_that_are_ending():
     snapshot = snapshot.hold_all(ending)
     state = SchedulingCycle(
         is_starving=lambda _: False,
-        excluded_nodes={},
         ending=ending,
         may_settle=lambda _: True,
     )

@@ -3,7 +3,7 @@ import json
 import pytest
 from support.dra import a_claim, a_device, a_rule, a_slice
 
-from linkwise.cluster.keys import REFUSED_MACHINES, UNFENCED_NODES
+from linkwise.cluster.keys import EXCLUDED_NODES, REFUSED_MACHINES, UNFENCED_NODES
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.node import MachineSource
 from linkwise.cluster.objects.metadata import Metadata
@@ -197,6 +197,17 @@ def test_nodes_that_claims_of_others_may_use_are_warned_of(read):
     cluster = read(a_node(), a_lease(**{UNFENCED_NODES: '{"n": "no rule", "gone": "no rule"}'}))
 
     assert cluster.warnings == ("node n: claims of others may get its GPUs: no rule",)
+
+
+def test_nodes_that_the_scorer_excludes_for_a_unit_are_read(read):
+    cluster = read(a_node(), a_lease(**{EXCLUDED_NODES: '{"0a": {"n": 1767225600.0}}'}))
+
+    assert cluster.excluded == {"0a": {"n": 1767225600.0}}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"n": 1}', '{"n": {"a": "b"}}'])
+def test_unreadable_exclusions_exclude_none(text):
+    assert ScorerLease(Metadata(annotations={EXCLUDED_NODES: text})).excluded_nodes == {}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"n": 1}'])

@@ -120,7 +120,7 @@ async def test_only_nodes_that_the_scheduler_could_not_use_are_excluded(cluster,
             cluster.pod(f"bert-{i}", 8, gang="bert", uid=f"new-{i}")
         await until(lambda: "excluded" in (reason(cluster) or ""))
 
-    assert "1 of 3 nodes is excluded for now, since a member" in reason(cluster)
+    assert "excluded, since a member could not be bound there: gpu-" in reason(cluster)
 
 
 @pytest.mark.parametrize("owner", [JOB, None], ids=["job", "no owner"])
@@ -274,6 +274,151 @@ async def test_the_exclusion_of_a_node_ends(cluster, clock):
         recreate(cluster, nodeSelector={keys.HOSTNAME: "gpu-0"})
         await until(lambda: cluster.phase() == "Waiting")
         await passed(cluster, clock, 11 * 60, "another")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+
+# ---- The answer of kube-scheduler.
+
+
+def says(text):
+    others = "1 node(s) didn't satisfy plugin(s) [NodeAffinity]"
+    preemption = "preemption: 0/2 nodes are available: 2 Preemption is not helpful."
+    return f"0/2 nodes are available: {text}, {others}. {preemption}"
+
+
+OF_NODE = says("1 Insufficient rdma/hca")
+OF_UNIT = '0/2 nodes are available: persistentvolumeclaim "data" not found.'
+OF_OTHERS = says("1 no licence is left")
+
+
+async def answered(cluster, message, *names, **pod):
+    """Place a gang, and let kube-scheduler answer about some of its members."""
+    cluster.gang(gpus=2, **pod)
+    await until(lambda: cluster.allocated("bert-0", "bert-1"))
+    cluster.mark_unschedulable(*(names or ("bert-0", "bert-1")), message=message)
+    words = message.split(": ", 1)[1].split(",")[0].removeprefix("1 ").removesuffix(".")
+    await until(lambda: words in (reason(cluster) or ""))
+    assert cluster.phase() == "Committing"
+
+
+async def test_an_answer_about_the_node_moves_the_gang_within_seconds(cluster, clock):
+    async with leading(cluster, clock=clock):
+        await answered(cluster, OF_NODE)
+        node = cluster.record("bert-0")["node"]
+        await passed(cluster, clock, 3)
+        assert evicted(cluster) == {}
+        await passed(cluster, clock, 2, "another")
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        recreate(cluster)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        assert cluster.record("bert-0")["node"] != node
+        await until(lambda: cluster.events("GangEvicted"))
+
+    (event,) = cluster.events("GangEvicted")
+    why = f"was not bound to {node}: kube-scheduler says: Insufficient rdma/hca"
+    assert event["message"].endswith(f"pod bert-0 {why}")
+
+
+async def test_an_answer_that_does_not_stand_evicts_nobody(cluster, clock):
+    async with leading(cluster, clock=clock):
+        await answered(cluster, OF_NODE, "bert-1")
+        clock.now += 3
+        cluster.bind("bert-0", "bert-1")
+        await until(lambda: cluster.phase() == "Placed")
+        await passed(cluster, clock, 100)
+
+    assert evicted(cluster) == {}
+
+
+async def test_what_no_other_node_would_change_evicts_nobody(cluster, clock):
+    async with leading(cluster, clock=clock):
+        await answered(cluster, OF_UNIT, "bert-1")
+        for name in "abc":
+            await passed(cluster, clock, 61, name)
+        assert 'persistentvolumeclaim "data" not found; no other node' in reason(cluster)
+        # It appears, and the node has no room for it.
+        cluster.mark_unschedulable("bert-1", message=OF_NODE)
+        await until(lambda: "rdma/hca" in reason(cluster))
+        assert evicted(cluster) == {}
+        await passed(cluster, clock, 5, "later")
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
+async def test_a_program_of_others_that_refuses_a_second_node_in_the_same_words_refuses_all(
+    cluster, clock
+):
+    async with leading(cluster, clock=clock):
+        await answered(cluster, OF_OTHERS)
+        await passed(cluster, clock, 5)
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        recreate(cluster)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        before = len(evicted(cluster))
+        cluster.mark_unschedulable("bert-0", "bert-1", message=OF_OTHERS)
+        await until(lambda: "no licence is left; no other node" in (reason(cluster) or ""))
+        for name in "abc":
+            await passed(cluster, clock, 61, name)
+        # The first exclusion has ended, and the answer is still the same.
+        assert "no licence is left; no other node" in reason(cluster)
+        assert cluster["bert-0"]
+        assert len(evicted(cluster)) == before
+
+
+async def test_members_of_a_job_that_run_stay_until_creating_them_again_takes_no_longer(
+    cluster, clock
+):
+    body = {"metadata": {"uid": "sweep"}, "spec": {"podFailurePolicy": {"rules": [IGNORES]}}}
+    cluster.put("/apis/batch/v1/namespaces/team/jobs/sweep", body)
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "sweep", "uid": "sweep"}
+    async with leading(cluster, clock=clock):
+        await answered(cluster, OF_NODE, "bert-1", owner=owner)
+        cluster.bind("bert-0")
+        await passed(cluster, clock, 0, "bound")
+        await passed(cluster, clock, 5)
+        await until(lambda: "it is not evicted before 20 s" in (reason(cluster) or ""))
+        assert evicted(cluster) == {}
+        await passed(cluster, clock, 16, "late")
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
+REPLICAS = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
+
+
+async def test_a_replacement_of_a_single_pod_does_not_go_where_its_predecessor_was_refused(
+    cluster, clock
+):
+    async with leading(cluster, clock=clock):
+        for name, other in (("web-a", "web-b"), ("web-b", None)):
+            cluster.pod(name, 2, owner=REPLICAS)
+            await until(lambda name=name: cluster.allocated(name))
+            if other:
+                node = cluster.record(name)["node"]
+                cluster.mark_unschedulable(name, message=OF_NODE)
+                await passed(cluster, clock, 0, "looked")
+                await passed(cluster, clock, 5)
+                await until(lambda name=name: cluster[name] is None)
+        assert cluster.record("web-b")["node"] != node
+
+
+@pytest.mark.parametrize("change", ["the node", "a pod"])
+async def test_an_exclusion_ends_once_its_cause_may_be_gone(cluster, clock, change):
+    cluster.remove("/api/v1/nodes/gpu-1")
+    neighbour = {"metadata": {"namespace": "team", "uid": "nb"}, "spec": {"nodeName": "gpu-0"}}
+    path = "/api/v1/namespaces/team/pods/neighbour"
+    cluster.put(path, {**neighbour, "status": {"phase": "Running"}})
+    cluster.node("sign", 8)
+    chosen = {"nodeSelector": {keys.HOSTNAME: "gpu-0"}}
+    async with leading(cluster, clock=clock):
+        await answered(cluster, OF_NODE, **chosen)
+        await passed(cluster, clock, 5)
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+        recreate(cluster, **chosen)
+        await until(lambda: cluster.phase() == "Waiting")
+        assert "gpu-0 until 2026-01-01T00:0" in reason(cluster)
+        if change == "a pod":
+            cluster.remove(path)
+        else:
+            cluster.node("gpu-0", **{"example.com/fixed": "true"})
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 

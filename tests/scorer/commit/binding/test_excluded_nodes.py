@@ -1,0 +1,178 @@
+"""Nodes that are not used for a unit for a while."""
+
+import json
+
+import pytest
+from support.builders import a_node, a_seen
+from support.servers.leader_harness import NOW, Clock
+
+from linkwise.cluster.gang import GangKey
+from linkwise.planning.gang.exclusion import exclusion_id, exclusion_key
+from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.state.cluster_state import ClusterState
+from scorer.commit.binding.excluded_nodes import PUBLISHED, ExcludedNodes
+from scorer.commit.binding.vain_preemptions import VainPreemptions
+
+KEY = GangKey("team", "bert", "job")
+NO_OWNERS = Owners({}, {})
+
+
+class Nodes:
+    """Two nodes, a pod of others on the first, and exclusions."""
+
+    def __init__(self):
+        self.state, self.clock = ClusterState(), Clock()
+        for name in ("gpu-0", "gpu-1"):
+            self.state.update_node(name, a_node(name))
+        self.pod("other")
+        self.excluded = ExcludedNodes(self.state, self.clock)
+
+    def pod(self, name, **pod):
+        seen = a_seen(0, name, gates=(), nodeName="gpu-0", phase="Running", **pod)
+        self.state.update_pod(seen.key, seen)
+
+    def delete(self, name):
+        self.state.update_pod(("team", name), None)
+
+    @property
+    def now(self):
+        self.excluded.update()
+        return self.excluded.of(KEY)
+
+
+@pytest.fixture
+def nodes():
+    return Nodes()
+
+
+def test_a_node_is_excluded_for_three_minutes_with_the_reason(nodes):
+    nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "Too many pods")
+    assert {name: (each.until, each.why) for name, each in nodes.now.items()} == {
+        "gpu-0": (NOW + 180, "Too many pods")
+    }
+    assert nodes.excluded.of(GangKey("team", "other", "")) == {}
+    nodes.clock.now += 180
+    assert nodes.now == {}
+    assert nodes.excluded.ends() == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda nodes: nodes.delete("other"), id="a pod has ended"),
+        pytest.param(
+            lambda nodes: nodes.state.update_node("gpu-0", a_node("gpu-0", labels={"a": "b"})),
+            id="a label",
+        ),
+        pytest.param(lambda nodes: nodes.state.update_node("gpu-0", None), id="deleted"),
+    ],
+)
+def test_it_ends_once_the_cause_may_be_gone(nodes, change):
+    nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "")
+    assert nodes.now
+    change(nodes)
+    assert not nodes.now
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda nodes: nodes.delete("bert-0"), id="a pod of the unit has ended"),
+        pytest.param(lambda nodes: nodes.pod("new"), id="a pod has come"),
+        pytest.param(
+            lambda nodes: nodes.state.update_node("gpu-1", a_node("gpu-1", labels={"a": "b"})),
+            id="another node",
+        ),
+    ],
+)
+def test_it_does_not_end_for_anything_else(nodes, change):
+    nodes.pod("bert-0")
+    nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "", own=frozenset({"bert-0"}))
+    change(nodes)
+    assert nodes.now
+
+
+def test_where_it_is_refused_again_it_ends_later_and_later(nodes):
+    lasted = []
+    for i in range(7):
+        nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "")
+        began, name = nodes.clock.now, f"passing-{i}"
+        nodes.pod("other" if i % 2 else name)
+        nodes.delete("other" if i % 2 == 0 else f"passing-{i - 1}")
+        while nodes.now:
+            nodes.clock.now += 1
+        lasted.append(nodes.clock.now - began)
+    assert lasted == [0, 10, 20, 40, 80, 160, 180]
+
+
+def test_few_exclusions_are_kept_the_latest_ones(nodes):
+    for i in range(1030):
+        nodes.excluded.exclude(GangKey("team", f"g{i}", ""), frozenset({"gpu-0"}), "")
+    nodes.excluded.exclude(KEY, frozenset(f"gpu-{i}" for i in range(2000)), "")
+    assert len(nodes.now) == 1024
+    assert nodes.excluded.of(GangKey("team", "g1029", "")) == {}
+
+
+def test_little_is_written_into_the_lease_the_latest_exclusions(nodes):
+    for i in range(1000):
+        nodes.excluded.exclude(GangKey("team", f"g{i}", ""), frozenset({f"gpu-{'x' * 200}"}), "")
+    nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "")
+    published = nodes.excluded.published()
+    assert published[exclusion_id(KEY)] == {"gpu-0": NOW + 180}
+    assert 0.8 * PUBLISHED < len(json.dumps(published)) < PUBLISHED
+    nodes.clock.now += 180
+    assert nodes.excluded.published() == {}
+
+
+def single(name, gpus=1, kind="ReplicaSet", uid="web"):
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "web", "uid": uid}
+    (unit,) = units_of([a_seen(gpus, name, owner=owner)], NO_OWNERS)
+    return unit
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        pytest.param(single("a"), single("b"), True, id="a replacement"),
+        pytest.param(single("a"), single("b", gpus=2), False, id="another shape"),
+        pytest.param(single("a"), single("a", uid="new"), False, id="another owner"),
+        pytest.param(
+            single("web-0", kind="StatefulSet"),
+            single("web-1", kind="StatefulSet"),
+            False,
+            id="another ordinal",
+        ),
+    ],
+)
+def test_exclusions_of_single_pods_are_those_of_their_owner_and_shape(one, other, same):
+    assert (exclusion_key(one) == exclusion_key(other)) is same
+
+
+def test_nobody_is_evicted_again_where_a_unit_was_not_bound_then(nodes):
+    vain, unit, again = VainPreemptions(nodes.state), single("a", 8), single("b", 8)
+    vain.not_bound(unit, frozenset({"gpu-0"}))
+    assert vain.nodes(again) == frozenset()
+    vain.placed(unit.key, ["gpu-0"])
+    vain.not_bound(unit, frozenset({"gpu-0", "gpu-1"}))
+    nodes.delete("other")
+    assert vain.nodes(again) == {"gpu-0"}
+    assert vain.nodes(single("b", 4)) == frozenset()
+    nodes.state.update_node("gpu-0", a_node("gpu-0", labels={"a": "b"}))
+    assert vain.nodes(again) == frozenset()
+
+
+def test_a_unit_that_was_bound_may_preempt_again(nodes):
+    vain, unit = VainPreemptions(nodes.state), single("a", 8)
+    vain.placed(unit.key, ["gpu-0"])
+    vain.not_bound(unit, frozenset({"gpu-0"}))
+    vain.bound(single("c", 8))
+    assert vain.nodes(unit) == frozenset()
+
+
+def test_few_preemptions_in_vain_are_kept(nodes):
+    vain = VainPreemptions(nodes.state)
+    units = [single("a", uid=f"uid-{i}") for i in range(1030)]
+    for unit in units:
+        vain.placed(unit.key, ["gpu-0"])
+        vain.not_bound(unit, frozenset({"gpu-0"}))
+    assert sum(map(bool, map(vain.nodes, units))) == 1024
