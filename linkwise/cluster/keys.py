@@ -94,6 +94,10 @@ LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"
 # Kubernetes: labels, users, and keys that only it sets.
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 HOSTNAME = "kubernetes.io/hostname"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+"""The taint of a cordoned node."""
+NOT_READY = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+"""The taints of a node that is not ready: its kubelet says so, or says nothing."""
 RACK = "topology.kubernetes.io/rack"
 ASW_ID = "alibabacloud.com/asw-id"
 """The access switch that a node hangs on (ACK)."""

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.demand import Demand, demand_of
+from linkwise.cluster.requests.demand import Demand
+from linkwise.cluster.requests.pod_demand import demand_of
 from linkwise.workloads.kind import Kind, OrderedStart, Workload
 from linkwise.workloads.pod_set import PodSet
 from linkwise.workloads.state import OwnerState

@@ -254,6 +254,7 @@ def _has_amounts(node: NodeLedger, member: Member) -> bool:
         node.pods_free > 0
         and (not demand.cpu or node.cpu_free >= demand.cpu)
         and (not demand.memory or node.memory_free_bytes >= demand.memory)
+        and all(node.amount_free(name) >= amount for name, amount in demand.others)
         and node.takes_ports(demand.ports)
         and _has_gpus(node, member.request)
     )

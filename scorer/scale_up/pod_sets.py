@@ -62,5 +62,5 @@ def stem_in(name: str) -> str:
 def _encoded(member: Member) -> bytes:
     request, demand = member.request, member.demand
     amounts = request.family, request.resource, request.gpus, request.memory, request.core
-    others = demand.cpu, demand.memory, sorted(demand.ports), member.node_constraints
+    others = demand.cpu, demand.memory, sorted(demand.ports), demand.others, member.node_constraints
     return msgspec.msgpack.encode((amounts, others))

@@ -5,12 +5,12 @@ constraints as they are written. It has nothing else of the pod: no images, vari
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Raw, field, json
 
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.demand import demand_of, requested
+from linkwise.cluster.requests.pod_demand import demand_of, requested, resource_names
 from linkwise.runtime.kube.decode import decode
 from linkwise.runtime.kube.objects import LabelledObject
 
@@ -66,20 +66,13 @@ def _amounts(pods: Iterable[tuple[Raw, int]]) -> dict[str, str]:
     total: Counter[str] = Counter()
     for raw, count in pods:
         pod = decode(raw, _pods)
-        for name in sorted(set(_resources(pod))):
+        for name in sorted(resource_names(pod)):
             total[name] += count * requested(pod, name, 1000 if name == "cpu" else 1)
     return {
         name: f"{amount}m" if name == "cpu" else str(amount)
         for name, amount in total.items()
         if amount
     }
-
-
-def _resources(pod: Pod) -> Iterator[str]:
-    for container in (*pod.spec.containers, *(pod.spec.init_containers or ())):
-        yield from container.limits
-        yield from container.requests
-    yield from pod.spec.overhead or ()
 
 
 def _ports(pod: Pod) -> list[dict[str, object]]:

@@ -94,8 +94,6 @@ def _object(node: Node) -> Object:
         "cpu": f"{node.cpu}m",
         "memory": str(node.memory),
         "pods": str(node.pods),
-        # training-operator's launchers ask for some.
-        "ephemeral-storage": "1Ti",
         **{name: str(amount) for name, amount in node.resources.items()},
     }
     return {

@@ -10,7 +10,7 @@ from linkwise.cluster.allocations.gpus import NO_GPUS, Counted, GPUs, number_cou
 from linkwise.cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.requests.amounts import CORE_MAX
-from linkwise.cluster.requests.demand import NO_DEMAND, Demand, HostPort, PortsTaken
+from linkwise.cluster.requests.demand import NO_DEMAND, Demand, HostPort, PortsTaken, total_demand
 from linkwise.cluster.requests.neighbors.neighbor import NO_NEIGHBOR, Neighbor
 
 Sharing: TypeAlias = Literal["memory", "compute"]
@@ -62,6 +62,8 @@ class NodeLedger:
     """[millicores]"""
     memory_free_bytes: int
     """[bytes]"""
+    others_held: Mapping[str, int] = field(default_factory=dict)
+    """Amounts of other resources that pods here hold, by name; none is 0."""
     unaccounted: str | None = None
     """Why the allocation of the GPUs of this node is unknown, so that nothing is placed there; or
     None."""
@@ -121,6 +123,10 @@ class NodeLedger:
             return self
         usable = tuple(replace(card, healthy=True, cordoned=False) for card in cards)
         return replace(self, node=replace(self.node, cards=usable))
+
+    def amount_free(self, resource: str) -> int:
+        """Return the free amount of a resource besides CPU, memory and GPUs; 0 if it has none."""
+        return self.node.resources.get(resource, 0) - self.others_held.get(resource, 0)
 
     @property
     def pods_free(self) -> int:
@@ -194,6 +200,7 @@ class NodeLedger:
             holdings={**self.holdings, holding.uid: holding},
             cpu_free=self.cpu_free - holding.demand.cpu,
             memory_free_bytes=self.memory_free_bytes - holding.demand.memory,
+            others_held=holding.demand.added_to(self.others_held),
         )
 
     def hold_others(self, holdings: Iterable[Holding]) -> "NodeLedger":
@@ -202,12 +209,13 @@ class NodeLedger:
         Pods that are here already are skipped. Cost: linear.
         """
         new = {one.uid: one for one in holdings if one.uid not in self.holdings}
+        total = total_demand([one.demand for one in new.values()])
         return replace(
             self,
             holdings={**self.holdings, **new},
-            cpu_free=self.cpu_free - sum(one.demand.cpu for one in new.values()),
-            memory_free_bytes=self.memory_free_bytes
-            - sum(one.demand.memory for one in new.values()),
+            cpu_free=self.cpu_free - total.cpu,
+            memory_free_bytes=self.memory_free_bytes - total.memory,
+            others_held=total.added_to(self.others_held),
         )
 
     def _check_sharing(self, holding: Holding) -> None:
@@ -236,6 +244,7 @@ class NodeLedger:
             holdings=rest,
             cpu_free=self.cpu_free + gone.demand.cpu,
             memory_free_bytes=self.memory_free_bytes + gone.demand.memory,
+            others_held=gone.demand.added_to(self.others_held, -1),
         )
 
     def without(self, holding: Holding) -> "NodeLedger":

@@ -16,8 +16,9 @@ from linkwise.cluster.nodes.lost_gpus import RecordedGPU
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.claimed import claim_name
-from linkwise.cluster.requests.demand import Demand, demand_of
+from linkwise.cluster.requests.demand import Demand
 from linkwise.cluster.requests.neighbors.neighbor import NO_NEIGHBOR, Neighbor, neighbor_of
+from linkwise.cluster.requests.pod_demand import demand_of
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.cluster.requests.request_reader import read_request
 

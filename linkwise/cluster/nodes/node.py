@@ -138,7 +138,8 @@ class Node:
     pods: int = DEFAULT_PODS
     """Maximum number of pods."""
     resources: Mapping[str, int] = field(default_factory=dict)
-    """Allocatable extended resources (those with a domain in their name)."""
+    """Every other allocatable resource: extended ones (with a domain in their names), ephemeral
+    storage [bytes] and huge pages [bytes]."""
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True

@@ -12,6 +12,9 @@ from linkwise.cluster.nodes.topology_configmap import PublishedTopology, read_in
 from linkwise.cluster.requests.amounts import MEMORY_MAX
 from linkwise.topology.machine import GPU, MAX_GPUS, Level, Machine
 
+_OWN = {"cpu", "memory", "pods"}
+"""Resources that a node has in fields of their own."""
+
 
 def read_node(
     raw: NodeObject,
@@ -90,7 +93,7 @@ def read_host(raw: NodeObject, offer: NodeResources) -> Node:
         cpu=offer.allocatable.get("cpu", 0),
         memory=offer.allocatable.get("memory", 0),
         pods=offer.allocatable.get("pods", DEFAULT_PODS),
-        resources={name: amount for name, amount in offer.allocatable.items() if "/" in name},
+        resources={name: amount for name, amount in offer.allocatable.items() if name not in _OWN},
         taints=tuple(Taint(t.key, t.value, t.effect) for t in raw.spec.taints or ()),
         unschedulable=bool(raw.spec.unschedulable),
         ready=all(c.status == "True" for c in raw.status.conditions or () if c.type == "Ready"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from linkwise.cluster.keys import (
     GFD_COUNT,
     GFD_REPLICAS,
+    GPU_CORE,
     GPU_COUNT,
     GPU_MEM,
     GPU_WHOLE,
@@ -22,6 +23,9 @@ from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.objects.quantity import QuantityError, parse_quantity
 
 _OF_PLUGINS = (GPU_WHOLE, GPU_MEM, GPU_COUNT, NVIDIA_GPU, NVIDIA_GPU_SHARED)
+_ACCOUNTED = {"cpu", "memory", "pods", GPU_CORE, *_OF_PLUGINS}
+_OWN = {"cpu", "memory", "pods", "ephemeral-storage"}
+"""Resources of Kubernetes, besides huge pages."""
 
 
 class NodeError(ValueError):
@@ -67,7 +71,7 @@ class NodeResources:
     annotations: Mapping[str, str]
     mode: NodeMode
     allocatable: Mapping[str, int]
-    """CPU [millicores], memory [bytes], pods, and the extended resources."""
+    """CPU [millicores], memory [bytes], pods, and every other resource that a pod can request."""
     shared_memory: int
     """Total GPU memory for shares [GiB], with unhealthy cards; 0 if not shared."""
     count: int
@@ -95,7 +99,10 @@ def read_node_resources(raw: NodeObject, cards: int) -> NodeResources:
     labels = raw.metadata.labels or {}
     mode, problem = read_mode(labels)
     capacity = _read_amounts(raw.status.capacity, "capacity", raw)
-    allocatable = {**capacity, **_read_amounts(raw.status.allocatable, "allocatable", raw)}
+    allocatable = _read_amounts(raw.status.allocatable, "allocatable", raw)
+    # Of resources that are not accounted here, a scheduler counts only what is allocatable.
+    kept = {name: capacity[name] for name in _ACCOUNTED & capacity.keys()}
+    allocatable = {**(kept if allocatable else capacity), **allocatable}
     resource = counting_resource(mode, labels)
     usable = allocatable.get(resource, 0)
     count = max(usable, capacity.get(resource, 0))
@@ -174,7 +181,7 @@ def _divide(offer: NodeResources, cards: int) -> NodeResources:
 def _read_amounts(amounts: Amounts | None, table: str, raw: NodeObject) -> dict[str, int]:
     found = {}
     for name, amount in (amounts or {}).items():
-        if "/" not in name and name not in {"cpu", "memory", "pods"}:
+        if "/" not in name and name not in _OWN and not name.startswith("hugepages-"):
             continue
         try:
             exact = parse_quantity(amount)

@@ -27,6 +27,7 @@ from linkwise.cluster.objects.container import (
     Int32,
     NewContainer,
     ResourceClaim,
+    Resources,
 )
 from linkwise.cluster.objects.kube_object import KubeObject, Labels
 from linkwise.cluster.objects.metadata import Metadata, NewMetadata
@@ -112,6 +113,8 @@ class PodSpec(NewPodSpec, frozen=True):
     volumes: list[Volume] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     overhead: Amounts | None = None
+    resources: Resources | None = None
+    """What the pod requests itself, instead of the total of its containers."""
     host_network: bool | None = None
     resource_claims: list[ResourceClaim] | None = None
     termination_grace_period_seconds: int | None = None

@@ -1,5 +1,6 @@
 """The status of a pod: what a scheduler, kube-controller-manager and the kubelet report."""
 
+from linkwise.cluster.objects.container import Amounts, Resources
 from linkwise.cluster.objects.kube_object import KubeObject
 from linkwise.cluster.objects.time import seconds_of
 
@@ -42,6 +43,16 @@ class ExtendedResourceClaim(KubeObject, frozen=True):
     request_mappings: list[ExtendedResource] | None = None
 
 
+class ContainerStatus(KubeObject, frozen=True):
+    """What the kubelet reports of a container."""
+
+    name: str = ""
+    allocated_resources: Amounts | None = None
+    """Requests that the node has admitted; others than in the spec while it is resized."""
+    resources: Resources | None = None
+    """What it runs with."""
+
+
 class PodStatus(KubeObject, frozen=True):
     """A pod's status."""
 
@@ -49,6 +60,11 @@ class PodStatus(KubeObject, frozen=True):
     conditions: list[PodCondition] | None = None
     resource_claim_statuses: list[MadeClaim] | None = None
     extended_resource_claim_status: ExtendedResourceClaim | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    allocated_resources: Amounts | None = None
+    """As of a container, for what the pod itself requests."""
+    resources: Resources | None = None
     start_time: str | None = None
     """When the kubelet of its node first saw it (RFC 3339)."""
     nominated_node_name: str | None = None
@@ -59,6 +75,14 @@ class PodStatus(KubeObject, frozen=True):
         claim = self.extended_resource_claim_status
         provided = (claim.request_mappings or ()) if claim and claim.resource_claim_name else ()
         return any(one.resource_name == resource for one in provided)
+
+    @property
+    def is_resize_infeasible(self) -> bool:
+        """Its node can never give it what it requests now."""
+        return any(
+            one.type == "PodResizePending" and one.reason == "Infeasible"
+            for one in self.conditions or ()
+        )
 
     @property
     def was_tried(self) -> bool:

@@ -1,19 +1,15 @@
-"""CPU, memory and host ports of a pod."""
+"""The needs of a pod on its node besides GPUs: CPU, memory, other resources and host ports."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import islice
-from math import ceil
-from typing import NamedTuple
-
-from linkwise.cluster.objects.container import Amount, Container
-from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.objects.quantity import SHORT, QuantityError, parse_quantity
+from typing import Literal, NamedTuple
 
 PORTS_MAX = 256
 """Maximum host ports per pod that are stored: a pod with more counts as using every port."""
-_ANY_ADDRESS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared, never listened on
+OTHERS_MAX = 32
+"""Maximum other resources per pod that are stored; usual pods have up to five."""
+TOO_MANY_OTHERS = (("", 1),)
+"""Stands for more: no node has a resource without a name, so that such a pod fits nowhere."""
 
 
 class HostPort(NamedTuple):
@@ -71,17 +67,32 @@ class Demand:
     ports: frozenset[HostPort] = frozenset()
     """At most `PORTS_MAX`; `EVERY_PORT` alone where the pod has more."""
     others: tuple[tuple[str, int], ...] = ()
-    """Every other resource and its amount, rounded up and not 0, by name: ephemeral storage
-    [bytes], huge pages [bytes], and extended resources, except the GPUs that Linkwise accounts."""
+    """Every other resource and its amount, rounded up and not 0, in the order of names: ephemeral
+    storage [bytes], huge pages [bytes], and extended resources, except the GPUs that Linkwise
+    accounts. Of a pod at most `OTHERS_MAX`; `TOO_MANY_OTHERS` where it has more."""
 
     def amount(self, resource: str) -> int:
         """Return the amount of one of the other resources."""
         return next((amount for name, amount in self.others if name == resource), 0)
 
+    def added_to(self, amounts: Mapping[str, int], times: Literal[1, -1] = 1) -> Mapping[str, int]:
+        """Return amounts by name with the other resources added, or taken away; none is 0."""
+        if not self.others:
+            return amounts
+        changed = dict(amounts)
+        for name, amount in self.others:
+            changed[name] = changed.get(name, 0) + times * amount
+        return {name: amount for name, amount in changed.items() if amount}
+
     @property
     def has_too_many_ports(self) -> bool:
         """The pod has more host ports than are stored."""
         return EVERY_PORT in self.ports
+
+    @property
+    def has_too_many_others(self) -> bool:
+        """The pod requests more different resources than are stored."""
+        return self.others == TOO_MANY_OTHERS
 
 
 NO_DEMAND = Demand()
@@ -102,102 +113,13 @@ def largest_demand(demands: Sequence[Demand]) -> Demand:
 
 
 def _combined(demands: Sequence[Demand], combine: Callable[[Iterable[int]], int]) -> Demand:
-    # Nearly no pod has others, and the pods of a gang have the same.
-    names = sorted({name for others in {d.others for d in demands} for name, _ in others})
+    others: dict[str, int] = {}
+    for demand in demands:
+        for name, amount in demand.others:
+            others[name] = combine((others.get(name, 0), amount))
     return Demand(
-        combine(d.cpu for d in demands),
-        combine(d.memory for d in demands),
-        frozenset().union(*(d.ports for d in demands)),
-        tuple((name, combine(d.amount(name) for d in demands)) for name in names),
+        combine(demand.cpu for demand in demands),
+        combine(demand.memory for demand in demands),
+        frozenset().union(*(demand.ports for demand in demands)),
+        tuple(sorted(others.items())),
     )
-
-
-def demand_of(pod: Pod) -> Demand:
-    """Return the demand of a pod, by the rule of the scheduler and the kubelet.
-
-    The total by `pod_total` plus the overhead. A missing request defaults to the limit. An invalid
-    amount counts as 0: no API server accepts such a pod.
-    """
-    return Demand(requested(pod, "cpu", 1000), requested(pod, "memory", 1), _bounded_ports(pod))
-
-
-def requested(pod: Pod, resource: str, unit: int) -> int:
-    """Return the amount of a resource that a pod requests, by the rule of `demand_of`.
-
-    Args:
-        pod: The pod.
-        resource: Name of the resource.
-        unit: Parts of one, such as 1000 for millicores; the amount is rounded up to whole parts.
-    """
-    apps = sum(_asked(container, resource, unit) for container in pod.spec.containers)
-    inits = (
-        (_asked(container, resource, unit), _is_sidecar(container))
-        for container in pod.spec.init_containers or ()
-    )
-    overhead = _count((pod.spec.overhead or {}).get(resource, 0), unit)
-    return pod_total(apps, inits) + overhead
-
-
-def pod_total(apps: int, inits: Iterable[tuple[int, bool]]) -> int:
-    """Return the total request of a pod for one resource.
-
-    Init containers run one after the other, each beside the sidecars started before it; then the
-    app containers run beside all sidecars. The larger of both counts.
-
-    Args:
-        apps: Total of all app containers.
-        inits: Amount of each init container in order, and whether it is a sidecar.
-
-    Source: Kubernetes documentation, sidecar containers, "Resource sharing within containers".
-    """
-    sidecars = largest_init = 0
-    for amount, is_sidecar in inits:
-        if is_sidecar:
-            sidecars += amount
-        else:
-            largest_init = max(largest_init, sidecars + amount)
-    return max(sidecars + apps, largest_init)
-
-
-def _bounded_ports(pod: Pod) -> frozenset[HostPort]:
-    """Return the host ports, or `EVERY_PORT`. Duplicates count each time."""
-    ports = list(islice(_ports(pod), PORTS_MAX + 1))
-    return frozenset(ports if len(ports) <= PORTS_MAX else [EVERY_PORT])
-
-
-def _ports(pod: Pod) -> Iterator[HostPort]:
-    """Yield the host ports; with hostNetwork every container port is one, as in API defaulting.
-
-    Of init containers only sidecars count.
-    """
-    sidecars = (one for one in pod.spec.init_containers or () if _is_sidecar(one))
-    for container in (*pod.spec.containers, *sidecars):
-        for port in container.ports or ():
-            number = port.host_port or (port.container_port if pod.spec.host_network else 0)
-            if number:
-                address = "" if port.host_ip in _ANY_ADDRESS else port.host_ip
-                yield HostPort(address, port.protocol, number)
-
-
-def _is_sidecar(container: Container) -> bool:
-    return container.restart_policy == "Always"
-
-
-def _asked(container: Container, resource: str, unit: int) -> int:
-    limit = container.limits.get(resource, 0)
-    return _count(container.requests.get(resource, limit), unit)
-
-
-def _count(amount: Amount, unit: int) -> int:
-    """Return an amount in whole units, rounded up."""
-    # A cluster has few different amounts, but a user can write an amount of any length.
-    is_long = isinstance(amount, str) and len(amount) > SHORT
-    return _counted.__wrapped__(amount, unit) if is_long else _counted(amount, unit)
-
-
-@lru_cache(maxsize=4096)
-def _counted(amount: Amount, unit: int) -> int:
-    try:
-        return max(0, ceil(parse_quantity(amount) * unit))
-    except QuantityError:
-        return 0

@@ -27,7 +27,7 @@ from linkwise.cluster.requests.container_request import (
     read_container_resources,
     zero_compute_findings,
 )
-from linkwise.cluster.requests.demand import pod_total
+from linkwise.cluster.requests.pod_demand import pod_total
 from linkwise.cluster.requests.request import (
     PLACED_AS,
     ContainerRequest,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from linkwise.cluster.finding import quoted
 from linkwise.cluster.keys import GANG, GANG_KIND
 from linkwise.cluster.objects.metadata import Owner
+from linkwise.cluster.requests.demand import OTHERS_MAX
 from linkwise.planning.gang.crd import MEMBERS_MAX
 from linkwise.planning.gang.missing_members import assembling
 from linkwise.planning.gang.pod_info import PodInfo
@@ -33,6 +34,17 @@ def violation(members: Iterable[Member]) -> str | None:
                 "or create the pod again"
             )
     return None
+
+
+def too_many_resources(members: Iterable[Member]) -> str | None:
+    """Say that members together request too many different resources; None: they do not.
+
+    For each, the planner keeps a value of each node.
+    """
+    names = {name for others in {one.demand.others for one in members} for name, _ in others}
+    if len(names) <= OTHERS_MAX:
+        return None
+    return f"its members request more than {OTHERS_MAX} different resources: let them request less"
 
 
 def missing_members(

@@ -12,7 +12,7 @@ from linkwise.cluster.objects.kube_object import Labels
 from linkwise.cluster.objects.metadata import Metadata, Owner
 from linkwise.cluster.objects.node_terms import node_terms_finding
 from linkwise.cluster.objects.pod import HostPath, Pod, PodSpec, Volume, VolumeClaim
-from linkwise.cluster.requests.demand import PORTS_MAX, Demand
+from linkwise.cluster.requests.demand import OTHERS_MAX, PORTS_MAX, Demand
 from linkwise.workloads.rank import RANK_ANNOTATIONS, RANK_LABELS
 
 MAX_BYTES = 128 << 10
@@ -44,7 +44,6 @@ _ANNOTATIONS = (
     keys.LWS_SIZE,
     *sorted(RANK_ANNOTATIONS),
 )
-_AMOUNTS = frozenset({"cpu", "memory", *keys.RESOURCES})
 _VARIABLES = frozenset(
     {
         container_variables.ENV_CGPU_OFF,
@@ -96,7 +95,7 @@ def oversize_reason(pod: Pod, demand: Demand, size: int = 0) -> str | None:
 
     Args:
         pod: The pod, compact or whole.
-        demand: Its CPU, memory and host ports.
+        demand: What it needs besides GPUs.
         size: The `weight` of the compact pod; 0 where it is not kept.
 
     Cost: linear in the pod.
@@ -108,6 +107,8 @@ def oversize_reason(pod: Pod, demand: Demand, size: int = 0) -> str | None:
             f"it asks for more than {PORTS_MAX} host ports: remove some, or make them ports of "
             "containers without hostPort and hostNetwork"
         )
+    if demand.has_too_many_others:
+        return f"it requests more than {OTHERS_MAX} different resources: remove some"
     if len(pod.spec.tolerations or ()) > TOLERATIONS_MAX:
         return (
             f"it has more than {TOLERATIONS_MAX} tolerations: tolerate keys with any value, or all "
@@ -155,6 +156,7 @@ def _spec(spec: PodSpec) -> PodSpec:
         volumes=volumes or None,
         topology_spread_constraints=None,
         overhead=_amounts(spec.overhead),
+        resources=_resources(spec.resources),
     )
 
 
@@ -166,16 +168,9 @@ def _container(container: Container, mounted: set[str], *, ports: bool) -> Conta
         mounted: Names of the volumes that are folders of the node.
         ports: All its ports are ports of the node; else those with a hostPort.
     """
-    resources = container.resources
     return Container(
         name=container.name,
-        resources=Resources(
-            limits=_amounts(resources.limits),
-            requests=_amounts(resources.requests),
-            claims=resources.claims,
-        )
-        if resources
-        else None,
+        resources=_resources(container.resources),
         env=[variable for variable in container.env or () if variable.name in _VARIABLES] or None,
         restart_policy=container.restart_policy,
         ports=[port for port in container.ports or () if ports or port.host_port] or None,
@@ -185,7 +180,16 @@ def _container(container: Container, mounted: set[str], *, ports: bool) -> Conta
     )
 
 
+def _resources(resources: Resources | None) -> Resources | None:
+    if resources is None:
+        return None
+    return Resources(
+        limits=_amounts(resources.limits),
+        requests=_amounts(resources.requests),
+        claims=resources.claims,
+    )
+
+
 def _amounts(amounts: Amounts | None) -> Amounts | None:
     # In their order, which decides between families. A number may be too long to encode.
-    kept = ((name, amount) for name, amount in (amounts or {}).items() if name in _AMOUNTS)
-    return {name: str(amount) for name, amount in kept} or None
+    return {name: str(amount) for name, amount in (amounts or {}).items()} or None

@@ -13,6 +13,7 @@ from linkwise.planning.gang.blocked import (
     foreign_gate,
     member_without_claim,
     missing_members,
+    too_many_resources,
     unplannable_member,
     violation,
 )
@@ -236,6 +237,7 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
         owner=owner,
         blocked=unplannable_member(waiting)
         or violation(members)
+        or too_many_resources(members)
         or missing
         or foreign_gate(members)
         or member_without_claim(waiting),

@@ -9,7 +9,7 @@ from linkwise.cluster.objects.selector import names_label
 from linkwise.cluster.requests.request import Family
 from linkwise.planning.placement.bandwidth import Bandwidth
 from linkwise.planning.placement.filtering.feasibility import Feasibility, excluded
-from linkwise.planning.placement.filtering.reasons import Reason, count_reasons, set_reason
+from linkwise.planning.placement.filtering.reasons import Cause, Reason, count_reasons, set_reason
 from linkwise.planning.placement.pods.group import Group
 from linkwise.planning.placement.pods.member import Member
 from linkwise.planning.placement.state.node_columns import node_columns
@@ -27,7 +27,7 @@ def one_node_refusal(feasibility: Feasibility, group: Group) -> str:
     """Return why no single node fits all members, each with whole GPUs."""
     snapshot = feasibility.snapshot
     # A feasible node is refused only where no set of its GPUs is suitable.
-    blocked = feasibility.blocked + Counter({set_reason(group): len(feasibility.feasible)})
+    blocked = feasibility.blocked + Counter[Cause]({set_reason(group): len(feasibility.feasible)})
     gpus = _gpus(group.gpus)
     if not blocked:
         return f"needs {gpus} on one node; there are no nodes"
@@ -42,7 +42,7 @@ def one_node_refusal(feasibility: Feasibility, group: Group) -> str:
     )
 
 
-def gang_refusal(group: Group, capacities: Sequence[int], blocked: Counter[Reason]) -> str:
+def gang_refusal(group: Group, capacities: Sequence[int], blocked: Counter[Cause]) -> str:
     """Return why all nodes together do not fit all members.
 
     Args:
@@ -68,7 +68,7 @@ def gang_refusal(group: Group, capacities: Sequence[int], blocked: Counter[Reaso
     )
 
 
-def member_refusal(member: Member, placed: int, size: int, blocked: Counter[Reason]) -> str:
+def member_refusal(member: Member, placed: int, size: int, blocked: Counter[Cause]) -> str:
     """Return why one member fits nowhere, so that the others do not start either."""
     others = f"; {placed} of {size} members would fit" if size > 1 else ""
     needs = f"needs {_needs(member)}{others}"
@@ -77,7 +77,7 @@ def member_refusal(member: Member, placed: int, size: int, blocked: Counter[Reas
     return f"{needs}; of {_nodes(blocked.total())}: {count_reasons(blocked)}"
 
 
-def label_hint(member: Member, nodes: Iterable[NodeLedger], blocked: Mapping[Reason, int]) -> str:
+def label_hint(member: Member, nodes: Iterable[NodeLedger], blocked: Mapping[Cause, int]) -> str:
     """Name a label that no node has, where a pod of an ACS class requires it.
 
     Admission adds the requirement, and ACS's virtual nodes have no such label.

@@ -17,7 +17,7 @@ from linkwise.planning.placement.filtering.feasibility import (
     feasibility_of_all,
     preferred_node,
 )
-from linkwise.planning.placement.filtering.reasons import set_reason
+from linkwise.planning.placement.filtering.reasons import Cause, set_reason
 from linkwise.planning.placement.filtering.shares import (
     cards_for,
     has_enough,
@@ -63,7 +63,7 @@ def place_each(snapshot: Snapshot, group: Group) -> Plan | Refusal:
         near = [row for row in used if feasibility.capacity[row]]
         found = _place(seen, member, feasible, near, linked=linked)
         if found is None:
-            blocked = feasibility.blocked + Counter({set_reason(alone): len(feasible)})
+            blocked = feasibility.blocked + Counter[Cause]({set_reason(alone): len(feasible)})
             reason = member_refusal(member, len(placed), group.size, blocked)
             return Refusal(reason + label_hint(member, snapshot.nodes, blocked))
         placed[place] = found

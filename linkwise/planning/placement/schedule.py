@@ -35,6 +35,7 @@ from linkwise.planning.placement.filtering.feasibility import (
     feasibility_of,
     feasibility_of_all,
 )
+from linkwise.planning.placement.filtering.filters import may_use_closed
 from linkwise.planning.placement.filtering.reasons import set_reason
 from linkwise.planning.placement.messages import gang_refusal, one_node_refusal
 from linkwise.planning.placement.options import DEFAULT, PlanOptions
@@ -62,34 +63,12 @@ def plan(
     nodes, 15 ms for 256 workers on 1 000.
     """
     group = new_group(members, options)
-    coupling = coupling_of(snapshot, group)
-    if coupling is None:
-        return _plan_group(snapshot, group)
-    return plan_coupled(snapshot, replace(group, coupling=coupling), _plan_group)
-
-
-def _plan_group(snapshot: Snapshot, group: Group) -> Plan | Refusal:
-    """Plan members that may be beside each other, as far as their coupling says."""
-    if len(group.needs) == 1:
-        snapshot = selected_by(snapshot, *group.needs)
-    options = group.options
-    if not group.gpus or len(group.needs) > 1:
-        place = place_together if options.link is Link.ONE_NODE else place_each
-        return place(snapshot, group)
-    planned = _by_sets(snapshot, group)
-    if group.by_count:
-        by_count = _by_count(snapshot, group)
-        if by_count and (planned is None or _is_better(snapshot, by_count, planned)):
-            planned = by_count
-        if planned is not None:
-            planned = replace(planned, nodes_considered=_count_nodes(snapshot, group, planned))
-    if planned is None and _stay_together(group):
-        feasibility = feasibility_of_all(snapshot, group)
-        return Refusal(one_node_refusal(feasibility, group))
-    # The capacity of nodes was computed for the most demanding member: one by one more may fit.
-    if planned is None and len(group.representatives) > 1:
-        return place_each(snapshot, group)
-    return planned or _refusal(snapshot, group)
+    if any(map(may_use_closed, group.representatives)):
+        # Such a pod may be of a job that tolerates everything: open nodes are better for it.
+        ready = snapshot.open_nodes()
+        if ready is not snapshot and isinstance(found := _plan(ready, group), Plan):
+            return found
+    return _plan(snapshot, group)
 
 
 def feasible_nodes(
@@ -115,6 +94,37 @@ def feasible_nodes(
         if group.gpus:
             capacity = np.minimum(capacity, feasibility_of_all(snapshot, group).capacity)
     return frozenset(snapshot.nodes[row].node.name for row in np.flatnonzero(capacity).tolist())
+
+
+def _plan(snapshot: Snapshot, group: Group) -> Plan | Refusal:
+    coupling = coupling_of(snapshot, group)
+    if coupling is None:
+        return _plan_group(snapshot, group)
+    return plan_coupled(snapshot, replace(group, coupling=coupling), _plan_group)
+
+
+def _plan_group(snapshot: Snapshot, group: Group) -> Plan | Refusal:
+    """Plan members that may be beside each other, as far as their coupling says."""
+    options = group.options
+    if len(group.needs) == 1:
+        snapshot = selected_by(snapshot, *group.needs)
+    if not group.gpus or len(group.needs) > 1:
+        place = place_together if options.link is Link.ONE_NODE else place_each
+        return place(snapshot, group)
+    planned = _by_sets(snapshot, group)
+    if group.by_count:
+        by_count = _by_count(snapshot, group)
+        if by_count and (planned is None or _is_better(snapshot, by_count, planned)):
+            planned = by_count
+        if planned is not None:
+            planned = replace(planned, nodes_considered=_count_nodes(snapshot, group, planned))
+    if planned is None and _stay_together(group):
+        feasibility = feasibility_of_all(snapshot, group)
+        return Refusal(one_node_refusal(feasibility, group))
+    # The capacity of nodes was computed for the most demanding member: one by one more may fit.
+    if planned is None and len(group.representatives) > 1:
+        return place_each(snapshot, group)
+    return planned or _refusal(snapshot, group)
 
 
 def _count_nodes(snapshot: Snapshot, group: Group, planned: Plan) -> int:

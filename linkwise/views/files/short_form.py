@@ -87,6 +87,10 @@ def is_short_form(document: Value) -> bool:
     )
 
 
+_UNSAID = {"ephemeral-storage": "1Pi"}
+"""Every node has some, and a short form says nothing of it: it counts as enough."""
+
+
 def read_short_form(
     document: Value,
     machine_of: Callable[[str], Machine],
@@ -144,7 +148,7 @@ def _object(line: _Line, name: str, resources: dict[str, Quantity]) -> NodeObjec
         labels[keys.NODE_MODE] = line.mode
     if line.replicas is not None:
         labels[keys.GFD_REPLICAS] = str(line.replicas)
-    own = {"cpu": line.cpu, "memory": line.memory, "pods": line.pods}
+    own = {"cpu": line.cpu, "memory": line.memory, "pods": line.pods, **_UNSAID}
     taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in line.taints]
     return convert(
         {

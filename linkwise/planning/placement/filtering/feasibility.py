@@ -21,7 +21,7 @@ from linkwise.planning.placement.filtering.filters import (
     sharing_serves,
 )
 from linkwise.planning.placement.filtering.neighbors import judge
-from linkwise.planning.placement.filtering.reasons import Reason
+from linkwise.planning.placement.filtering.reasons import Cause, Reason, Shortage
 from linkwise.planning.placement.filtering.shares import preference, share_preference
 from linkwise.planning.placement.pods.group import Group
 from linkwise.planning.placement.pods.member import Member
@@ -29,6 +29,7 @@ from linkwise.planning.placement.state.node_cache import Value
 from linkwise.planning.placement.state.node_columns import (
     Ints,
     NodeColumns,
+    amount_free,
     bounded,
     labels,
     node_columns,
@@ -38,6 +39,8 @@ from linkwise.planning.placement.state.snapshot import Snapshot
 _REASONS = tuple(Reason)
 _CODE = {reason: code for code, reason in enumerate(_REASONS, start=1)}
 """The number of a reason in a column; 0 stands for none."""
+_FIRST_RESOURCE = len(_REASONS) + 1
+"""The number of the first of the other resources that a group requests, in their order."""
 _LABELS_MAX = 8
 """Labels by which nodes are grouped; for pods that read more, every node is filtered."""
 
@@ -51,6 +54,8 @@ class Feasibility:
     """By node of `snapshot.nodes`: how many members it fits."""
     codes: Ints
     """By node: the number of the reason why it fits none."""
+    resources: tuple[str, ...] = ()
+    """The other resources that members request; each has a number after those of all reasons."""
 
     @property
     def feasible(self) -> Ints:
@@ -58,10 +63,11 @@ class Feasibility:
         return np.flatnonzero(self.capacity)
 
     @property
-    def blocked(self) -> Counter[Reason]:
+    def blocked(self) -> Counter[Cause]:
         """Number of nodes that fit none, by reason."""
-        counts = np.bincount(self.codes, minlength=len(_REASONS) + 1).tolist()
-        return Counter({_REASONS[i]: n for i, n in enumerate(counts[1:]) if n})
+        counts = np.bincount(self.codes).tolist()
+        causes: list[Cause] = [*_REASONS, *map(Shortage, self.resources)]
+        return Counter({causes[i]: n for i, n in enumerate(counts[1:]) if n})
 
 
 def feasibility_of(snapshot: Snapshot, group: Group) -> Feasibility:
@@ -83,7 +89,7 @@ def feasibility_of(snapshot: Snapshot, group: Group) -> Feasibility:
     capacity = np.minimum(gpus, others)
     if group.coupling and group.coupling.room is not None:
         capacity = np.minimum(capacity, group.coupling.room)
-    return Feasibility(snapshot, np.where(codes == 0, capacity, 0), codes)
+    return Feasibility(snapshot, np.where(codes == 0, capacity, 0), codes, _resources(group))
 
 
 def feasibility_of_all(snapshot: Snapshot, group: Group) -> Feasibility:
@@ -91,20 +97,23 @@ def feasibility_of_all(snapshot: Snapshot, group: Group) -> Feasibility:
     if not snapshot.nodes:
         return _nothing(snapshot)
     columns, total = node_columns(snapshot), group.total
+    amounts = enumerate(total.others, start=_FIRST_RESOURCE)
     codes = _filter_codes(snapshot, group)
     # On one node only sums count, so this is exact where members differ, too. Idle GPUs include the
     # unhealthy ones, so they come first: where there are enough, only healthy GPUs are missing.
-    for reason, fits in (
-        (Reason.GPUS, columns.idle >= bounded(group.gpus)),
-        (Reason.UNUSABLE, columns.free >= bounded(group.gpus)),
-        (Reason.PODS, columns.pods >= group.size),
-        (Reason.CPU, not total.cpu or columns.cpu >= bounded(total.cpu)),
-        (Reason.MEMORY, not total.memory or columns.memory >= bounded(total.memory)),
-        (Reason.PORTS, not group.has_port_conflict and _fits_ports(snapshot, group)),
-        (Reason.APART, _has_room(group)),
+    for code, fits in (
+        (_CODE[Reason.GPUS], columns.idle >= bounded(group.gpus)),
+        (_CODE[Reason.UNUSABLE], columns.free >= bounded(group.gpus)),
+        (_CODE[Reason.PODS], columns.pods >= group.size),
+        (_CODE[Reason.CPU], not total.cpu or columns.cpu >= bounded(total.cpu)),
+        (_CODE[Reason.MEMORY], not total.memory or columns.memory >= bounded(total.memory)),
+        *((code, amount_free(snapshot, name) >= bounded(n)) for code, (name, n) in amounts),
+        (_CODE[Reason.PORTS], not group.has_port_conflict and _fits_ports(snapshot, group)),
+        (_CODE[Reason.APART], _has_room(group)),
     ):
-        codes = np.where((codes == 0) & np.logical_not(fits), _CODE[reason], codes)
-    return Feasibility(snapshot, np.where(codes == 0, group.size, 0), codes)
+        codes = np.where((codes == 0) & np.logical_not(fits), code, codes)
+    capacity = np.where(codes == 0, group.size, 0)
+    return Feasibility(snapshot, capacity, codes, _resources(group))
 
 
 def _has_room(group: Group) -> NDArray[np.bool_] | bool:
@@ -227,22 +236,28 @@ def _share_columns(snapshot: Snapshot, request: Request) -> NDArray[np.float64]:
 def _other_capacity(snapshot: Snapshot, group: Group, columns: NodeColumns) -> Ints:
     """Return how many members fit each node by all but GPUs; minus the reason's code if none."""
     demand = group.largest
-    limits = [(columns.pods, Reason.PODS)]
+    limits = [(columns.pods, _CODE[Reason.PODS])]
     if demand.cpu:
-        limits.append((columns.cpu // bounded(demand.cpu), Reason.CPU))
+        limits.append((columns.cpu // bounded(demand.cpu), _CODE[Reason.CPU]))
     if demand.memory:
-        limits.append((columns.memory // bounded(demand.memory), Reason.MEMORY))
+        limits.append((columns.memory // bounded(demand.memory), _CODE[Reason.MEMORY]))
+    for code, (name, amount) in enumerate(demand.others, start=_FIRST_RESOURCE):
+        limits.append((amount_free(snapshot, name) // bounded(amount), code))
     if group.has_port_conflict:
-        limits.append((np.ones_like(columns.pods), Reason.PORTS))
+        limits.append((np.ones_like(columns.pods), _CODE[Reason.PORTS]))
     # Each member counts as the largest one: a lower bound, so that any members of the group fit.
     table = np.stack([limit for limit, _ in limits])
-    codes = np.array([-_CODE[reason] for _, reason in limits])
+    codes = np.array([-code for _, code in limits])
     capacity: Ints = table.min(axis=0)
     short = np.flatnonzero(capacity <= 0)
     capacity[short] = codes[table[:, short].argmin(axis=0)]
     if not group.total.ports:
         return capacity
     return np.where(_fits_ports(snapshot, group), capacity, -_CODE[Reason.PORTS])
+
+
+def _resources(group: Group) -> tuple[str, ...]:
+    return tuple(name for name, _ in group.total.others)
 
 
 def _fits_ports(snapshot: Snapshot, group: Group) -> NDArray[np.bool_]:

@@ -1,8 +1,10 @@
 """Filter nodes for a pod, and count how often the GPUs of a node satisfy its request."""
 
 from linkwise.cluster.account.node_ledger import NodeLedger
+from linkwise.cluster.keys import NOT_READY, UNSCHEDULABLE
 from linkwise.cluster.mode import NodeMode
-from linkwise.cluster.nodes.node import Node
+from linkwise.cluster.nodes.node import Node, Taint
+from linkwise.cluster.objects.pod import PodSpec
 from linkwise.cluster.objects.selector import node_matches, tolerates
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.planning.placement.filtering.reasons import Reason
@@ -13,11 +15,15 @@ _SHORT = frozenset({Reason.GPUS, Reason.MEMORY_SHARE, Reason.REPLICAS})
 """Reasons that cordoned or unhealthy cards can cause."""
 
 
+_CORDON = Taint(UNSCHEDULABLE, "", "NoSchedule")
+_NOT_READY = tuple(Taint(key, "", "NoSchedule") for key in NOT_READY)
+
+
 def filter_node(node: NodeLedger, member: Member) -> Reason | None:
     """Return why the pod does not fit this node, whatever is free there, or None."""
     facts, spec = node.node, member.pod.spec
-    if not facts.ready or facts.unschedulable:
-        return Reason.CORDONED if facts.ready else Reason.NOT_READY
+    if (closed := _closed(facts, spec)) is not None:
+        return closed
     if not mode_serves(facts, member.request):
         return Reason.MODE
     if any(not tolerates(spec.tolerations, taint) for taint in facts.taints):
@@ -28,6 +34,27 @@ def filter_node(node: NodeLedger, member: Member) -> Reason | None:
         return Reason.DEVICES
     # Pods that are not planned go anywhere.
     return _hidden_capacity_for(node, member.request) if member.request.places else None
+
+
+def may_use_closed(member: Member) -> bool:
+    """Return whether a pod tolerates a cordon, or all taints of nodes that are not ready."""
+    tolerations = member.pod.spec.tolerations
+    return bool(tolerations) and (
+        tolerates(tolerations, _CORDON) or all(tolerates(tolerations, one) for one in _NOT_READY)
+    )
+
+
+def _closed(node: Node, spec: PodSpec) -> Reason | None:
+    """Return why a node is closed to all pods but those that tolerate it, as this one does not."""
+    if not node.ready:
+        # The node's controller writes one of the taints soon after the condition; which, is not
+        # known before.
+        own = [taint for taint in node.taints if taint in _NOT_READY]
+        if not all(tolerates(spec.tolerations, taint) for taint in own or _NOT_READY):
+            return Reason.NOT_READY
+    if node.unschedulable and not tolerates(spec.tolerations, _CORDON):
+        return Reason.CORDONED
+    return None
 
 
 def _hidden_capacity_for(node: NodeLedger, request: Request) -> Reason | None:

@@ -1,7 +1,9 @@
 """Reasons why a node does not fit a pod: constants, so that nodes can be counted by reason."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeAlias
 
 from linkwise.planning.placement.pods.group import Group
 
@@ -45,12 +47,26 @@ class Reason(StrEnum):
     REQUEST = "a request for GPUs that breaks a rule: create the pod again to see the finding"
 
 
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A reason that names a resource besides CPU, memory and GPUs: too little of it is free."""
+
+    resource: str
+
+    def __str__(self) -> str:
+        """Return the text for users."""
+        return f"too little {self.resource}"
+
+
+Cause: TypeAlias = Reason | Shortage
+
+
 def set_reason(group: Group) -> Reason:
     """Return why a node with enough free GPUs has no set of them for a member."""
     return Reason.MATCH if group.is_matched else Reason.LINK
 
 
-def count_reasons(counts: Mapping[Reason, int]) -> str:
+def count_reasons(counts: Mapping[Cause, int]) -> str:
     """Return the number of nodes by reason, most frequent first: `too little CPU (3)`."""
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))
     return ", ".join(f"{reason} ({number})" for reason, number in ordered)

@@ -10,9 +10,10 @@ from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.allocations.gpus import NO_GPUS, Counted, GPUs
 from linkwise.cluster.finding import Finding, Severity
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.demand import Demand, demand_of
+from linkwise.cluster.requests.demand import Demand
 from linkwise.cluster.requests.neighbors.neighbor import NO_NEIGHBOR, Neighbor, neighbor_of
 from linkwise.cluster.requests.neighbors.rules import NO_RULES, NeighborRules, neighbor_rules
+from linkwise.cluster.requests.pod_demand import demand_of
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.cluster.requests.request_reader import read_request
 from linkwise.cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
@@ -27,7 +28,7 @@ class Member:
     """`namespace/name`."""
     request: Request
     demand: Demand
-    """CPU, memory and host ports."""
+    """What it needs besides GPUs."""
     gang: str | None = None
     """`namespace/name` of its gang, or None."""
     violation: Finding | None = None

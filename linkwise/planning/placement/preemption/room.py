@@ -9,7 +9,7 @@ from linkwise.cluster.gang import Link
 from linkwise.planning.placement.filtering.feasibility import excluded
 from linkwise.planning.placement.pods.group import Group, new_group
 from linkwise.planning.placement.preemption.victim import Amounts, Victim
-from linkwise.planning.placement.state.node_columns import Ints, bounded, node_columns
+from linkwise.planning.placement.state.node_columns import Ints, allocatable, bounded, node_columns
 from linkwise.planning.placement.state.snapshot import Snapshot
 
 
@@ -21,7 +21,10 @@ class Room:
         usable = np.zeros(len(snapshot.nodes), dtype=np.bool_)
         for member in group.representatives:
             usable |= ~excluded(snapshot, new_group([member], group.options))
-        columns, rows = node_columns(snapshot), np.flatnonzero(usable)
+        columns = node_columns(snapshot)
+        for name, amount in _least_others(group):
+            usable &= allocatable(snapshot, name) >= bounded(amount)
+        rows = np.flatnonzero(usable)
         amounts = columns.free, columns.cpu, columns.memory, columns.pods
         self._free: Ints = np.stack(amounts)[:, rows]
         self.gpus: Ints = self._free[0]
@@ -115,6 +118,14 @@ def _least(group: Group) -> Amounts:
         min(member.demand.memory for member in members),
         1,
     )
+
+
+def _least_others(group: Group) -> Iterator[tuple[str, int]]:
+    """Yield the least of each other resource that a member needs on its node."""
+    for name, total in group.total.others:
+        is_together = group.options.link is Link.ONE_NODE
+        each = (member.demand.amount(name) for member in group.representatives)
+        yield name, total if is_together else min(each)
 
 
 class Ended:

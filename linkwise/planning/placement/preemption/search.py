@@ -85,6 +85,10 @@ def find_victims(
     are elastic, twice that, and as many plans for each as the number of its spare pods has bits.
     All this again for each set that the budgets do not allow (`within_budgets`).
     """
+    # Nobody is evicted for a pod that would go to a node that is closed to most.
+    snapshot = snapshot.open_nodes()
+    if not snapshot.nodes:
+        return NoEviction("every node is cordoned or not ready")
     if any(member.pod.spec.preemption_policy == "Never" for member in members):
         return NoEviction("its pods have preemptionPolicy Never")
     # A high one of one member must not take GPUs for all the others.

@@ -91,6 +91,28 @@ def labels(snapshot: Snapshot, label: str) -> Ints:
     return column
 
 
+def amount_free(snapshot: Snapshot, resource: str) -> Ints:
+    """Return how much of a resource besides CPU, memory and GPUs each node has free."""
+
+    def compute(node: NodeLedger) -> Value:
+        return (bounded(node.amount_free(resource)),)
+
+    key = "resource", resource
+    column: Ints = snapshot.cache.get_or_compute(key, snapshot.nodes, compute, np.int64)[0]
+    return column
+
+
+def allocatable(snapshot: Snapshot, resource: str) -> Ints:
+    """Return how much of such a resource pods of each node can have together."""
+
+    def compute(node: NodeLedger) -> Value:
+        return (bounded(node.node.resources.get(resource, 0)),)
+
+    key = "allocatable", resource
+    column: Ints = snapshot.cache.get_or_compute(key, snapshot.nodes, compute, np.int64)[0]
+    return column
+
+
 def bounded(amount: int) -> int:
     """Return an amount within 64 bits."""
     return max(-_MAX_AMOUNT, min(amount, _MAX_AMOUNT))

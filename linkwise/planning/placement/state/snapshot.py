@@ -69,6 +69,11 @@ class Snapshot:
         nodes = {name: node for name, node in self.ledger.nodes.items() if name not in names}
         return replace(self, ledger=Ledger(nodes), around=self.whole)
 
+    def open_nodes(self) -> "Snapshot":
+        """Return the same moment with the nodes alone that are ready and not cordoned."""
+        closed = (node.node for node in self.nodes)
+        return self.without({one.name for one in closed if one.unschedulable or not one.ready})
+
     def without_holdings(self, holdings: Iterable[tuple[str, Holding]]) -> "Snapshot":
         """Return the same moment without these entries of the ledger, each on its node."""
         nodes, gone = self.ledger.nodes, tuple(holdings)

@@ -52,6 +52,21 @@ def read(
     return read_node(msgspec.json.decode(msgspec.json.encode(raw), type=NodeObject), **known)
 
 
+@pytest.mark.parametrize(
+    ("allocatable", "capacity", "resources"),
+    [
+        ({"rdma/hca": 4, "hugepages-2Mi": "4Mi"}, None, {"rdma/hca": 4, "hugepages-2Mi": 4 << 20}),
+        (None, {"rdma/hca": 4}, {"rdma/hca": 4}),
+        ({"cpu": 1}, {"cpu": 1, "rdma/hca": 4}, {}),
+        ({"rdma/hca": 3}, {"rdma/hca": 4}, {"rdma/hca": 3}),
+        ({"cpu": 1, "batch-cpu": 4}, None, {}),
+    ],
+    ids=["allocatable", "not written yet", "not allocatable", "some", "unknown name"],
+)
+def test_what_is_allocatable_can_be_requested(allocatable, capacity, resources):
+    assert read("", allocatable, capacity=capacity).resources == resources
+
+
 def published(
     n: int, *, memory: tuple[int, ...] = (), unhealthy: tuple[int, ...] = ()
 ) -> PublishedTopology:
@@ -83,7 +98,7 @@ def test_a_node_is_read_with_all_that_placement_asks():
         cpu=95_500,
         memory=768 << 30,
         pods=64,
-        resources={GPU_WHOLE: 8},
+        resources={GPU_WHOLE: 8, "ephemeral-storage": 1},
         taints=(Taint("gpu", "yes", "NoSchedule"),),
         unschedulable=True,
     )

@@ -15,6 +15,7 @@ from linkwise.cluster.nodes.isolation import isolation_of
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.objects.selector import node_matches, tolerates
 from linkwise.cluster.requests import mps
+from linkwise.cluster.requests.demand import OTHERS_MAX
 from linkwise.cluster.requests.neighbors.rules import NO_RULES
 from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.gang.compact_pod import compact
@@ -228,6 +229,16 @@ def node_affinity(**required):
             a_held_pod(1, annotations={keys.GANG: LONG, keys.GANG_SIZE: "2"}),
             "at most 131072 are kept",
             id="a-gangs-name",
+        ),
+        pytest.param(
+            a_held_pod(1, overhead={f"vendor.com/{i}": 1 for i in range(OTHERS_MAX + 1)}),
+            "it requests more than 32 different resources",
+            id="resources",
+        ),
+        pytest.param(
+            grown(overhead={f"vendor.com/{i}/{LONG[:250]}": 0 for i in range(1000)}),
+            "at most 131072 are kept",
+            id="resources of which it requests none",
         ),
         pytest.param(
             grown(

@@ -498,6 +498,19 @@ def test_a_gang_of_which_a_pod_has_too_many_host_ports_is_not_placed(ports, bloc
     assert (reason in (unit.blocked or "")) is blocked
 
 
+@pytest.mark.parametrize(("each", "blocked"), [(16, False), (17, True)])
+def test_a_gang_that_requests_too_many_different_resources_is_not_placed(each, blocked):
+    pods = [
+        a_seen(1, name, labels=arena(), overhead={f"vendor.com/{name}-{i}": 1 for i in range(each)})
+        for name in ("w-0", "w-1")
+    ]
+
+    (unit,) = units_of(pods, NO_OWNERS)
+
+    reason = "its members request more than 32 different resources: let them request less"
+    assert (unit.blocked == reason) is blocked
+
+
 _KEYS = {"nodeSelector": {f"k{i}": "v" for i in range(1025)}}
 _TOLERATIONS = {"tolerations": [{"key": f"k{i}", "operator": "Exists"} for i in range(1025)]}
 

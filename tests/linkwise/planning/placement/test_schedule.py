@@ -1,6 +1,7 @@
 from dataclasses import replace
 from itertools import combinations, product
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.builders import (
@@ -471,3 +472,20 @@ def test_a_large_gang_behind_switches_is_planned():
 
     assert len(found.gpus) == 32
     assert found.exact
+
+
+# ---- Nodes that are closed to most pods.
+
+
+@pytest.mark.parametrize("closed", [{"unschedulable": True}, {"ready": False}])
+@pytest.mark.parametrize(("members", "nodes"), [(1, {"open"}), (3, {"closed", "open"})])
+def test_a_pod_that_tolerates_everything_goes_to_an_open_node_if_one_fits(closed, members, nodes):
+    """The closed node has fewer free GPUs, which would be better for a pod alone."""
+    snapshot = a_snapshot(
+        a_node("closed", **closed), a_node("open"), taken={"closed": (0, 1, 2, 3)}
+    )
+
+    found = plan(snapshot, workers(members, 4, tolerations=[{"operator": "Exists"}]))
+
+    assert set(found.gpus) == nodes
+    assert isinstance(plan(snapshot, workers(3, 4)), Refusal)

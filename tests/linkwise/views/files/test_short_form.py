@@ -62,7 +62,7 @@ def test_a_node_offers_what_its_mode_does(read, mode, extra, resources):
     (node,) = read(f"{{name: a, machine: t4x4, mode: {mode}{comma}{extra}}}").nodes
 
     assert node.mode == mode
-    assert node.resources == resources
+    assert node.resources == {"ephemeral-storage": 1 << 50, **resources}
 
 
 def test_a_node_without_a_machine_has_no_gpu(read):

@@ -20,7 +20,7 @@ from support.builders import (
 from support.strategies import RACK, clusters, gangs
 
 from linkwise.cluster.account.ledger import Ledger
-from linkwise.cluster.account.node_ledger import NodeLedger
+from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.allocations.gpus import GPUShare
 from linkwise.cluster.keys import (
     GPU_CORE,
@@ -31,6 +31,7 @@ from linkwise.cluster.keys import (
     NVIDIA_GPU_SHARED,
 )
 from linkwise.cluster.nodes.node import Taint
+from linkwise.cluster.requests.demand import Demand
 from linkwise.planning.placement.filtering.feasibility import (
     Feasibility,
     excluded,
@@ -38,7 +39,7 @@ from linkwise.planning.placement.filtering.feasibility import (
     feasibility_of_all,
 )
 from linkwise.planning.placement.filtering.filters import filter_node
-from linkwise.planning.placement.filtering.reasons import Reason
+from linkwise.planning.placement.filtering.reasons import Cause, Reason, Shortage
 from linkwise.planning.placement.pods.group import Group, new_group
 from linkwise.planning.placement.pods.member import Member
 from linkwise.planning.placement.result import Plan
@@ -56,18 +57,18 @@ def opening(port: int, name: str = "worker-0") -> Member:
     return a_member(1, name, containers=[{**limits, "ports": [{"hostPort": port}]}])
 
 
-def only_answer(found: Feasibility) -> int | Reason:
+def only_answer(found: Feasibility) -> int | Cause:
     """Return the answer of the only node."""
     (why,) = found.blocked or [None]
     assert (why is None) is bool(found.capacity[0])
     return why or int(found.capacity[0])
 
 
-def room(node: NodeLedger, group: Group) -> int | Reason:
+def room(node: NodeLedger, group: Group) -> int | Cause:
     return only_answer(feasibility_of(snapshot_of(Ledger({node.node.name: node})), group))
 
 
-def shortage(node: NodeLedger, group: Group) -> Reason | None:
+def shortage(node: NodeLedger, group: Group) -> Cause | None:
     found = only_answer(feasibility_of_all(snapshot_of(Ledger({node.node.name: node})), group))
     return None if found == group.size else found
 
@@ -122,13 +123,16 @@ def test_nodes_with_different_gpu_names_are_distinguished():
         ({"cpu": 3_999}, Reason.CPU),
         ({"memory": 2 << 30}, 2),
         ({"memory": 1}, Reason.MEMORY),
+        ({"resources": {"rdma/hca": 7}}, 3),
+        ({"resources": {"rdma/hca": 1}}, Shortage("rdma/hca")),
+        ({"resources": {}}, Shortage("rdma/hca")),
     ],
     ids=str,
 )
 def test_a_node_takes_so_many_workers(node, found):
     # Where other pods have some GPUs, one of them takes a pod slot.
-    node = {**node, "pods": node.get("pods", 110) + 1}
-    group = new_group(workers(9, 2, limits={"cpu": 4, "memory": "1Gi"}))
+    node = {"resources": {"rdma/hca": 8}, **node, "pods": node.get("pods", 110) + 1}
+    group = new_group(workers(9, 2, limits={"cpu": 4, "memory": "1Gi", "rdma/hca": 2}))
 
     assert room(a_ledger(**node), group) == found
 
@@ -146,6 +150,28 @@ def test_members_are_counted_as_the_most_demanding_of_them():
 
     node = a_ledger(cpu=12_000, memory=6 << 30)
     assert room(node, new_group(members)) == 2
+
+
+def test_what_pods_hold_of_other_resources_is_not_free():
+    worker = a_member(1, limits={"rdma/hca": 3, "ephemeral-storage": "1Ki"})
+    node = a_ledger(resources={"rdma/hca": 8, "ephemeral-storage": 3 << 10})
+    agent = Holding("o/agent", "agent", demand=Demand(others=(("ephemeral-storage", 2049),)))
+
+    held = node.hold(worker.holding(exact(0)))
+    assert room(node, new_group([worker])) == 2
+    assert room(held, new_group([worker])) == 1
+    assert room(held.hold_others([agent]), new_group([worker])) == Shortage("ephemeral-storage")
+    assert held.release(worker.name) == node
+    assert room(node, new_group(workers(2))) == 8
+
+
+def test_each_member_may_request_other_resources():
+    members = [a_member(1, "a", limits={"rdma/hca": 2}), a_member(1, "b", limits={"efa/nic": 1})]
+
+    node = a_ledger(resources={"rdma/hca": 2, "efa/nic": 1})
+    assert room(node, new_group(members)) == 1
+    assert shortage(node, new_group(members)) is None
+    assert shortage(node, new_group([*members, members[0]])) == Shortage("rdma/hca")
 
 
 def test_a_host_port_is_taken_once():
@@ -170,18 +196,20 @@ def test_a_host_port_is_taken_once():
         ({"pods": 4}, workers(4), Reason.PODS),
         ({}, workers(8, 1, limits={"cpu": "12001m"}), Reason.CPU),
         ({}, workers(8, 1, limits={"memory": "97Gi"}), Reason.MEMORY),
+        ({}, workers(8, 1, limits={"rdma/hca": 1}), Shortage("rdma/hca")),
+        ({"resources": {"rdma/hca": 8}}, workers(8, 1, limits={"rdma/hca": 1}), None),
         ({}, [opening(22), opening(22, "worker-1")], Reason.PORTS),
         ({}, [opening(22), opening(23, "worker-1"), a_member(1, "worker-2")], None),
     ],
     ids=[
         *("fits", "closed", "gpus", "unhealthy", "taken, too", "both"),
-        *("pods", "cpu", "memory", "ports", "other ports"),
+        *("pods", "cpu", "memory", "rdma", "enough rdma", "ports", "other ports"),
     ],
 )
 def test_all_members_fit_one_node_or_a_reason_is_returned(node, members, reason):
     ledger = a_ledger(**node)
 
-    assert shortage(ledger, new_group(members)) is reason
+    assert shortage(ledger, new_group(members)) == reason
 
 
 def test_nodes_are_counted_by_the_reason_why_they_take_none():

@@ -44,6 +44,40 @@ def test_a_node_may_be_closed_to_a_pod_whatever_is_free(node, reason):
     assert filter_node(a_ledger(**{"labels": {"zone": "z"}, **node}), member) is reason
 
 
+EXISTS = {"operator": "Exists"}
+NOT_READY = {"key": "node.kubernetes.io/not-ready", **EXISTS}
+UNREACHABLE = {"key": "node.kubernetes.io/unreachable", **EXISTS}
+CORDON = {"key": "node.kubernetes.io/unschedulable", **EXISTS}
+NO_EXECUTE = {"effect": "NoExecute"}
+
+
+def tainted(toleration: dict[str, str], effect: str = "NoSchedule") -> dict[str, Any]:
+    return {"taints": (Taint(toleration["key"], "", effect),)}
+
+
+@pytest.mark.parametrize(
+    ("node", "tolerations", "reason"),
+    [
+        ({"unschedulable": True}, [CORDON], None),
+        ({"unschedulable": True}, [EXISTS], None),
+        ({"unschedulable": True, **tainted(CORDON)}, [{**CORDON, "effect": "NoSchedule"}], None),
+        ({"unschedulable": True}, [CORDON | NO_EXECUTE], Reason.CORDONED),
+        ({"unschedulable": True}, [NOT_READY, UNREACHABLE], Reason.CORDONED),
+        (tainted(CORDON), [], Reason.TAINT),
+        ({"ready": False}, [EXISTS], None),
+        ({"ready": False}, [NOT_READY, UNREACHABLE], None),
+        ({"ready": False}, [NOT_READY], Reason.NOT_READY),
+        ({"ready": False, **tainted(NOT_READY)}, [NOT_READY], None),
+        ({"ready": False, **tainted(UNREACHABLE)}, [NOT_READY], Reason.NOT_READY),
+        ({"ready": False}, [NOT_READY | NO_EXECUTE, UNREACHABLE | NO_EXECUTE], Reason.NOT_READY),
+        ({"ready": False, "unschedulable": True}, [NOT_READY, UNREACHABLE], Reason.CORDONED),
+        (tainted(NOT_READY, "NoExecute"), [NOT_READY | NO_EXECUTE], None),
+    ],
+)
+def test_a_closed_node_is_open_to_pods_that_tolerate_it(node, tolerations, reason):
+    assert filter_node(a_ledger(**node), a_member(tolerations=tolerations)) is reason
+
+
 def test_only_pods_whose_gpus_linkwise_chooses_shun_an_unaccounted_node():
     topology = replace(a_ledger(), unaccounted="an unknown pod has GPUs")
     counted = replace(a_ledger(mode="default"), unaccounted="an unknown pod has GPUs")

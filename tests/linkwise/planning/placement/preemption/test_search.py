@@ -518,6 +518,34 @@ def test_more_nodes_are_looked_at_where_the_cheapest_ones_do_not_do():
     assert names_of(found) == ["large-0", "large-1"]
 
 
+def test_nobody_is_evicted_from_a_cordoned_node_for_a_pod_that_tolerates_it():
+    unit = a_unit("pod", ("n0", ALL))
+    snapshot = a_snapshot(a_node("n0", EIGHT, unschedulable=True))
+    snapshot = snapshot.hold_all((pod.node, pod.holding) for pod in unit.pods)
+    members = of_priority(workers(1, 8, tolerations=[{"operator": "Exists"}]), 9)
+
+    assert isinstance(find_victims(snapshot, members, [unit], Disruptions(NOW)), NoEviction)
+
+
+def test_only_where_a_node_has_the_resources_is_anybody_evicted():
+    """Many units, so that nodes are chosen by what is free there."""
+    count = NODES_MIN + 16
+    units = [a_unit(f"pod-{i}", (f"n{i}", ALL), priority=i - count) for i in range(count)]
+    nodes = [
+        a_node(f"n{i}", EIGHT, resources={"rdma/hca": 1} if i > count - 3 else {})
+        for i in range(count)
+    ]
+    pods = [(pod.node, pod.holding) for unit in units for pod in unit.pods]
+    snapshot = a_snapshot(*nodes).hold_all(pods)
+
+    def find(size):
+        members = of_priority(workers(size, 8, limits={"rdma/hca": 1}), 9)
+        return find_victims(snapshot, members, units, Disruptions(NOW))
+
+    assert names_of(find(2)) == [f"pod-{count - 2}", f"pod-{count - 1}"]
+    assert isinstance(find(3), NoEviction)
+
+
 def test_very_many_units_are_not_evicted_for_one():
     units = [a_unit(f"pod-{n}-{i}", (f"n{n}", (i,))) for n in range(65) for i in range(8)]
 
