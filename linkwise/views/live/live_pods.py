@@ -85,7 +85,12 @@ def _compact(pod: Pod) -> Pod:
         annotations={**_some(own.annotations), **_record(pod), **(kept.metadata.annotations or {})},
         owner_references=[owner for owner in own.owner_references or () if owner.controller][:1],
     )
-    return structs.replace(pod, metadata=metadata, spec=kept.spec)
+    spec = structs.replace(
+        kept.spec,
+        affinity=pod.spec.affinity,
+        topology_spread_constraints=pod.spec.topology_spread_constraints,
+    )
+    return structs.replace(pod, metadata=metadata, spec=spec)
 
 
 def _some(texts: Labels | None) -> Labels:

@@ -11,7 +11,7 @@ from linkwise.cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy,
 from linkwise.cluster.nodes.topology_configmap import PublishedTopology
 from linkwise.planning.gang.budgets import OF_NAMESPACE_MAX
 from linkwise.runtime.process.clock import wall
-from linkwise.views.live.snapshot import snapshot_text
+from linkwise.views.live.snapshot import reduced, snapshot_text
 
 CLUSTER = """\
 apiVersion: linkwise.dev/v1alpha1
@@ -965,3 +965,34 @@ def test_a_gang_that_fits_preempts_nothing(simulate):
 
     assert answer["gangs"][0]["placed"]
     assert "preempts" not in answer["gangs"][0]
+
+
+@pytest.mark.parametrize("is_snapshot", [False, True], ids=["objects", "snapshot"])
+def test_running_pods_count_for_the_rules_about_other_pods(simulate, is_snapshot):
+    term = {"topologyKey": keys.HOSTNAME, "labelSelector": {"matchLabels": {"app": "db"}}}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    database = pod("db", {}, nodeName="a")
+    database["metadata"] |= {"namespace": "default", "uid": "db", "labels": {"app": "db"}}
+    objects = [
+        item
+        for name in "ab"
+        for item in (
+            node_object(
+                name,
+                {keys.NODE_MODE: "topology", keys.HOSTNAME: name},
+                **{keys.GPU_WHOLE: "8", "cpu": "96", "pods": "110"},
+            ),
+            topology_map(name, PublishedTopology(dgx1_v100(), (True,) * 8)),
+        )
+    ]
+    objects.append(database)
+    kept = [reduced(each["kind"], each) for each in objects] if is_snapshot else objects
+    near, far = (
+        pod(name, {keys.GPU_WHOLE: 1}, affinity={kind: {required: [term]}})
+        for name, kind in (("near", "podAffinity"), ("far", "podAntiAffinity"))
+    )
+
+    _, answer = simulate(near, far, cluster=snapshot_text(kept))
+
+    assert [one["node"] for one in answer["pods"]] == ["a", "b"]
+    assert not any("left to kube-scheduler" in json.dumps(one) for one in answer["pods"])
