@@ -1,4 +1,4 @@
-"""What kube-scheduler says of a pod that is tied to one node."""
+"""Messages of kube-scheduler about a pod that is tied to one node."""
 
 import pytest
 from hypothesis import given
