@@ -6,18 +6,17 @@ from functools import lru_cache
 
 from linkwise.cluster.account.pod_usage import PodUsage, pod_usage
 from linkwise.cluster.allocations.record import Allocation
-from linkwise.cluster.gang import Mark, foreign_mark, gang_mark, may_be_member
+from linkwise.cluster.gang import Mark, gang_mark, may_be_member
 from linkwise.cluster.keys import LEFT_TO_SCHEDULER
-from linkwise.cluster.objects.kube_object import Labels, pod_path
+from linkwise.cluster.objects.kube_object import pod_path
 from linkwise.cluster.objects.metadata import Metadata, Owner
 from linkwise.cluster.objects.pod import Pod, PodSpec
 from linkwise.cluster.requests.demand import Demand
 from linkwise.cluster.requests.neighbors.rules import neighbor_rules
-from linkwise.cluster.requests.other_systems import gpus_of_others
-from linkwise.cluster.requests.request import Family, Request
+from linkwise.cluster.requests.request import Request
 from linkwise.cluster.requests.request_reader import read_request
-from linkwise.planning.gang.budgets import ENTRY
 from linkwise.planning.gang.compact_pod import compact, oversize_reason, weight
+from linkwise.planning.gang.pod_life import Life, life_of
 from linkwise.planning.gang.scheduler_answer import MESSAGE_MAX
 from linkwise.planning.placement.pods.member import Member, first_error, new_member
 from linkwise.workloads.kinds.leader_worker_set import is_leader
@@ -26,30 +25,10 @@ from linkwise.workloads.registry import GANG_KINDS
 
 _DELEGATED_MAX = 300
 """A reason that admission writes is shorter [characters]."""
-_GRACE, _GRACE_MAX = 30, 366 * 86_400
-"""The default of Kubernetes, and what counts as longest: the API server takes any [s]."""
 _MAX_LENGTH = 320
 """Longest text of an ownerReference; no name or type of an object is longer [characters]."""
-_LABELS_MAX = 8 << 10
-"""Memory of the labels of a pod that has GPUs [bytes, about]; larger ones are not kept."""
 _PREPARATION = 60.0
 """A node usually prepares devices, volumes and network within this time [s]."""
-
-
-@dataclass(frozen=True, slots=True)
-class Life:
-    """The start and the end of a pod with GPUs, and the labels that disruption budgets select."""
-
-    started: str
-    """RFC 3339; empty: no kubelet has started it yet."""
-    ends: str
-    """Until when its containers may take to end once it is deleted (RFC 3339); empty: it is not."""
-    grace: int
-    """The time that its containers have to end [s]."""
-    labels: Labels | None
-    """None: too many are there to keep them, so that each budget of its namespace counts it."""
-    tie: str = ""
-    """Why a pod that Linkwise did not place is no unit of its own; empty: it is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +174,9 @@ def pod_info(pod: Pod) -> PodInfo:
         delegated=""
         if pod.spec.node_name
         else pod.annotations.get(LEFT_TO_SCHEDULER, "")[:_DELEGATED_MAX],
-        life=_life(pod, usage) if is_placed and usage and (usage.places or usage.nvidia) else None,
+        life=life_of(pod, usage)
+        if is_placed and usage and (usage.places or usage.nvidia)
+        else None,
     )
     if usage is None or not usage.places or is_placed or is_terminating:
         return info
@@ -259,31 +240,6 @@ def unplanned(pod: PodInfo, reason: str) -> PodInfo:
     if usage is not None and not usage.target:
         usage = replace(usage, demand=Demand())
     return replace(pod, usage=usage, member=member, ungated=None, unplannable=reason)
-
-
-def _life(pod: Pod, usage: PodUsage) -> Life:
-    grace = pod.spec.termination_grace_period_seconds
-    return Life(
-        started=pod.status.start_time or "",
-        ends=pod.metadata.deletion_timestamp or "",
-        grace=_GRACE if grace is None else min(max(0, grace), _GRACE_MAX),
-        labels=_labels(pod),
-        tie="" if usage.places else _tie(pod),
-    )
-
-
-def _labels(pod: Pod) -> Labels | None:
-    labels = pod.metadata.labels or {}
-    size = sum(len(key) + len(value) + 2 * ENTRY for key, value in labels.items())
-    return labels if size <= _LABELS_MAX else None
-
-
-def _tie(pod: Pod) -> str:
-    """Return why a pod that Linkwise did not place is no unit of its own; empty: it is one."""
-    if mark := foreign_mark(pod):
-        return f"is part of a gang that Linkwise did not place ({mark}), and would go alone"
-    shares = gpus_of_others(pod.spec, Family.NVIDIA)
-    return f"has {shares}" if shares else ""
 
 
 def controller_of(owners: Iterable[Owner]) -> Owner | None:
