@@ -60,7 +60,7 @@ def best_possible(
     if _is_preparing(empty):
         return UNDEFINED
     preferences = replace(empty.preferences, mode=ChoiceMode.FAST)
-    best = plan(replace(empty, preferences=preferences), members)
+    best = plan(replace(empty, preferences=preferences), _alone(members))
     found = [best.bandwidth if isinstance(best, Plan) else UNDEFINED, planned]
     known = [bandwidth for bandwidth in found if bandwidth.value is not None]
     if order and order.bandwidth.nodes in {each.nodes for each in known}:
@@ -76,7 +76,17 @@ def never_fits(snapshot: Snapshot, members: Sequence[Member], link: Link) -> boo
     Cost: a plan.
     """
     empty = snapshot.without_pods()
-    return not _is_preparing(empty) and isinstance(plan(empty, members, PlanOptions(link)), Refusal)
+    if _is_preparing(empty):
+        return False
+    return isinstance(plan(empty, _alone(members), PlanOptions(link)), Refusal)
+
+
+def _alone(members: Sequence[Member]) -> list[Member]:
+    """Return the members without affinity to other pods, of which the empty cluster has none."""
+    return [
+        replace(member, rules=replace(member.rules, affinity=())) if member.is_follower else member
+        for member in members
+    ]
 
 
 def index_order(snapshot: Snapshot, members: Sequence[Member]) -> IndexOrder | None:

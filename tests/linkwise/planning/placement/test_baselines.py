@@ -145,3 +145,13 @@ def test_index_order_takes_free_gpus_of_nodes_that_may_be_used(snapshot, members
         assert all(free >> gpu & 1 for gpu in gpus)
     assert sum(map(len, found.gpus.values())) == sum(member.gpus for member in members)
     assert list(found.gpus) == sorted(found.gpus)
+
+
+def test_pod_that_follows_others_may_fit_once_they_run():
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    snapshot = a_snapshot(a_node())
+
+    assert not never_fits(snapshot, workers(8, affinity=near), Link.BEST)
+    assert never_fits(snapshot, workers(9, affinity=near), Link.BEST)
+    assert best_possible(snapshot, workers(8, affinity=near)).value

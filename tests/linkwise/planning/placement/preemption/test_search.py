@@ -546,6 +546,25 @@ def test_only_where_a_node_has_the_resources_is_anybody_evicted():
     assert isinstance(find(3), NoEviction)
 
 
+def test_nobody_is_evicted_where_another_pod_keeps_the_unit_away():
+    """Of two full nodes, one also has a pod to which the unit has anti-affinity."""
+    units = [a_unit("cheap", ("n0", ALL), priority=-1), a_unit("dear", ("n1", ALL))]
+    host = {"labels": {keys.HOSTNAME: "n0"}}, {"labels": {keys.HOSTNAME: "n1"}}
+    nodes = [a_node(f"n{i}", EIGHT, **labels) for i, labels in enumerate(host)]
+    database = a_member(0, "db", labels={"app": "db"}).holding(exact())
+    held = [(pod.node, pod.holding) for unit in units for pod in unit.pods]
+    snapshot = a_snapshot(*nodes).hold_all([*held, ("n0", database)])
+    term = {"topologyKey": keys.HOSTNAME, "labelSelector": {"matchLabels": {"app": "db"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+    def find(size):
+        members = of_priority(workers(size, 8, affinity=apart), 9)
+        return find_victims(snapshot, members, units, Disruptions(NOW))
+
+    assert names_of(find(1)) == ["dear"]
+    assert isinstance(find(2), NoEviction)
+
+
 def test_very_many_units_are_not_evicted_for_one():
     units = [a_unit(f"pod-{n}-{i}", (f"n{n}", (i,))) for n in range(65) for i in range(8)]
 
