@@ -18,6 +18,7 @@ from linkwise.cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE
 from linkwise.planning.gang.crd import Gang, object_key
 from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.pod_volumes import volumes_in, with_volumes
 from linkwise.planning.gang.unit import Owners
 from linkwise.planning.placement.options import preferences_of
 from linkwise.planning.state.cluster_state import ClusterState
@@ -35,6 +36,8 @@ from scorer.cache.claims.preparation_errors import PreparationErrors
 from scorer.cache.nodes.node_informer import NodeInformer
 from scorer.cache.nodes.table_builder import build_table
 from scorer.cache.pods.pod_informer import PodInformer
+from scorer.cache.volumes.claim_users import ClaimUsers
+from scorer.cache.volumes.volume_informer import VolumeInformer
 from scorer.cache.workloads.budget_informer import BudgetInformer
 from scorer.cache.workloads.gang_informer import GangInformer
 from scorer.cache.workloads.kueue_api import KueueAPI
@@ -61,6 +64,8 @@ class Informers:
         self.claims = ClaimInformer(
             kube, self.nodes.update_devices, self.claim_holders.is_own, self._claims_changed
         )
+        self.volumes = VolumeInformer(kube, self._volumes_changed, self.nodes.update_attach_limits)
+        self._claim_users = ClaimUsers()
         self.preparation_errors = PreparationErrors(kube)
         self.gang_objects = GangInformer(
             kube, self.changed.set, lambda gang: self.workloads.forget_owner(gang.owner)
@@ -126,6 +131,7 @@ class Informers:
                 group.create_task(reflector.run())
             group.create_task(self.pods.run())
             group.create_task(self.claims.run())
+            group.create_task(self.volumes.run())
             group.create_task(self.kueue.run())
             group.create_task(self.nodes.tables.run())
             await self.synced()
@@ -136,6 +142,7 @@ class Informers:
         for reflector in self._reflectors.values():
             await reflector.synced.wait()
         await self.claims.synced.wait()
+        await self.volumes.answered()
         await self.nodes.tables.small_built()
         self._has_synced = True
 
@@ -146,6 +153,8 @@ class Informers:
                 return f"{name} were not listed yet: {reflector.error or 'the list is under way'}"
         if not self.claims.synced.is_set():
             return f"resource claims were not listed yet: {self.claims.error}"
+        if error := self.volumes.missing():
+            return f"volumes were not listed yet: {error}"
         if (count := self.nodes.tables.small_missing) and not self._has_synced:
             nodes = "node" if count == 1 else "nodes"
             return f"link tables of {count} {nodes} are being computed"
@@ -158,18 +167,22 @@ class Informers:
     def _pods_changed(self, items: Mapping[Key, PodInfo], changed: Set[Key]) -> None:
         lost: set[Key] = set()
         claims: set[Key] = set()
+        volume_claims: set[Key] = set()
         records: list[PodUsage] = []
         for key in changed:
-            before, pod = self.state.pod(key), self._with_devices(items.get(key))
+            before, pod = self.state.pod(key), self._complete(items.get(key))
             if before and (pod is None or pod.uid != before.uid):
                 self._close_unreleased(before)
             claims |= self.claim_holders.update(before, pod)
+            volume_claims |= self._claim_users.update(before, pod)
             self.workloads.update_leader(key, pod)
             self.state.update_pod(key, pod)
             if before and before.gang and _has_lost_gpus(before, pod):
                 lost.add((before.namespace, before.gang))
             records += _changed_records(before, pod)
         self.claims.refresh(claims)
+        if exclusive := self.volumes.exclusive(volume_claims):
+            self._volumes_changed(exclusive)
         self.nodes.update_records(records)
         # At once: a scheduler may ask for a node before the next round of the planner.
         self.replacements.pods_lost(lost)
@@ -189,13 +202,29 @@ class Informers:
         """Take the devices of the claims of pods."""
         pods = self.pods.reflector.items
         for key in chain.from_iterable(map(self.claim_holders.pods, changed)):
-            if pod := self._with_devices(pods.get(key)):
+            if pod := self._complete(pods.get(key)):
                 self.state.update_pod(key, pod)
                 self.changed.set()
 
-    def _with_devices(self, pod: PodInfo | None) -> PodInfo | None:
-        """Return a pod with the devices of its claims."""
-        return pod and with_devices(pod, self.claims.claims.items)
+    def _volumes_changed(self, claims: Set[Key] | None) -> None:
+        """Take the volumes of the pods that name claims which changed; None: all claims."""
+        pods = self.pods.reflector.items
+        for key in self._claim_users.pods(claims):
+            pod = self._complete(pods.get(key))
+            if pod and volumes_in(pod) != volumes_in(self.state.pod(key)):
+                self.state.update_pod(key, pod)
+                self.changed.set()
+
+    def _complete(self, pod: PodInfo | None) -> PodInfo | None:
+        """Return a pod with the devices of its claims, and with its volumes."""
+        if pod is None:
+            return None
+        pod = with_devices(pod, self.claims.claims.items)
+        return with_volumes(pod, self.volumes.objects, self._users_of)
+
+    def _users_of(self, claim: Key) -> Iterator[PodInfo]:
+        """Yield the pods that name a PersistentVolumeClaim."""
+        return filter(None, map(self.state.pod, self._claim_users.pods([claim])))
 
     def _policy_changed(self, items: Mapping[Key, ConfigMap], _changed: Set[Key]) -> None:
         config_map = items.get((POLICY_NAMESPACE, POLICY_NAME))

@@ -660,6 +660,8 @@ def test_rights_of_the_scorer():
         *(("*", "pods", verb) for verb in (*read, "get", "patch")),
         ("*", "pods/eviction", "create"),
         *(("*", "poddisruptionbudgets", verb) for verb in read),
+        *(("*", f"persistentvolume{rest}", verb) for rest in ("claims", "s") for verb in read),
+        *(("*", kind, verb) for kind in ("csinodes", "storageclasses") for verb in read),
         *(("*", "events", verb) for verb in ("create", "list")),
         *(("*", "gangs", verb) for verb in (*read, "get", "create", "patch")),
         ("*", "gangs/status", "patch"),

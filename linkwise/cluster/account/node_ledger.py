@@ -12,6 +12,7 @@ from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.requests.amounts import CORE_MAX
 from linkwise.cluster.requests.demand import NO_DEMAND, Demand, HostPort, PortsTaken, total_demand
 from linkwise.cluster.requests.neighbors.neighbor import NO_NEIGHBOR, Neighbor
+from linkwise.cluster.volumes.pod_volumes import NO_VOLUMES, HeldVolumes
 
 Sharing: TypeAlias = Literal["memory", "compute"]
 """Kind of share pods on a node: memory only, or memory and compute."""
@@ -32,6 +33,7 @@ class Holding:
     """It lives as long as its node: a pod of a DaemonSet, or a static pod."""
     neighbor: Neighbor = NO_NEIGHBOR
     """What affinity and topology spread of other pods see of it."""
+    volumes: HeldVolumes = NO_VOLUMES
 
 
 class FreeShare(NamedTuple):

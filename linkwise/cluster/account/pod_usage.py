@@ -21,6 +21,7 @@ from linkwise.cluster.requests.neighbors.neighbor import NO_NEIGHBOR, Neighbor, 
 from linkwise.cluster.requests.pod_demand import demand_of
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.cluster.requests.request_reader import read_request
+from linkwise.cluster.volumes.pod_volumes import NO_VOLUMES, HeldVolumes
 
 T = TypeVar("T")
 
@@ -72,6 +73,8 @@ class PodUsage:
     """Another pod uses one of them, too, so that the GPUs are not free once this one has ended."""
     neighbor: Neighbor = NO_NEIGHBOR
     """What affinity and topology spread of other pods see of it."""
+    volumes: HeldVolumes = NO_VOLUMES
+    """What it takes of the volumes of its node."""
     unreadable: Unreadable | None = None
     """Why its resources are unknown despite its record; None for nearly every pod."""
 
@@ -119,6 +122,7 @@ class PodUsage:
             gang=self.gang,
             stays=self.stays,
             neighbor=self.neighbor,
+            volumes=self.volumes,
         )
 
     def gpus_on(self, node: Node, *, migrate: bool) -> GPUs | Unreadable:

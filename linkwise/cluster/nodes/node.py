@@ -10,6 +10,7 @@ from linkwise.cluster.keys import GFD_PRODUCT, NODE_POOLS, NVIDIA_GPU
 from linkwise.cluster.mode import NodeMode, PackingStrategy, counting_resource
 from linkwise.cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy
 from linkwise.cluster.nodes.node_resources import NodeError
+from linkwise.cluster.volumes.csi_node import AttachLimits
 from linkwise.topology.machine import Machine
 
 DEFAULT_PODS = 110
@@ -140,6 +141,7 @@ class Node:
     resources: Mapping[str, int] = field(default_factory=dict)
     """Every other allocatable resource: extended ones (with a domain in their names), ephemeral
     storage [bytes] and huge pages [bytes]."""
+    attach_limits: AttachLimits = ()
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True

@@ -54,12 +54,17 @@ class HostPath(KubeObject, frozen=True):
     """A hostPath; only the presence is read."""
 
 
+class EphemeralVolume(KubeObject, frozen=True):
+    """A generic ephemeral volume; only the presence is read, since its claim says the rest."""
+
+
 class Volume(KubeObject, frozen=True):
-    """A volume: a PersistentVolumeClaim, a hostPath, or any other."""
+    """A volume: a PersistentVolumeClaim, an ephemeral one, a hostPath, or any other."""
 
     name: str = ""
     persistent_volume_claim: VolumeClaim | None = None
     host_path: HostPath | None = None
+    ephemeral: EphemeralVolume | None = None
 
 
 class SchedulingGroup(KubeObject, frozen=True):

@@ -104,9 +104,14 @@ def node_matches(spec: NewPodSpec, node_name: str, node_labels: Mapping[str, str
     """
     if any(node_labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
         return False
-    return spec.required_nodes is None or any(
-        _term_matches(term, node_name, node_labels) for term in spec.required_terms
-    )
+    return spec.required_nodes is None or terms_match(spec.required_terms, node_name, node_labels)
+
+
+def terms_match(
+    terms: Iterable[NodeSelectorTerm], node_name: str, node_labels: Mapping[str, str]
+) -> bool:
+    """Return whether a node satisfies one of these terms."""
+    return any(_term_matches(term, node_name, node_labels) for term in terms)
 
 
 def labels_read(spec: PodSpec, most: int) -> frozenset[str] | None:

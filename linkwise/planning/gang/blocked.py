@@ -97,6 +97,14 @@ def foreign_gate(members: Iterable[Member]) -> str | None:
     return None
 
 
+def member_without_volume(members: Iterable[Member]) -> str | None:
+    """Name the first member that waits for a volume, and what it waits for."""
+    for member in members:
+        if member.volumes and member.volumes.waits:
+            return f"pod {member.pod.metadata.name} waits for {member.volumes.waits}"
+    return None
+
+
 def member_without_claim(waiting: Iterable[PodInfo]) -> str | None:
     """Name a member whose claim is not made yet from its template."""
     for pod in waiting:

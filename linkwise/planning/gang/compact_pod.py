@@ -11,8 +11,9 @@ from linkwise.cluster.objects.container import Amounts, Container, EnvFrom, Reso
 from linkwise.cluster.objects.kube_object import Labels
 from linkwise.cluster.objects.metadata import Metadata, Owner
 from linkwise.cluster.objects.node_terms import node_terms_finding
-from linkwise.cluster.objects.pod import HostPath, Pod, PodSpec, Volume, VolumeClaim
+from linkwise.cluster.objects.pod import HostPath, Pod, PodSpec, Volume
 from linkwise.cluster.requests.demand import OTHERS_MAX, PORTS_MAX, Demand
+from linkwise.cluster.volumes.pod_claims import CLAIMS_MAX, claims_of
 from linkwise.workloads.rank import RANK_ANNOTATIONS, RANK_LABELS
 
 MAX_BYTES = 128 << 10
@@ -114,6 +115,12 @@ def oversize_reason(pod: Pod, demand: Demand, size: int = 0) -> str | None:
             f"it has more than {TOLERATIONS_MAX} tolerations: tolerate keys with any value, or all "
             "taints"
         )
+    return _oversize_whole(pod, size)
+
+
+def _oversize_whole(pod: Pod, size: int) -> str | None:
+    if len(claims_of(pod.spec, pod.metadata.name)) > CLAIMS_MAX:
+        return f"it names more than {CLAIMS_MAX} PersistentVolumeClaims: split it"
     if size > MAX_BYTES:
         return f"planning needs {size} bytes of it, and at most {MAX_BYTES} are kept"
     return None
@@ -140,8 +147,15 @@ def _some_of(texts: Labels | None, names: Sequence[str]) -> Labels | None:
 def _spec(spec: PodSpec) -> PodSpec:
     host_paths = [volume.name for volume in spec.volumes or () if volume.host_path is not None]
     volumes = [Volume(name=name, host_path=HostPath()) for name in host_paths]
-    if any(volume.persistent_volume_claim is not None for volume in spec.volumes or ()):
-        volumes.append(Volume(persistent_volume_claim=VolumeClaim()))
+    volumes += [
+        Volume(
+            name=volume.name if volume.ephemeral else "",
+            persistent_volume_claim=volume.persistent_volume_claim,
+            ephemeral=volume.ephemeral,
+        )
+        for volume in spec.volumes or ()
+        if volume.persistent_volume_claim or volume.ephemeral
+    ]
     mounted = set(host_paths)
     ports = bool(spec.host_network)
     return msgspec.structs.replace(

@@ -15,6 +15,7 @@ from linkwise.cluster.requests.demand import Demand
 from linkwise.cluster.requests.neighbors.rules import neighbor_rules
 from linkwise.cluster.requests.request import Request
 from linkwise.cluster.requests.request_reader import read_request
+from linkwise.cluster.volumes.pod_claims import names_of_claims
 from linkwise.planning.gang.compact_pod import compact, oversize_reason, weight
 from linkwise.planning.gang.pod_life import Life, life_of
 from linkwise.planning.gang.scheduler_answer import MESSAGE_MAX
@@ -77,6 +78,8 @@ class PodInfo:
     """Memory for the pod while it waits [bytes, about]."""
     life: Life | None = None
     """What an eviction depends on, of a pod that has GPUs."""
+    volume_claims: tuple[str, ...] = ()
+    """Names of the PersistentVolumeClaims that it names, until it is finished."""
     annotations: int = 0
     """Size of all its annotations while it waits [characters]; the API server limits it."""
 
@@ -174,6 +177,7 @@ def pod_info(pod: Pod) -> PodInfo:
         delegated=""
         if pod.spec.node_name
         else pod.annotations.get(LEFT_TO_SCHEDULER, "")[:_DELEGATED_MAX],
+        volume_claims=names_of_claims(pod.spec, metadata.name) if usage else (),
         life=life_of(pod, usage)
         if is_placed and usage and (usage.places or usage.nvidia)
         else None,

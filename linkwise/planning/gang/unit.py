@@ -12,6 +12,7 @@ from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.blocked import (
     foreign_gate,
     member_without_claim,
+    member_without_volume,
     missing_members,
     too_many_resources,
     unplannable_member,
@@ -240,7 +241,8 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
         or too_many_resources(members)
         or missing
         or foreign_gate(members)
-        or member_without_claim(waiting),
+        or member_without_claim(waiting)
+        or member_without_volume(members),
     )
 
 
@@ -261,6 +263,7 @@ def _late(
         name=f"{worker.pod.metadata.namespace}/{launcher.job}",
         request=worker.request.of_cards(launcher.gpus),
         demand=launcher.demand,
+        volumes=None,
     )
     return (late,)
 
@@ -280,5 +283,6 @@ def _single(pod: PodInfo, member: Member, owners: Owners) -> Unit:
         blocked=pod.unplannable
         or violation(members)
         or foreign_gate(members)
-        or member_without_claim((pod,)),
+        or member_without_claim((pod,))
+        or member_without_volume(members),
     )

@@ -120,7 +120,11 @@ def _few(names: list[str]) -> str:
 
 
 def delegated_constraints(member: Member) -> tuple[str, ...]:
-    """Name the constraints of a pod that only kube-scheduler checks."""
+    """Name the constraints of a pod that only kube-scheduler checks.
+
+    Volumes are among them where the objects about them may not be read.
+    """
     volumes = member.pod.spec.volumes or ()
-    has_claim = any(volume.persistent_volume_claim is not None for volume in volumes)
-    return (*member.rules.delegated, *(("volumes",) if has_claim else ()))
+    has_claim = any(volume.persistent_volume_claim or volume.ephemeral for volume in volumes)
+    is_left = has_claim and member.volumes is None
+    return (*member.rules.delegated, *(("volumes",) if is_left else ()))

@@ -35,7 +35,7 @@ from linkwise.runtime.kube.paging import Page, Params, pages
 
 T = TypeVar("T")
 
-_GONE = 410
+_FORBIDDEN, _GONE = 403, 410
 _PASSING = frozenset({429, 500, 502, 503})
 """Statuses that do not concern the version: the API server is overloaded or starting."""
 
@@ -92,6 +92,7 @@ class Reflector(Generic[T]):
         field_selector: str | None = None,
         on_change: Callable[[Mapping[Key, T], Set[Key]], None] = lambda _items, _changed: None,
         on_deleted: Callable[[Raw], None] = lambda _object: None,
+        on_forbidden: Callable[[], None] = lambda: None,
         timings: WatchTimings = _DEFAULT,
     ) -> None:
         """Create an empty copy.
@@ -107,6 +108,7 @@ class Reflector(Generic[T]):
                 that were added, changed or deleted; an exception that it raises ends `run`.
             on_deleted: Called before `on_change` with the last state of an object whose deletion
                 was watched.
+            on_forbidden: Called when the right to read turns out to be missing; it is tried again.
             timings: Durations, and sizes of pages.
         """
         self._kube = kube
@@ -115,13 +117,17 @@ class Reflector(Generic[T]):
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: text for name, text in selectors.items() if text}
         self._on_change, self._on_deleted = on_change, on_deleted
-        self._timings = timings
+        self._on_forbidden, self._timings = on_forbidden, timings
         self._items: dict[Key, T] = {}
         self._version = ""
         self._last_event_at = float("-inf")
         self._delay = timings.initial_backoff
         self.synced = asyncio.Event()
         """Set after the first complete list."""
+        self.answered = asyncio.Event()
+        """Set after the first complete list, or once the right to list is missing."""
+        self.is_forbidden = False
+        """The right to read the collection was missing when it was last tried."""
         self.lists = 0
         """Number of complete lists."""
         self.error: str | None = None
@@ -166,8 +172,13 @@ class Reflector(Generic[T]):
         status = error.status if isinstance(error, ApiError) else None
         if status not in _PASSING and not isinstance(error, Unreachable):
             self._version = ""
-        if status != _GONE:
+        was_forbidden = status == _FORBIDDEN and self.is_forbidden
+        if status != _GONE and not was_forbidden:
             _log.warning("Lost watch", resource=self._path, err=str(error))
+        if status == _FORBIDDEN and not was_forbidden:
+            self.is_forbidden = True
+            self.answered.set()
+            self._on_forbidden()
 
     async def _list(self) -> None:
         try:
@@ -181,7 +192,9 @@ class Reflector(Generic[T]):
         self._items, self.unreadable, self._version = pages
         self._last_event_at = time.monotonic()
         self.lists += 1
+        self.is_forbidden = False
         self.synced.set()
+        self.answered.set()
         _log.info("Listed objects", resource=self._path, objects=len(self._items))
         self._on_change(self.items, before.keys() | self._items.keys())
 

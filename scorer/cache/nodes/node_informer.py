@@ -14,6 +14,7 @@ from linkwise.cluster.keys import TOPOLOGY_NAMESPACE
 from linkwise.cluster.nodes.node import MachineSource, Node
 from linkwise.cluster.nodes.node_devices import NodeDevices
 from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
+from linkwise.cluster.volumes.csi_node import AttachLimits
 from linkwise.planning.state.cluster_state import ClusterState
 from linkwise.planning.state.node_info import NodeConfigMap, build_node
 from linkwise.policy.snapshot import PolicySnapshot
@@ -68,6 +69,8 @@ class NodeInformer:
         """By node, then by their names."""
         self._devices: dict[str, NodeDevices] = {}
         """By node: its GPUs in ResourceSlices and claims."""
+        self._attach_limits: dict[str, AttachLimits] = {}
+        """By node: how many volumes its drivers attach, where they are limited."""
         self._warnings: dict[str, tuple[str, ...]] = {}
         """By node: data that was guessed or ignored."""
         self._logs_warnings = False
@@ -95,6 +98,16 @@ class NodeInformer:
         """Take the GPUs in ResourceSlices and claims of nodes on which they changed."""
         for name, devices in changed.items():
             self._set_devices(name, devices)
+            self._update(name)
+        self._on_change()
+
+    def update_attach_limits(self, changed: Mapping[str, AttachLimits]) -> None:
+        """Take how many volumes can be attached to nodes on which this changed."""
+        for name, limits in changed.items():
+            if limits:
+                self._attach_limits[name] = limits
+            elif self._attach_limits.pop(name, None) is None:
+                continue
             self._update(name)
         self._on_change()
 
@@ -177,6 +190,8 @@ class NodeInformer:
             if devices:
                 devices = self._devices[name] = devices.with_recorded(recorded)
             node = build_node(raw, config_maps, self._policy, devices, recorded) if raw else None
+            if node and (limits := self._attach_limits.get(name)):
+                node = replace(node, attach_limits=limits)
         except (NodeError, TopologyError) as error:
             _log.warning("Node skipped", node=name, err=str(error))
             node = None

@@ -6,11 +6,13 @@ import tracemalloc
 
 import pytest
 
-from linkwise.cluster import keys
+from linkwise.cluster import keys, volume_keys
 from linkwise.planning.state.workloads import read_job, read_stateful_set
 from scorer.cache.claims.claim_informer import ClaimInformer, read_claim
 from scorer.cache.nodes.node_informer import read_config_map, read_node
 from scorer.cache.pods.partial_pod import read_pod
+from scorer.cache.volumes.volume_informer import read_claim as read_volume_claim
+from scorer.cache.volumes.volume_informer import read_class, read_limits, read_volume
 from scorer.cache.workloads.budget_informer import read_budget
 
 MIB = 1 << 20
@@ -111,6 +113,45 @@ def claim(name):
     return {"metadata": large_metadata(name), "spec": {}, "status": status}
 
 
+def naming_claims(name):
+    """Return a placed pod that names very many claims."""
+    named = [
+        {"name": f"v{i}", "persistentVolumeClaim": {"claimName": f"{i:x>250}"}}
+        for i in range(LARGE // 300)
+    ]
+    return pod(name, nodeName="gpu-0", volumes=named)
+
+
+def volume_claim(name):
+    long = "c" * (LARGE // 4)
+    selector = {"matchExpressions": [{"key": "disk", "operator": "In", "values": values()}]}
+    spec = {"volumeName": long, "storageClassName": long, "selector": selector}
+    return {"metadata": large_metadata(name), "spec": {**spec, "accessModes": [long] * 3}}
+
+
+def volume(name):
+    """Return a volume with the largest choice of nodes that is kept, and very many labels."""
+    hosts = [f"{name}-{i:x>40}" for i in range(300)]
+    wanted = {"matchExpressions": [{"key": keys.HOSTNAME, "operator": "In", "values": hosts}]}
+    csi = {"driver": "d" * LARGE, "volumeHandle": f"{name:h>100000}"}
+    spec = {"csi": csi, "nodeAffinity": {"required": {"nodeSelectorTerms": [wanted]}}}
+    return {"metadata": large_metadata(name), "spec": spec, "status": {"phase": "Available"}}
+
+
+def storage_class(name):
+    zones = [f"{name}-{i:x>40}" for i in range(300)]
+    allowed = [{"matchLabelExpressions": [{"key": volume_keys.ZONE, "values": zones}]}]
+    return {"metadata": large_metadata(name), "provisioner": "p", "allowedTopologies": allowed}
+
+
+def csi_node(name):
+    drivers = [
+        {"name": f"{name}-{i:x>40}", "nodeID": name, "allocatable": {"count": 1}}
+        for i in range(LARGE // 100)
+    ]
+    return {"metadata": large_metadata(name), "spec": {"drivers": drivers}}
+
+
 def slices(name):
     def device(number):
         attributes = {f"{'x' * 80}-{i}": {"string": f"{name}-{number}-{i:y>40}"} for i in range(28)}
@@ -136,6 +177,11 @@ def slices(name):
         pytest.param(read_budget, short_budget, KEPT, id="budget of short values"),
         pytest.param(read_budget, long_budget, KEPT, id="budget within the limit"),
         pytest.param(read_claim, claim, KEPT, id="claim"),
+        pytest.param(read_pod, naming_claims, KEPT, id="pod with claims"),
+        pytest.param(read_volume_claim, volume_claim, KEPT, id="volume claim"),
+        pytest.param(read_volume, volume, 4 * KEPT, id="volume"),
+        pytest.param(read_class, storage_class, 4 * KEPT, id="class"),
+        pytest.param(read_limits, csi_node, KEPT, id="limits of a node"),
         # A kubelet writes one Node, and slices of this size in all.
         pytest.param(read_node, node, 4 * MIB, id="node"),
         pytest.param(ClaimInformer(None, None).read_slice, slices, MIB, id="slice"),

@@ -53,6 +53,8 @@ class FakeCluster:
         """The version of that API that has DeviceTaintRules; None: none."""
         self.apis = {}
         """By path of a version of an API, such as `/apis/batch/v1`: the names of its resources."""
+        self.forbidden = set()
+        """Resources that may not be listed and watched."""
         self.users = {}
         """The status of a TokenReview, by token."""
         self.version = 0
@@ -165,6 +167,8 @@ class FakeCluster:
         if place["name"]:
             found = self.get(request.path)
             return web.json_response(found) if found else status(404, "it is not there")
+        if place["kind"] in self.forbidden:
+            return status(403, f"{place['kind']} is forbidden")
         wanted = _chosen(place, request.query.get("fieldSelector", ""))
         watch = "watch" in request.query
         return await self._watch(request, wanted) if watch else self._list(place, wanted)

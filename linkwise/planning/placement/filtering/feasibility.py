@@ -23,6 +23,12 @@ from linkwise.planning.placement.filtering.filters import (
 from linkwise.planning.placement.filtering.neighbors import judge
 from linkwise.planning.placement.filtering.reasons import Cause, Reason, Shortage
 from linkwise.planning.placement.filtering.shares import preference, share_preference
+from linkwise.planning.placement.filtering.volumes import (
+    choices_of,
+    satisfying,
+    volume_capacities,
+    volumes_fit,
+)
 from linkwise.planning.placement.pods.group import Group
 from linkwise.planning.placement.pods.member import Member
 from linkwise.planning.placement.state.node_cache import Value
@@ -110,6 +116,7 @@ def feasibility_of_all(snapshot: Snapshot, group: Group) -> Feasibility:
         *((code, amount_free(snapshot, name) >= bounded(n)) for code, (name, n) in amounts),
         (_CODE[Reason.PORTS], not group.has_port_conflict and _fits_ports(snapshot, group)),
         (_CODE[Reason.APART], _has_room(group)),
+        *((_CODE[reason], fits) for reason, fits in volumes_fit(snapshot, group)),
     ):
         codes = np.where((codes == 0) & np.logical_not(fits), code, codes)
     capacity = np.where(codes == 0, group.size, 0)
@@ -141,6 +148,8 @@ def _filter_codes(snapshot: Snapshot, group: Group) -> Ints:
     codes = np.zeros(len(snapshot.nodes), dtype=np.int64)
     for member in group.representatives:
         codes = np.where(codes == 0, _filter_codes_of(snapshot, member), codes)
+    for choice in choices_of(group):
+        codes = np.where((codes == 0) & ~satisfying(snapshot, choice), _CODE[Reason.VOLUME], codes)
     if reserved := group.options.reserved:
         is_reserved = snapshot.cache.get_or_compute(
             ("reserved", reserved),
@@ -245,6 +254,7 @@ def _other_capacity(snapshot: Snapshot, group: Group, columns: NodeColumns) -> I
         limits.append((amount_free(snapshot, name) // bounded(amount), code))
     if group.has_port_conflict:
         limits.append((np.ones_like(columns.pods), _CODE[Reason.PORTS]))
+    limits += [(fits, _CODE[reason]) for fits, reason in volume_capacities(snapshot, group)]
     # Each member counts as the largest one: a lower bound, so that any members of the group fit.
     table = np.stack([limit for limit, _ in limits])
     codes = np.array([-code for _, code in limits])

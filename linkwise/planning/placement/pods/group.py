@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from linkwise.cluster.requests.demand import Demand, PortsTaken, largest_demand, total_demand
 from linkwise.cluster.requests.user_claims.pod_claims import DeviceNeeds
+from linkwise.cluster.volumes.pod_volumes import PodVolumes
 from linkwise.planning.placement.options import DEFAULT, PlanOptions
 from linkwise.planning.placement.pods.member import Member
 
@@ -46,6 +47,8 @@ class Group:
     """All members may also be on nodes where NVIDIA's plugin chooses the GPUs."""
     has_port_conflict: bool
     """Two members want the same host port, so no node fits both."""
+    volumes: tuple[PodVolumes, ...] = ()
+    """The volumes of each member that has some."""
     options: PlanOptions = DEFAULT
     coupling: Coupling | None = None
     """None: any member may be beside any other."""
@@ -86,6 +89,7 @@ def new_group(members: Sequence[Member], options: PlanOptions = DEFAULT) -> Grou
         gpus=sum(member.gpus for member in members),
         by_count=all(member.request.by_count for member in by_signature.values()),
         has_port_conflict=_have_conflict(demands),
+        volumes=tuple(member.volumes for member in members if member.volumes),
         options=options,
     )
 

@@ -17,6 +17,7 @@ from linkwise.cluster.requests.pod_demand import demand_of
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.cluster.requests.request_reader import read_request
 from linkwise.cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
+from linkwise.cluster.volumes.pod_volumes import NO_VOLUMES, PodVolumes
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Member:
     """What it needs besides GPUs."""
     gang: str | None = None
     """`namespace/name` of its gang, or None."""
+    volumes: PodVolumes | None = None
+    """Its volumes as they are now; None: it has none, or kube-scheduler alone judges them."""
     violation: Finding | None = None
     """The first rule that its request breaks: admission lets none pass, but labels change later."""
     rules: NeighborRules = NO_RULES
@@ -66,7 +69,8 @@ class Member:
         request = self.request
         amounts = request.family, request.resource, request.gpus, request.memory, request.core
         claimed = request.by_claim, self.needs
-        return amounts, claimed, self.demand, self.node_constraints, self.rules
+        volumes = self.volumes.kind if self.volumes else None
+        return amounts, claimed, self.demand, self.node_constraints, self.rules, volumes
 
     @cached_property
     def node_constraints(self) -> bytes:
@@ -84,6 +88,7 @@ class Member:
             demand=self.demand,
             gang=self.gang,
             neighbor=self.neighbor,
+            volumes=self.volumes.held if self.volumes else NO_VOLUMES,
         )
 
 

@@ -18,6 +18,7 @@ from linkwise.cluster.requests import mps
 from linkwise.cluster.requests.demand import OTHERS_MAX
 from linkwise.cluster.requests.neighbors.rules import NO_RULES
 from linkwise.cluster.requests.request_reader import read_request
+from linkwise.cluster.volumes.pod_claims import claims_of
 from linkwise.planning.gang.compact_pod import compact
 from linkwise.planning.gang.patches import allocation_patch
 from linkwise.planning.gang.pod_info import pod_info
@@ -123,6 +124,7 @@ VOLUMES = st.lists(
         [
             {"name": "pipes", "hostPath": {"path": "/a"}},
             {"name": "data", "persistentVolumeClaim": {"claimName": "a"}},
+            {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}},
             {"name": "empty"},
         ]
     ),
@@ -182,6 +184,7 @@ def planned(pod):
         [tolerates(spec.tolerations, one) for one in taint],
         # The rules about other pods are read from the whole pod.
         delegated_constraints(replace(member, rules=NO_RULES)),
+        claims_of(spec, "worker-0"),
         allocation_patch(pod, "a", {keys.TERM: "1"}),
     )
 
@@ -224,6 +227,16 @@ def node_affinity(**required):
             grown(tolerations=[{"key": "a", "operator": "Exists"}] * 20_000),
             "more than 256 tolerations",
             id="tolerations",
+        ),
+        pytest.param(
+            grown(
+                volumes=[
+                    {"name": f"v{i}", "persistentVolumeClaim": {"claimName": f"c{i}"}}
+                    for i in range(65)
+                ]
+            ),
+            "more than 64 PersistentVolumeClaims",
+            id="claims",
         ),
         pytest.param(
             a_held_pod(1, annotations={keys.GANG: LONG, keys.GANG_SIZE: "2"}),

@@ -1,0 +1,1 @@
+"""PersistentVolumes and what they need of a node, as kube-scheduler judges it."""

@@ -1,0 +1,143 @@
+"""PersistentVolumes of one StorageClass that unbound claims may bind, such as local disks.
+
+As in kube-scheduler a volume that names its claim in advance is for that claim alone, which takes
+no other.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from linkwise.cluster.objects.affinity import LabelSelector, NodeSelectorTerm, Requirement
+from linkwise.cluster.objects.selector import terms_match
+from linkwise.cluster.volumes.claim import Wanted
+from linkwise.cluster.volumes.node_choice import NodeChoice
+from linkwise.cluster.volumes.volume import FreeVolume, PersistentVolume
+
+_CHOICES_MAX = 64
+"""Different choices of nodes, beside those of one label, that are compared with every node."""
+_WANTED_MAX = 64
+"""Different claims whose candidates are remembered."""
+
+_selectors = msgspec.msgpack.Decoder(LabelSelector)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidates:
+    """How many volumes a claim may bind from each node; equal only to itself."""
+
+    by_label: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By label and value of a node: the number of volumes there."""
+    others: tuple[tuple[NodeChoice, int], ...] = ()
+    """Other choices of nodes, and the number of volumes of each."""
+    anywhere: int = 0
+    """Volumes that can be used from every node."""
+
+    @property
+    def total(self) -> int:
+        """Number of volumes."""
+        by_label = sum(sum(values.values()) for values in self.by_label.values())
+        return by_label + sum(count for _, count in self.others) + self.anywhere
+
+
+class FreeVolumes:
+    """The free volumes of one class; a change of one makes a new object."""
+
+    def __init__(self, volumes: Mapping[str, PersistentVolume]) -> None:
+        """Take the volumes, by name. Cost: linear."""
+        self._available = [
+            (volume.affinity, volume.free)
+            for _, volume in sorted(volumes.items())
+            if volume.free and volume.is_available
+        ]
+        self._claimed = {
+            volume.claim[:2]: volume for volume in volumes.values() if volume.free and volume.claim
+        }
+        self._candidates: dict[object, Candidates] = {}
+
+    def candidates(self, key: tuple[str, str], uid: str, wanted: Wanted) -> Candidates:
+        """Return the volumes that a claim may bind.
+
+        Args:
+            key: Its namespace and name.
+            uid: Its uid.
+            wanted: What it asks for.
+
+        Cost: linear in the volumes, once for each `wanted`.
+        """
+        own = self._claimed.get(key)
+        is_own = own and own.claim and own.claim[2] in ("", uid)
+        if own and is_own and own.free and _suits(own.free, wanted):
+            return self._remembered((key, uid, wanted), [own.affinity])
+        return self._remembered(wanted, None)
+
+    def _remembered(self, key: object, only: list[NodeChoice | None] | None) -> Candidates:
+        found = self._candidates.get(key)
+        if found is None:
+            if only is None and isinstance(key, Wanted):
+                only = self._fitting(key)
+            found = self._candidates[key] = _counted(only or [])
+            if len(self._candidates) > _WANTED_MAX:
+                del self._candidates[next(iter(self._candidates))]
+        return found
+
+    def _fitting(self, wanted: Wanted) -> list[NodeChoice | None]:
+        term = _selector_term(wanted.selector)
+        return [
+            affinity
+            for affinity, free in self._available
+            if _suits(free, wanted)
+            and wanted.modes_in(free.modes)
+            and (term is None or terms_match([term], "", free.labels))
+        ]
+
+
+def _suits(free: FreeVolume, wanted: Wanted) -> bool:
+    is_alike = (free.is_block, free.attributes) == (wanted.is_block, wanted.attributes)
+    return is_alike and free.size >= wanted.size
+
+
+def _selector_term(encoded: bytes | None) -> NodeSelectorTerm | None:
+    """Return a selector of labels as a term; None: it selects everything."""
+    if encoded is None:
+        return None
+    selector = _selectors.decode(encoded)
+    exact = (selector.match_labels or {}).items()
+    requirements = [
+        *(Requirement(key=key, operator="In", values=[value]) for key, value in exact),
+        *(selector.match_expressions or ()),
+    ]
+    return NodeSelectorTerm(match_expressions=requirements) if requirements else None
+
+
+def _counted(choices: list[NodeChoice | None]) -> Candidates:
+    by_label: dict[str, Counter[str]] = {}
+    others = Counter[NodeChoice]()
+    for choice in choices:
+        if choice is None:
+            continue
+        if single := _single_label(choice):
+            by_label.setdefault(single[0], Counter()).update(set(single[1]))
+        else:
+            others[choice] += 1
+    if len(by_label) + len(others) > _CHOICES_MAX:
+        # Fewer volumes are counted than there are, so that a plan never counts on one too many.
+        by_label = dict(list(by_label.items())[:_CHOICES_MAX])
+        others = Counter(dict(others.most_common(_CHOICES_MAX)))
+    return Candidates(by_label, tuple(others.items()), choices.count(None))
+
+
+def _single_label(choice: NodeChoice) -> tuple[str, list[str]] | None:
+    """Return the label, and its values, that is all that a choice reads; None: it reads more."""
+    match choice.terms:
+        case [
+            NodeSelectorTerm(
+                match_expressions=[Requirement(key=key, operator="In", values=list(values))],
+                match_fields=None,
+            )
+        ]:
+            return key, values
+        case _:
+            return None
