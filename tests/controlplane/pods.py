@@ -100,9 +100,10 @@ def terms(*of_each: Sequence[Object]) -> Object:
 def beside(app: str) -> Object:
     """Return a required term of pod (anti-)affinity that is left to kube-scheduler.
 
-    It selects namespaces by labels, which the planner does not read.
+    It selects namespaces by labels, which the planner does not read. kube-scheduler tries a pod
+    again only if the selector matches a namespace without labels, too.
     """
-    every = {"matchExpressions": [{"key": keys.NAMESPACE_NAME, "operator": "Exists"}]}
+    every = {"matchExpressions": [{"key": "example.com/none", "operator": "DoesNotExist"}]}
     term = {
         "labelSelector": {"matchLabels": {"app": app}},
         "namespaceSelector": every,
