@@ -242,6 +242,8 @@ claims. Admission writes it, and nothing depends on it."""
 REQUEUED = "linkwise.dev/requeued"
 """An annotation on a pod of the scheduler beside the scorer: when the scorer found that it fits, so
 that the scheduler tries it again. Nothing depends on it."""
+CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""Begins the name of the extended resource of each DeviceClass, followed by the name of it."""
 CLAIM_PREFIX = "lw-"
 """Begins the names of ResourceClaims that Linkwise makes."""
 POD_CLAIM = "linkwise"

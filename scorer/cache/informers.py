@@ -15,6 +15,7 @@ import structlog
 from linkwise.cluster.account.pod_usage import PodUsage
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE
+from linkwise.cluster.requests.class_resources import ClassResources
 from linkwise.planning.gang.crd import Gang, object_key
 from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.pod_info import PodInfo
@@ -62,7 +63,11 @@ class Informers:
         self.nodes = NodeInformer(kube, self.state, self.changed.set, build_table)
         self.claim_holders = ClaimHolders()
         self.claims = ClaimInformer(
-            kube, self.nodes.update_devices, self.claim_holders.is_own, self._claims_changed
+            kube,
+            self.nodes.update_devices,
+            self.claim_holders.is_own,
+            self._claims_changed,
+            self._classes_changed,
         )
         self.volumes = VolumeInformer(kube, self._volumes_changed, self.nodes.update_attach_limits)
         self._claim_users = ClaimUsers()
@@ -205,6 +210,10 @@ class Informers:
             if pod := self._complete(pods.get(key)):
                 self.state.update_pod(key, pod)
                 self.changed.set()
+
+    def _classes_changed(self, resources: ClassResources | None) -> None:
+        self.state.set_class_resources(resources)
+        self.changed.set()
 
     def _volumes_changed(self, claims: Set[Key] | None) -> None:
         """Take the volumes of the pods that name claims which changed; None: all claims."""

@@ -669,6 +669,7 @@ def test_rights_of_the_scorer():
         ("*", "tokenreviews", "create"),
         *(("*", resource, "get") for resource in OWNERS),
         *(("*", kind, verb) for kind in ("resourceclaims", "resourceslices") for verb in read),
+        *(("*", "deviceclasses", verb) for verb in read),
         *(("*", "resourceclaims", verb) for verb in ("get", "create", "delete")),
         *(("*", "devicetaintrules", verb) for verb in (*read, "create", "update", "delete")),
         *((system, "configmaps", verb, keys.POLICY_NAME) for verb in read),

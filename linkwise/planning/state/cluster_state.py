@@ -10,6 +10,7 @@ from linkwise.cluster.account.pod_usage import PodUsage
 from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.nodes.node import Node
+from linkwise.cluster.requests.class_resources import NONE, ClassResources
 from linkwise.planning.gang.health import Links
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.placement.options import Preferences
@@ -34,6 +35,7 @@ class ClusterState:
     def __init__(self) -> None:
         """Start without nodes and pods."""
         self._preferences, self._cache = Preferences(), NodeCache()
+        self._class_resources: ClassResources | None = NONE
         self._pods: dict[Key, PodInfo] = {}
         """Pods with their assumed allocations."""
         self._assumed: dict[str, tuple[PodInfo, Allocation]] = {}
@@ -66,6 +68,12 @@ class ClusterState:
         self._preferences, self._cache, self._snapshot = preferences, NodeCache(), None
         self.capacity_version += 1
         self._dirty_nodes.update(self._ledgers.set_migration(accepted=migrate))
+
+    def set_class_resources(self, resources: ClassResources | None) -> None:
+        """Take what DeviceClasses offer; None: it is not known."""
+        if resources != self._class_resources:
+            self._class_resources, self._snapshot = resources, None
+            self.capacity_version += 1
 
     def update_node(self, name: str, node: Node | None, table: Table | None = None) -> None:
         """Take a node; None: it was deleted.
@@ -200,7 +208,13 @@ class ClusterState:
         cluster = Cluster(self.ledger, self.table, self._preferences.mode)
         reserve_for_scheduler(self.reserved, nominated, cluster, self.usages.ending.keys())
         ledger, tables = self._ledgers.all(), self._ledgers.tables
-        self._snapshot = Snapshot(ledger, self._preferences, tables, cache=self._cache)
+        claimed = self._class_resources
+        if claimed is None:
+            listed = (node.node.resources for node in ledger.in_order)
+            claimed = ClassResources(frozenset().union(*listed), are_others=True)
+        self._snapshot = Snapshot(
+            ledger, self._preferences, tables, cache=self._cache, class_resources=claimed
+        )
         return self._snapshot
 
     def snapshot_for(self, gang: GangKey, priority: int) -> Snapshot:

@@ -11,7 +11,9 @@ from linkwise.runtime.kube.client import Kube, KubeError
 from linkwise.runtime.kube.paths import path_below
 
 GROUP = "/apis/resource.k8s.io"
-CLAIMS, SLICES = (path_below(GROUP, "v1", each) for each in ("resourceclaims", "resourceslices"))
+CLAIMS, SLICES, CLASSES = (
+    path_below(GROUP, "v1", each) for each in ("resourceclaims", "resourceslices", "deviceclasses")
+)
 _RULES = "devicetaintrules"
 _RETRY = 1.0
 """Before the API server is asked again [s]."""

@@ -24,7 +24,10 @@ def placement_snapshot(
         policy: Gives placement strategy, topology domains and the bandwidth of NICs.
         mode: What the choice of GPUs prefers.
     """
-    return snapshot_of(cluster.ledger, preferences=preferences_of(policy.policy, mode))
+    preferences = preferences_of(policy.policy, mode)
+    return snapshot_of(
+        cluster.ledger, preferences=preferences, class_resources=cluster.class_resources
+    )
 
 
 def fit_results(

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import TypeAlias
 
 from linkwise.cluster.account.accounting import Accounting
 from linkwise.cluster.account.gpu_usage import LedgerError
@@ -11,14 +10,16 @@ from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.keys import SCORER
 from linkwise.cluster.memo import Memo
-from linkwise.cluster.nodes.device_claims import ClaimObject, HeldClaim
+from linkwise.cluster.nodes.device_claims import HeldClaim
 from linkwise.cluster.nodes.lost_gpus import RecordedGPU
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.nodes.node_devices import NodeDevices, devices_by_node, devices_of_node
 from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
-from linkwise.cluster.nodes.resource_slice import PoolSlice, SliceObject
-from linkwise.cluster.nodes.taint_rules import RuleObject, TaintRule
+from linkwise.cluster.nodes.resource_slice import PoolSlice
+from linkwise.cluster.nodes.taint_rules import TaintRule
 from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.requests.class_resources import NONE, ClassResources, offered_by, resources_of
+from linkwise.cluster.requests.user_claims.device_class import DeviceClass
 from linkwise.cluster.scorer_lease import ScorerLease
 from linkwise.manifest.lines import without_nulls
 from linkwise.manifest.typed import read_as
@@ -29,12 +30,10 @@ from linkwise.policy.snapshot import PolicySnapshot
 from linkwise.topology.machine import TopologyError
 from linkwise.views.files.machine import find_machine
 from linkwise.views.files.objects import NodeAddresses
+from linkwise.views.files.other_objects import Other, read_other
 from linkwise.views.files.policies import stored_policy
 from linkwise.views.files.short_form import ShortNode, is_short_form, read_short_form
 from linkwise.views.files.source import shown_name
-
-Other: TypeAlias = NodeConfigMap | ScorerLease | PoolSlice | HeldClaim | TaintRule | None
-"""What Linkwise reads of an object that is no node and no pod."""
 
 _NODES = "Add Nodes, as kubectl get nodes -o yaml gives them, or take linkwise snapshot's file."
 
@@ -52,6 +51,8 @@ class Cluster:
     """Guesses and omissions, for people."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """The InternalIP of each node that has one, by the node's name."""
+    class_resources: ClassResources = NONE
+    """What DeviceClasses offer."""
     excluded: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By id of a unit: the nodes where it could not be bound, until when [s since 1970]."""
 
@@ -90,28 +91,6 @@ def collect_objects(objects: Iterable[Value], file: str) -> "ClusterObjects":
     return collected
 
 
-def read_other(value: Value) -> Other:
-    """Return what Linkwise reads of an object that is no node and no pod; None: no field of it.
-
-    Raises:
-        InputError: It is wrong; with its line.
-    """
-    plain = without_nulls(value.mapping())
-    match value.need("kind").plain:
-        case "ConfigMap":
-            return read_as(NodeConfigMap, plain, value)
-        case "Lease":
-            return read_as(ScorerLease, plain, value)
-        case "ResourceSlice":
-            return read_as(SliceObject, plain, value).content
-        case "ResourceClaim":
-            return read_as(ClaimObject, plain, value).content
-        case "DeviceTaintRule":
-            return read_as(RuleObject, plain, value).content
-        case _:
-            return None
-
-
 @dataclass(slots=True)
 class ClusterObjects:
     """The objects of a cluster, before a policy is applied to them."""
@@ -129,6 +108,8 @@ class ClusterObjects:
     """GPUs in ResourceSlices."""
     claims: list[HeldClaim] = field(default_factory=list)
     """ResourceClaims that hold GPUs."""
+    classes: list[frozenset[str]] = field(default_factory=list)
+    """The resources that each DeviceClass offers."""
     rules: list[TaintRule] = field(default_factory=list)
     """DeviceTaintRules about GPUs."""
     addresses: dict[str, str] = field(default_factory=dict)
@@ -170,6 +151,9 @@ class ClusterObjects:
                 self.claims.append(other)
             case TaintRule():
                 self.rules.append(other)
+            case DeviceClass():
+                self.classes.append(resources_of(other))
+                self.others.append(value)
             case _:
                 if other is not None and other.node:
                     of_node = self.config_maps.setdefault(other.node, {})
@@ -217,6 +201,7 @@ class ClusterObjects:
             tuple(infos),
             tuple(f"node {node.name}: {w}" for node in nodes for w in self._warnings(node)),
             self.addresses,
+            offered_by(self.classes),
             self.excluded,
         )
 

@@ -77,6 +77,7 @@ async def _fetch(access: Access) -> FetchedCluster:
             *(_config_maps(reader, fetched, name) for name in sorted(CONFIG_NAMESPACES)),
             _devices(reader, fetched, "ResourceSlice", "v1/resourceslices"),
             _devices(reader, fetched, "ResourceClaim", "v1/resourceclaims"),
+            _devices(reader, fetched, "DeviceClass", "v1/deviceclasses"),
             _taint_rules(reader, fetched),
         )
         fetched.gangs = await _gangs(reader)

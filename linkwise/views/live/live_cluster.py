@@ -11,9 +11,10 @@ from linkwise.cluster.nodes.node_resources import NodeObject
 from linkwise.cluster.objects.pod import Pod
 from linkwise.manifest.value import Value
 from linkwise.runtime.kube.decode import decode
-from linkwise.views.files.cluster_file import ClusterMemo, ClusterObjects, Other, read_other
+from linkwise.views.files.cluster_file import ClusterMemo, ClusterObjects
 from linkwise.views.files.current_cluster import CurrentCluster, current_cluster
 from linkwise.views.files.objects import NodeAddresses, Plain
+from linkwise.views.files.other_objects import Other, read_other
 from linkwise.views.live.load import value_of
 from linkwise.views.live.snapshot import reduced
 

@@ -21,6 +21,7 @@ from linkwise.cluster.nodes.taint_rules import RuleObject
 from linkwise.cluster.objects.disruption_budget import DisruptionBudget
 from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.requests.user_claims.device_class import DeviceClass
 from linkwise.views.files.objects import NodeAddresses, Plain
 from linkwise.views.output.document import Document
 from linkwise.views.output.printer import Format, dumped
@@ -166,6 +167,12 @@ def _claim(plain: Plain) -> Plain | None:
     return _about_devices("ResourceClaim", plain, claim) if claim.content else None
 
 
+def _class(plain: Plain) -> Plain:
+    """Return a DeviceClass with the resource that it offers."""
+    found = msgspec.convert(plain, DeviceClass)
+    return _about_devices("DeviceClass", plain, found)
+
+
 def _rule(plain: Plain) -> Plain | None:
     """Return a DeviceTaintRule; None if it is about no GPUs."""
     rule = msgspec.convert(plain, RuleObject)
@@ -253,6 +260,7 @@ _REDUCE: Mapping[str, Callable[[Plain], Plain | None]] = {
     "Namespace": _namespace,
     "ResourceSlice": _slice,
     "ResourceClaim": _claim,
+    "DeviceClass": _class,
     "DeviceTaintRule": _rule,
     "PodDisruptionBudget": _budget,
     "PodGroup": _pod_group,

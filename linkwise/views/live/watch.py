@@ -16,7 +16,7 @@ from linkwise.manifest.value import InputError
 from linkwise.planning.gang.crd import GANGS
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.decode import decode
-from linkwise.runtime.kube.dra_api import CLAIMS, SLICES, find_api
+from linkwise.runtime.kube.dra_api import CLAIMS, CLASSES, SLICES, find_api
 from linkwise.runtime.kube.objects import Key
 from linkwise.runtime.kube.paths import api_path
 from linkwise.runtime.kube.reflector import Reflector
@@ -141,9 +141,10 @@ class ClusterWatch:
         if api.rules:
             kinds[api.rules] = "DeviceTaintRule"
         devices = [self._reflector(path, kind) for path, kind in kinds.items()]
-        self._others += devices
+        classes = [self._reflector(CLASSES, "DeviceClass")] if api.has_claims else []
+        self._others += (*devices, *classes)
         async with asyncio.TaskGroup() as tasks:
-            for reflector in devices:
+            for reflector in (*devices, *classes):
                 tasks.create_task(reflector.run())
             for reflector in devices:
                 await reflector.synced.wait()

@@ -1,7 +1,7 @@
 """Watch what dynamic resource allocation (DRA) says about GPUs, where the API is served.
 
 ResourceSlices have the devices of a node, ResourceClaims hold some of them, and DeviceTaintRules
-say that some are not to be used.
+say that some are not to be used. DeviceClasses offer devices as resources that pods request.
 """
 
 import asyncio
@@ -9,15 +9,18 @@ from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Any
 
 import msgspec
+import structlog
 from msgspec import Raw
 
 from linkwise.cluster.nodes.device_claims import ClaimObject, HeldClaim
 from linkwise.cluster.nodes.node_devices import NodeDevices, node_devices, with_all_claims
 from linkwise.cluster.nodes.resource_slice import PoolSlice, SliceObject
 from linkwise.cluster.nodes.taint_rules import VERSIONS, RuleObject, TaintRule
+from linkwise.cluster.requests.class_resources import ClassResources, offered_by, resources_of
+from linkwise.cluster.requests.user_claims.device_class import DeviceClass
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.decode import decode
-from linkwise.runtime.kube.dra_api import CLAIMS, SLICES, find_api
+from linkwise.runtime.kube.dra_api import CLAIMS, CLASSES, SLICES, find_api
 from linkwise.runtime.kube.objects import Key
 from linkwise.runtime.kube.reflector import Reflector
 from scorer.cache.claims.node_index import NodeIndex
@@ -28,7 +31,9 @@ _EVERY = ""
 
 _claims = msgspec.json.Decoder(ClaimObject)
 _slices = msgspec.json.Decoder(SliceObject)
+_classes = msgspec.json.Decoder(DeviceClass)
 _rules = msgspec.json.Decoder(RuleObject)
+_log = structlog.get_logger()
 
 
 class ClaimInformer:
@@ -40,6 +45,7 @@ class ClaimInformer:
         on_change: Callable[[Mapping[str, NodeDevices]], None],
         is_own: Callable[[HeldClaim], bool] = lambda _: False,
         on_claims: Callable[[Set[Key]], None] = lambda _: None,
+        on_classes: Callable[[ClassResources | None], None] = lambda _: None,
     ) -> None:
         """Prepare the watches.
 
@@ -48,9 +54,10 @@ class ClaimInformer:
             on_change: Takes the devices of the nodes on which they changed.
             is_own: Returns whether a claim is that of a pod which has its GPUs by Linkwise.
             on_claims: Called with the keys of claims that changed.
+            on_classes: Takes what DeviceClasses offer; None: they may not be read.
         """
         self._kube, self._on_change = kube, on_change
-        self._is_own, self._on_claims = is_own, on_claims
+        self._is_own, self._on_claims, self._on_classes = is_own, on_claims, on_classes
         self._budget = SliceBudget()
         self._slices_of = NodeIndex[PoolSlice](lambda found: (found.node,))
         self._claims_of = NodeIndex[HeldClaim](
@@ -68,6 +75,13 @@ class ClaimInformer:
         self.slices: Reflector[PoolSlice] = Reflector(
             kube, SLICES, self.read_slice, on_change=self._slices_changed
         )
+        self.classes: Reflector[frozenset[str]] = Reflector(
+            kube,
+            CLASSES,
+            read_class,
+            on_change=lambda items, _: self._on_classes(offered_by(items.values())),
+            on_forbidden=self._classes_forbidden,
+        )
         self.rules: Reflector[TaintRule] | None = None
         """DeviceTaintRules about GPUs; None: not served, or `run` does not know yet."""
         self.synced = asyncio.Event()
@@ -76,7 +90,7 @@ class ClaimInformer:
     @property
     def error(self) -> str:
         """What `synced` waits for."""
-        errors = (reflector.error for reflector in self._reflectors)
+        errors = (reflector.error for reflector in (*self._reflectors, self.classes))
         return next(filter(None, errors), "the list is under way")
 
     def bypasses(self) -> dict[str, dict[str, float]]:
@@ -100,10 +114,11 @@ class ClaimInformer:
         if api.rules:
             self.rules = Reflector(self._kube, api.rules, _read_rule, on_change=self._rules_changed)
         async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors:
+            for reflector in (*self._reflectors, self.classes):
                 group.create_task(reflector.run())
             for reflector in self._reflectors:
                 await reflector.synced.wait()
+            await self.classes.answered.wait()
             self.synced.set()
 
     @property
@@ -143,6 +158,10 @@ class ClaimInformer:
         pools = self._rules_of.update(items, changed)
         self._report(self._slices_of.nodes if _EVERY in pools else pools & self._slices_of.nodes)
 
+    def _classes_forbidden(self) -> None:
+        _log.warning("Left extended resources to kube-scheduler", err=self.classes.error)
+        self._on_classes(None)
+
     def _report(self, nodes: Set[str]) -> None:
         """Report the devices of nodes on which something changed."""
         if nodes:
@@ -159,6 +178,11 @@ class ClaimInformer:
 def read_claim(raw: Raw) -> HeldClaim | None:
     """Return a claim with GPUs; None for all others: tenants can create any number of them."""
     return decode(raw, _claims).content
+
+
+def read_class(raw: Raw) -> frozenset[str]:
+    """Return the resources that a DeviceClass offers."""
+    return resources_of(decode(raw, _classes))
 
 
 def _read_rule(raw: Raw) -> TaintRule | None:

@@ -40,6 +40,7 @@ class Selector(KubeObject, frozen=True):
 class _ClassSpec(KubeObject, frozen=True):
     selectors: list[Selector] | None = None
     config: list[Body] | None = None
+    extended_resource_name: str | None = None
 
 
 class DeviceClass(KubeObject, frozen=True):
@@ -47,6 +48,11 @@ class DeviceClass(KubeObject, frozen=True):
 
     metadata: Metadata = Metadata()
     spec: _ClassSpec = _ClassSpec()
+
+    @property
+    def extended_resource_name(self) -> str | None:
+        """The extended resource that pods may request instead of a claim; None: there is none."""
+        return self.spec.extended_resource_name
 
     @property
     def is_of_driver(self) -> bool:

@@ -97,19 +97,27 @@ def amount_free(snapshot: Snapshot, resource: str) -> Ints:
     def compute(node: NodeLedger) -> Value:
         return (bounded(node.amount_free(resource)),)
 
-    key = "resource", resource
-    column: Ints = snapshot.cache.get_or_compute(key, snapshot.nodes, compute, np.int64)[0]
-    return column
+    key, nodes = ("resource", resource), snapshot.nodes
+    column: Ints = snapshot.cache.get_or_compute(key, nodes, compute, np.int64)[0]
+    if resource not in snapshot.class_resources:
+        return column
+    return np.where(_listed(snapshot, resource) > 0, column, _MAX_AMOUNT)
 
 
 def allocatable(snapshot: Snapshot, resource: str) -> Ints:
-    """Return how much of such a resource pods of each node can have together."""
+    """Return how much of such a resource the pods of each node can have together."""
+    column = _listed(snapshot, resource)
+    if resource not in snapshot.class_resources:
+        return column
+    return np.where(column > 0, column, _MAX_AMOUNT)
 
+
+def _listed(snapshot: Snapshot, resource: str) -> Ints:
     def compute(node: NodeLedger) -> Value:
         return (bounded(node.node.resources.get(resource, 0)),)
 
-    key = "allocatable", resource
-    column: Ints = snapshot.cache.get_or_compute(key, snapshot.nodes, compute, np.int64)[0]
+    key, nodes = ("allocatable", resource), snapshot.nodes
+    column: Ints = snapshot.cache.get_or_compute(key, nodes, compute, np.int64)[0]
     return column
 
 

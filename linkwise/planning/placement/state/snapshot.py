@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.account.node_ledger import Holding, NodeLedger
+from linkwise.cluster.requests.class_resources import NONE, ClassResources
 from linkwise.cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
 from linkwise.planning.placement.options import Preferences
 from linkwise.planning.placement.state.generations import changed_nodes
@@ -24,6 +25,8 @@ class Snapshot:
     """By node name; nodes without GPUs have none."""
     cache: NodeCache = field(default_factory=NodeCache, repr=False, compare=False)
     """Values of these nodes, shared with the snapshots before and after this one."""
+    class_resources: ClassResources = NONE
+    """Resources for which kube-scheduler makes claims where a node has none of them."""
     needs: DeviceNeeds = NO_NEEDS
     """The needs by which GPUs are closed and sets are not allowed, see `selected_nodes`."""
 
@@ -119,6 +122,7 @@ def snapshot_of(
     ledger: Ledger,
     tables: Mapping[str, Table] | None = None,
     preferences: Preferences = _DEFAULT,
+    class_resources: ClassResources = NONE,
 ) -> Snapshot:
     """Return a snapshot with the link tables of its nodes.
 
@@ -126,6 +130,7 @@ def snapshot_of(
         ledger: The nodes.
         tables: Those that are built already, by node.
         preferences: Those of the policy.
+        class_resources: What DeviceClasses offer.
 
     Cost: the tables of each new class of machine (up to seconds, for 16 GPUs on PCIe).
     """
@@ -139,6 +144,7 @@ def snapshot_of(
             if machine is not None
         },
         preferences=preferences,
+        class_resources=class_resources,
     )
 
 

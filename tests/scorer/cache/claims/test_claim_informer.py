@@ -118,6 +118,26 @@ async def test_claims_that_bypass_the_fence_are_known_by_device():
             await until(lambda: informer.bypasses() == {"gpu-0": {"gpu-0": 1767323045.0}})
 
 
+@pytest.mark.parametrize("forbidden", [False, True])
+async def test_what_device_classes_offer_is_left_to_kube_scheduler(forbidden):
+    """Without the right to read them, all that no node has is: the older ClusterRole has none."""
+    async with Cluster() as cluster:
+        cluster.serves_claims = True
+        cluster.forbidden = {"deviceclasses"} if forbidden else set()
+        cluster.put("/apis/resource.k8s.io/v1/deviceclasses/nic", {"metadata": {}, "spec": {}})
+        cluster.node()
+        cluster.node("cpu", 1, "rdma/hca")
+        names = {"by-class": f"{keys.CLASS_RESOURCE_PREFIX}nic", "none": "x/y", "other": "rdma/hca"}
+        expected = {"by-class", "none"} if forbidden else {"by-class"}
+        async with leading(cluster):
+            for name, resource in names.items():
+                cluster.pod(name, overhead={resource: "1"})
+            await until(lambda: cluster.allocated(*expected))
+            cluster.pod("later")
+            await until(lambda: cluster.allocated("later"))
+            assert {name for name in names if cluster.allocated(name)} == expected
+
+
 async def test_claims_without_gpus_cause_no_change():
     seen = []
     async with Cluster() as cluster:

@@ -31,6 +31,7 @@ from linkwise.cluster.keys import (
     NVIDIA_GPU_SHARED,
 )
 from linkwise.cluster.nodes.node import Taint
+from linkwise.cluster.requests.class_resources import ClassResources
 from linkwise.cluster.requests.demand import Demand
 from linkwise.planning.placement.filtering.feasibility import (
     Feasibility,
@@ -163,6 +164,21 @@ def test_what_pods_hold_of_other_resources_is_not_free():
     assert room(held.hold_others([agent]), new_group([worker])) == Shortage("ephemeral-storage")
     assert held.release(worker.name) == node
     assert room(node, new_group(workers(2))) == 8
+
+
+def test_what_a_device_class_offers_is_counted_only_on_nodes_that_have_some():
+    ledger = Ledger(
+        {
+            name: NodeLedger.empty(a_node(name, resources=resources))
+            for name, resources in (("a", {"rdma/hca": 1}), ("b", {}), ("c", {"rdma/hca": 0}))
+        }
+    )
+    group = new_group(workers(2, 1, limits={"rdma/hca": 1}))
+
+    snapshot = snapshot_of(ledger, class_resources=ClassResources(frozenset({"rdma/hca"})))
+    assert feasibility_of(snapshot, group).capacity.tolist() == [1, 8, 8]
+    assert feasibility_of_all(snapshot, group).capacity.tolist() == [0, 2, 2]
+    assert feasibility_of(snapshot_of(ledger), group).capacity.tolist() == [1, 0, 0]
 
 
 def test_each_member_may_request_other_resources():

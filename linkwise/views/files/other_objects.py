@@ -1,0 +1,44 @@
+"""Reads the objects of a cluster that are no nodes and no pods."""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from linkwise.cluster.nodes.device_claims import ClaimObject, HeldClaim
+from linkwise.cluster.nodes.resource_slice import PoolSlice, SliceObject
+from linkwise.cluster.nodes.taint_rules import RuleObject, TaintRule
+from linkwise.cluster.requests.user_claims.device_class import DeviceClass
+from linkwise.cluster.scorer_lease import ScorerLease
+from linkwise.manifest.lines import without_nulls
+from linkwise.manifest.typed import read_as
+from linkwise.manifest.value import Value
+from linkwise.planning.state.node_info import NodeConfigMap
+
+Other: TypeAlias = (
+    NodeConfigMap | ScorerLease | PoolSlice | HeldClaim | DeviceClass | TaintRule | None
+)
+"""What Linkwise reads of an object that is no node and no pod."""
+
+_WHOLE: Mapping[str, type[NodeConfigMap | ScorerLease | DeviceClass]] = {
+    "ConfigMap": NodeConfigMap,
+    "Lease": ScorerLease,
+    "DeviceClass": DeviceClass,
+}
+_ABOUT_DEVICES: Mapping[str, type[SliceObject | ClaimObject | RuleObject]] = {
+    "ResourceSlice": SliceObject,
+    "ResourceClaim": ClaimObject,
+    "DeviceTaintRule": RuleObject,
+}
+"""Objects of which only those about GPUs are kept."""
+
+
+def read_other(value: Value) -> Other:
+    """Return what Linkwise reads of an object that is no node and no pod; None: no field of it.
+
+    Raises:
+        InputError: It is wrong; with its line.
+    """
+    kind, plain = value.need("kind").plain, without_nulls(value.mapping())
+    if whole := _WHOLE.get(str(kind)):
+        return read_as(whole, plain, value)
+    about_devices = _ABOUT_DEVICES.get(str(kind))
+    return read_as(about_devices, plain, value).content if about_devices else None
