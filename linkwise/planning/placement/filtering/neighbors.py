@@ -194,13 +194,20 @@ def _near_affine(snapshot: Snapshot, member: Member) -> Mask:
 
 
 def _affine_counts(snapshot: Snapshot, member: Member) -> Ints:
+    """Return how many pods of each node all terms of an affinity select.
+
+    Pods on nodes without any of the labels of the terms do not count.
+    """
     selected = tuple(term.pods for term in member.rules.affinity)
 
     def compute(node: NodeLedger) -> Value:
         held = (holding.neighbor for holding in node.holdings.values())
         return (sum(all(map(neighbor.is_in, selected)) for neighbor in held),)
 
-    return _column(snapshot, ("affine", selected), compute)
+    counts = _column(snapshot, ("affine", selected), compute)
+    keys = dict.fromkeys(term.key for term in member.rules.affinity)
+    values = np.stack([labels(snapshot, key) for key in keys])
+    return np.where(values.max(axis=0) > 0, counts, 0)
 
 
 def _near_others(snapshot: Snapshot, terms: Sequence[PodTerm]) -> Mask:

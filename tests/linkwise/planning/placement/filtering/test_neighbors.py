@@ -151,7 +151,9 @@ def satisfies_affinity(pod, node, placed):
         for term in own
     ):
         return True
-    return not matching and all(selects(term, pod, pod) for term in own)
+    keys_of_own = {term["topologyKey"] for term in own}
+    is_first = not any(keys_of_own & NODES[i].keys() for i in matching)
+    return is_first and all(selects(term, pod, pod) for term in own)
 
 
 def is_kept_apart(pod, node, placed):
