@@ -42,6 +42,21 @@ def with_volumes(pod: PodInfo, objects: VolumeObjects | None, pods_of: PodsOf) -
     return _with(pod, found, found.held)
 
 
+def with_present_volumes(pod: PodInfo, objects: VolumeObjects | None) -> PodInfo:
+    """Return a pod that does not exist yet, with those of its volumes whose claims exist.
+
+    Others may be made with it, as those of ephemeral volumes and StatefulSets are.
+    """
+    if pod.member is None or objects is None:
+        return pod
+    claims = claims_of(pod.member.pod.spec, pod.name)
+    present = [one for one in claims if not one.volume and objects.claim((pod.namespace, one.name))]
+    if not claims:
+        return pod
+    found = resolve(pod.namespace, pod.uid, present, objects, lambda _: None)
+    return replace(pod, member=replace(pod.member, volumes=found))
+
+
 def uses_volumes(pod: PodInfo) -> bool:
     """Return whether a pod is on a node, or is to be, so that its claims are in use."""
     return pod.usage is not None and bool(pod.usage.target)

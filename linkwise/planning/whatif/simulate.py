@@ -15,10 +15,12 @@ from linkwise.cluster.gang import gang_mark, is_member
 from linkwise.cluster.keys import GANG
 from linkwise.cluster.objects.metadata import Owner
 from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.volumes.objects import VolumeObjects
 from linkwise.planning.cycle.cycle import Reservation
 from linkwise.planning.gang.compact_pod import oversize_reason
 from linkwise.planning.gang.plan_record import siblings_of
 from linkwise.planning.gang.pod_info import PodInfo, controller_of
+from linkwise.planning.gang.pod_volumes import with_present_volumes
 from linkwise.planning.gang.unit import Owners, Unit, units_of
 from linkwise.planning.placement.bandwidth import UNDEFINED, Bandwidth
 from linkwise.planning.placement.baselines import IndexOrder, best_possible, index_order
@@ -131,7 +133,7 @@ def simulate_each(
     A result refers to the whole cluster of its moment, about 0.3 MB for 5,000 nodes.
     """
     refused: dict[Hashable, Refusal] = {}
-    for unit, places in _in_order(_units(pods, settled)):
+    for unit, places in _in_order(_units(pods, settled, snapshot.volumes)):
         outcome = _decide(snapshot, unit, reserved, refused)
         placed = outcome if isinstance(outcome, Plan) else None
         reason = outcome.reason if isinstance(outcome, Refusal) else None
@@ -187,8 +189,13 @@ def intended_pod(intended: Intended, place: int = 0) -> PodInfo:
     )
 
 
-def _units(pods: Sequence[Intended], settled: Iterable[PodInfo]) -> list[Unit]:
-    created = [intended_pod(intended, place) for place, intended in enumerate(pods)]
+def _units(
+    pods: Sequence[Intended], settled: Iterable[PodInfo], volumes: VolumeObjects | None
+) -> list[Unit]:
+    created = [
+        with_present_volumes(intended_pod(intended, place), volumes)
+        for place, intended in enumerate(pods)
+    ]
     everything = (*created, *settled)
     owners = Owners(
         controllers={},

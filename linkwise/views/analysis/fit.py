@@ -1,5 +1,7 @@
 """Places pods that do not exist yet on the cluster in a file, with the scorer's engine. Pure."""
 
+from dataclasses import replace
+
 from linkwise.cluster.whatif_api import FitRequest, FitResult
 from linkwise.planning.gang.victim_choice import RunningUnits
 from linkwise.planning.placement.options import preferences_of
@@ -25,9 +27,10 @@ def placement_snapshot(
         mode: What the choice of GPUs prefers.
     """
     preferences = preferences_of(policy.policy, mode)
-    return snapshot_of(
+    snapshot = snapshot_of(
         cluster.ledger, preferences=preferences, class_resources=cluster.class_resources
     )
+    return replace(snapshot, volumes=cluster.volumes)
 
 
 def fit_results(

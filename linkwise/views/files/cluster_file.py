@@ -5,9 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from linkwise.cluster.account.accounting import Accounting
-from linkwise.cluster.account.gpu_usage import LedgerError
 from linkwise.cluster.account.ledger import Ledger
-from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.keys import SCORER
 from linkwise.cluster.memo import Memo
 from linkwise.cluster.nodes.device_claims import HeldClaim
@@ -21,6 +19,7 @@ from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.class_resources import NONE, ClassResources, offered_by, resources_of
 from linkwise.cluster.requests.user_claims.device_class import DeviceClass
 from linkwise.cluster.scorer_lease import ScorerLease
+from linkwise.cluster.volumes.objects import VolumeObjects
 from linkwise.manifest.lines import without_nulls
 from linkwise.manifest.typed import read_as
 from linkwise.manifest.value import InputError, Value
@@ -32,10 +31,17 @@ from linkwise.views.files.machine import find_machine
 from linkwise.views.files.objects import NodeAddresses
 from linkwise.views.files.other_objects import Other, read_other
 from linkwise.views.files.policies import stored_policy
-from linkwise.views.files.short_form import ShortNode, is_short_form, read_short_form
-from linkwise.views.files.source import shown_name
-
-_NODES = "Add Nodes, as kubectl get nodes -o yaml gives them, or take linkwise snapshot's file."
+from linkwise.views.files.short_form import (
+    ShortNode,
+    is_short_form,
+    read_short_form,
+    with_holdings,
+)
+from linkwise.views.files.stored_volumes import (
+    StoredVolume,
+    StoredVolumes,
+    with_all_volumes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,8 @@ class Cluster:
     """What DeviceClasses offer."""
     excluded: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By id of a unit: the nodes where it could not be bound, until when [s since 1970]."""
+    volumes: VolumeObjects | None = None
+    """What is known of volumes; None: they are left to kube-scheduler."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -112,6 +120,7 @@ class ClusterObjects:
     """The resources that each DeviceClass offers."""
     rules: list[TaintRule] = field(default_factory=list)
     """DeviceTaintRules about GPUs."""
+    volumes: StoredVolumes = field(default_factory=StoredVolumes)
     addresses: dict[str, str] = field(default_factory=dict)
     refused_machines: dict[str, str] = field(default_factory=dict)
     """By node: why the scorer does not use its machine."""
@@ -139,6 +148,9 @@ class ClusterObjects:
 
     def put(self, value: Value, other: Other) -> None:
         """Add an object that is no node and no pod, as `read_other` returned it."""
+        if isinstance(other, StoredVolume):
+            self.volumes.put(other)
+            return
         match other:
             case ScorerLease():
                 if other.metadata.name == SCORER:
@@ -180,10 +192,11 @@ class ClusterObjects:
             InputError: An object is wrong; with its line.
         """
         memo = memo or ClusterMemo()
-        infos = memo.pod_infos.map((pod,) for pod in self.pods)
+        volumes = self.volumes.objects
+        infos = with_all_volumes(memo.pod_infos.map((pod,) for pod in self.pods), volumes)
         short = self._short_nodes(policy)
         nodes = [
-            *memo.nodes.map(self._node_calls(policy, memo, infos)),
+            *map(self.volumes.limited, memo.nodes.map(self._node_calls(policy, memo, infos))),
             *(measured(short_node.node, policy) for short_node in short.values()),
         ]
         ledger = memo.accounting.ledger(
@@ -194,7 +207,7 @@ class ClusterObjects:
         )
         ledgers = dict(ledger.nodes)
         for name, short_node in short.items():
-            ledgers[name] = _hold(ledgers[name], short_node)
+            ledgers[name] = with_holdings(ledgers[name], short_node)
         return Cluster(
             Ledger(ledgers, ledger.conflicts),
             tuple(self.pods),
@@ -203,6 +216,7 @@ class ClusterObjects:
             self.addresses,
             offered_by(self.classes),
             self.excluded,
+            volumes,
         )
 
     def _node_calls(
@@ -262,22 +276,3 @@ def _node(
 
 def _duplicate(value: Value, name: str, first: Value) -> InputError:
     return value.error(f"node {name} is already defined at {first.source}.")
-
-
-def require_nodes(cluster: Cluster, file: str) -> None:
-    """Check that the cluster of a file has a node.
-
-    Raises:
-        InputError: It has none.
-    """
-    if not cluster.nodes:
-        raise InputError(f"{shown_name(file)}: there is no node in it. {_NODES}")
-
-
-def _hold(ledger: NodeLedger, short: ShortNode) -> NodeLedger:
-    for holding in short.holdings:
-        try:
-            ledger = ledger.hold(holding)
-        except LedgerError as error:
-            raise short.value.at("used").error(f"{error}.") from None
-    return ledger

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 
 from linkwise.cluster.keys import API_VERSION
 from linkwise.manifest.lines import without_nulls
-from linkwise.manifest.value import Value
+from linkwise.manifest.value import InputError, Value
 from linkwise.policy.snapshot import PolicySnapshot
 from linkwise.views.files.cluster_file import Cluster, ClusterMemo, ClusterObjects
 from linkwise.views.files.policies import policy_config_maps
+from linkwise.views.files.source import shown_name
+
+_NODES = "Add Nodes, as kubectl get nodes -o yaml gives them, or take linkwise snapshot's file."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +56,13 @@ def current_cluster(
 def _is_gang(value: Value) -> bool:
     head = value.need("apiVersion").plain, value.need("kind").plain
     return head == (API_VERSION, "Gang")
+
+
+def require_nodes(cluster: Cluster, file: str) -> None:
+    """Check that the cluster of a file has a node.
+
+    Raises:
+        InputError: It has none.
+    """
+    if not cluster.nodes:
+        raise InputError(f"{shown_name(file)}: there is no node in it. {_NODES}")

@@ -161,7 +161,7 @@ def _collect_objects(file: str) -> "ClusterObjects":
 
 
 def _build_cluster(objects: "ClusterObjects", policy: PolicySnapshot) -> "Cluster":
-    from linkwise.views.files.cluster_file import require_nodes  # noqa: PLC0415
+    from linkwise.views.files.current_cluster import require_nodes  # noqa: PLC0415
 
     cluster = objects.build(policy)
     require_nodes(cluster, objects.file)

@@ -12,16 +12,25 @@ from linkwise.manifest.lines import without_nulls
 from linkwise.manifest.typed import read_as
 from linkwise.manifest.value import Value
 from linkwise.planning.state.node_info import NodeConfigMap
+from linkwise.views.files.stored_volumes import KINDS, StoredVolume
 
 Other: TypeAlias = (
-    NodeConfigMap | ScorerLease | PoolSlice | HeldClaim | DeviceClass | TaintRule | None
+    NodeConfigMap
+    | ScorerLease
+    | PoolSlice
+    | HeldClaim
+    | DeviceClass
+    | TaintRule
+    | StoredVolume
+    | None
 )
 """What Linkwise reads of an object that is no node and no pod."""
 
-_WHOLE: Mapping[str, type[NodeConfigMap | ScorerLease | DeviceClass]] = {
+_WHOLE: Mapping[str, type[NodeConfigMap | ScorerLease | DeviceClass | StoredVolume]] = {
     "ConfigMap": NodeConfigMap,
     "Lease": ScorerLease,
     "DeviceClass": DeviceClass,
+    **KINDS,
 }
 _ABOUT_DEVICES: Mapping[str, type[SliceObject | ClaimObject | RuleObject]] = {
     "ResourceSlice": SliceObject,

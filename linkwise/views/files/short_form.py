@@ -9,7 +9,8 @@ from msgspec import convert
 from pydantic import Field
 
 from linkwise.cluster import keys
-from linkwise.cluster.account.node_ledger import Holding
+from linkwise.cluster.account.gpu_usage import LedgerError
+from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
 from linkwise.cluster.mode import NodeMode, PackingStrategy, counting_resource
 from linkwise.cluster.nodes.node import MachineSource, Node
@@ -194,3 +195,17 @@ def _holdings(line: _Line, node: Node, value: Value) -> Iterator[Holding]:
             raise place.error(f"a node of mode {node.mode} gives out no compute; leave core out.")
         gpus = Exact((GPUShare(used.gpu, mem=used.mem, core=used.core),))
         yield Holding(f"{OTHERS}/{node.name}-{k}", f"{node.name} used[{k}]", gpus)
+
+
+def with_holdings(ledger: NodeLedger, short: ShortNode) -> NodeLedger:
+    """Return the ledger of a node with what its short form says is used.
+
+    Raises:
+        InputError: The node does not have it; with its line.
+    """
+    for holding in short.holdings:
+        try:
+            ledger = ledger.hold(holding)
+        except LedgerError as error:
+            raise short.value.at("used").error(f"{error}.") from None
+    return ledger

@@ -13,8 +13,8 @@ from linkwise.replay.fleet import PLENTY
 from linkwise.replay.traces.formats import FORMATS
 from linkwise.replay.traces.read import TraceReader, fleet_format_of, format_of, read_nodes
 from linkwise.topology.machine import Machine
-from linkwise.views.files.cluster_file import collect_objects, require_nodes
-from linkwise.views.files.current_cluster import current_cluster
+from linkwise.views.files.cluster_file import collect_objects
+from linkwise.views.files.current_cluster import current_cluster, require_nodes
 from linkwise.views.files.machine import find_machine
 from linkwise.views.files.source import (
     DEFAULT_NAMESPACE,

@@ -16,6 +16,7 @@ from linkwise.cluster.nodes.taint_rules import VERSIONS
 from linkwise.cluster.objects.metadata import Metadata, Owner
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.scorer_lease import LEASE
+from linkwise.cluster.volumes.pod_claims import names_of_claims
 from linkwise.planning.gang.crd import GANGS
 from linkwise.runtime.kube.paths import path_below
 from linkwise.views.analysis.running import highest_priority
@@ -33,6 +34,12 @@ _CORE = "/api/v1"
 _DRA = "/apis/resource.k8s.io"
 """The API group for dynamic resource allocation."""
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+_VOLUME_PATHS = {
+    "PersistentVolumeClaim": f"{_CORE}/persistentvolumeclaims",
+    "PersistentVolume": f"{_CORE}/persistentvolumes",
+    "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
+    "CSINode": "/apis/storage.k8s.io/v1/csinodes",
+}
 CONFIG_NAMESPACES = {keys.PROFILE_NAMESPACE, keys.POLICY_NAMESPACE}
 """Namespaces of the ConfigMaps that are read."""
 READS = 1000
@@ -51,6 +58,8 @@ class FetchedCluster:
     """In the order of a snapshot."""
     gangs: list[Plain] = field(default_factory=list)
     """The Gang objects, complete."""
+    knows_volumes: bool = False
+    """The objects about volumes were read, as far as there are any."""
     warnings: list[str] = field(default_factory=list)
     """Objects that could not be read, for people."""
 
@@ -82,13 +91,16 @@ async def _fetch(access: Access) -> FetchedCluster:
         )
         fetched.gangs = await _gangs(reader)
         waiting = list(_waiting_members(pods))
-        evictable = evictable_pods([msgspec.convert(plain, Pod) for plain in pods])
+        read_pods = [msgspec.convert(plain, Pod) for plain in pods]
+        evictable = evictable_pods(read_pods)
         owned = [*waiting, *evictable]
         fetched.warnings += unread(owned)
         owners = await read_owners(reader, owned)
         groups = await read_pod_groups(reader, waiting)
         budgets = await _budgets(reader, fetched) if evictable else []
-    collections = (nodes, pods, owners, groups, budgets, *others)
+        volumes = await read_volumes(reader, read_pods)
+        fetched.knows_volumes = volumes is not None
+    collections = (nodes, pods, owners, groups, budgets, volumes or (), *others)
     fetched.objects = ordered(plain for collection in collections for plain in collection)
     return fetched
 
@@ -143,6 +155,29 @@ async def read_budgets(reader: ApiReader) -> list[Plain]:
         return await reader.collection(BUDGETS, partial(reduced, "PodDisruptionBudget"))
     except (NotFound, Forbidden):
         return []
+
+
+async def read_volumes(reader: ApiReader, pods: Iterable[Pod]) -> list[Plain] | None:
+    """Return the objects about volumes, if a pod that waits names a claim.
+
+    None: no pod does, or one of the kinds may not be listed: volumes are left to kube-scheduler.
+    """
+    if not any(_waits_with_claims(pod) for pod in pods):
+        return None
+    try:
+        collections = await asyncio.gather(
+            *(
+                reader.collection(path, partial(reduced, kind))
+                for kind, path in _VOLUME_PATHS.items()
+            )
+        )
+    except (NotFound, Forbidden):
+        return None
+    return [plain for collection in collections for plain in collection]
+
+
+def _waits_with_claims(pod: Pod) -> bool:
+    return not pod.spec.node_name and bool(names_of_claims(pod.spec, pod.metadata.name))
 
 
 async def read_lease(reader: ApiReader) -> list[Plain]:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from linkwise.manifest.lines import Document
 from linkwise.manifest.place import Place
 from linkwise.manifest.value import Value
-from linkwise.views.files.cluster_file import collect_objects, require_nodes
-from linkwise.views.files.current_cluster import CurrentCluster, current_cluster
+from linkwise.views.files.cluster_file import collect_objects
+from linkwise.views.files.current_cluster import CurrentCluster, current_cluster, require_nodes
 from linkwise.views.files.source import DEFAULT_NAMESPACE, shown_name, stream_objects
 from linkwise.views.live.kubeconfig import Access
 
@@ -27,7 +27,9 @@ def load_cluster(access: Access, file: str | None = None) -> CurrentCluster:
 
     live = fetch_cluster(access)
     values = (value_of(plain, live.server) for plain in live.objects)
-    loaded = current_cluster(collect_objects(values, live.server), live.namespace, live.server)
+    objects = collect_objects(values, live.server)
+    objects.volumes.is_known = live.knows_volumes
+    loaded = current_cluster(objects, live.namespace, live.server)
     warnings = (*live.warnings, *loaded.warnings)
     return replace(loaded, gangs=tuple(live.gangs), warnings=warnings)
 

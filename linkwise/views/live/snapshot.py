@@ -7,13 +7,13 @@ time, so that two snapshots of an unchanged cluster are equal.
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
-from linkwise.cluster import keys
+from linkwise.cluster import keys, volume_keys
 from linkwise.cluster.nodes.device_claims import ClaimObject
 from linkwise.cluster.nodes.node_resources import NodeObject
 from linkwise.cluster.nodes.resource_slice import SliceObject
@@ -23,6 +23,7 @@ from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.user_claims.device_class import DeviceClass
 from linkwise.views.files.objects import NodeAddresses, Plain
+from linkwise.views.files.stored_volumes import KINDS
 from linkwise.views.output.document import Document
 from linkwise.views.output.printer import Format, dumped
 from linkwise.workloads import operator_keys
@@ -37,6 +38,13 @@ _ANNOTATIONS = keys.RECORD | {
     operator_keys.JOB_COMPLETION_INDEX,
     keys.MIRROR_POD,
 }
+_OF_VOLUMES = frozenset(
+    {
+        volume_keys.BIND_COMPLETED,
+        volume_keys.SELECTED_NODE,
+        volume_keys.STORAGE_CLASS_BEFORE,
+    }
+)
 _OURS = (keys.PREFIX, keys.VISIBLE_DEVICES_OF)
 _TOPOLOGY = frozenset(
     {
@@ -192,6 +200,16 @@ def _about_devices(kind: str, plain: Plain, found: Struct) -> Plain:
     return {**_encoded(found), **head, "metadata": _metadata(plain)}
 
 
+def _about_volumes(kind: str, plain: Plain) -> Plain:
+    """Return an object about volumes with the annotations that say how claims are bound."""
+    version = "v1" if kind.startswith("Persistent") else "storage.k8s.io/v1"
+    metadata = msgspec.convert(plain.get("metadata", {}), Metadata)
+    kept = {key: text for key, text in (metadata.annotations or {}).items() if key in _OF_VOLUMES}
+    metadata = structs.replace(metadata, annotations=kept or None, resource_version="")
+    head = {"apiVersion": version, "kind": kind, "metadata": _encoded(metadata)}
+    return {**_encoded(msgspec.convert(plain, KINDS[kind])), **head}
+
+
 def _budget(plain: Plain) -> Plain:
     budget = msgspec.convert(plain, DisruptionBudget)
     head = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _metadata(plain)}
@@ -263,6 +281,7 @@ _REDUCE: Mapping[str, Callable[[Plain], Plain | None]] = {
     "DeviceClass": _class,
     "DeviceTaintRule": _rule,
     "PodDisruptionBudget": _budget,
+    **{kind: partial(_about_volumes, kind) for kind in KINDS},
     "PodGroup": _pod_group,
 }
 """By kind; all others are workloads."""

@@ -33,6 +33,7 @@ from linkwise.views.live.fetch import (
     read_lease,
     read_owners,
     read_pod_groups,
+    read_volumes,
     unread,
 )
 from linkwise.views.live.kubeconfig import Access
@@ -196,6 +197,7 @@ class ClusterWatch:
             *await read_pod_groups(self._reader, waiting),
             *(await read_budgets(self._reader) if evictable else ()),
             *await read_lease(self._reader),
+            *(await read_volumes(self._reader, self._pods.items.values()) or ()),
         ]
         self._unread = unread(waiting)
         self._known, self._has_budgets = owners, bool(evictable)

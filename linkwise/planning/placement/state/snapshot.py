@@ -7,6 +7,7 @@ from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.requests.class_resources import NONE, ClassResources
 from linkwise.cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
+from linkwise.cluster.volumes.objects import VolumeObjects
 from linkwise.planning.placement.options import Preferences
 from linkwise.planning.placement.state.generations import changed_nodes
 from linkwise.planning.placement.state.node_cache import NodeCache, NodesWithoutPods
@@ -27,6 +28,8 @@ class Snapshot:
     """Values of these nodes, shared with the snapshots before and after this one."""
     class_resources: ClassResources = NONE
     """Resources for which kube-scheduler makes claims where a node has none of them."""
+    volumes: VolumeObjects | None = field(default=None, repr=False, compare=False)
+    """What is known of volumes, for pods that do not exist yet; None: nothing."""
     needs: DeviceNeeds = NO_NEEDS
     """The needs by which GPUs are closed and sets are not allowed, see `selected_nodes`."""
 

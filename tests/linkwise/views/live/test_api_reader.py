@@ -11,6 +11,7 @@ import pytest
 from support.builders import a_pod, node_object, placed_pod
 from support.certificates import a_ca, a_leaf
 from support.dra import a_claim, a_device, a_rule, a_slice
+from support.volumes import CLASSES, CSI_NODES, VOLUMES, a_volume, a_volume_claim
 
 from linkwise.cluster import keys
 from linkwise.cluster.allocations.gpus import GPUShare
@@ -19,6 +20,7 @@ from linkwise.planning.gang.crd import name_of
 
 TOKEN = "header.body.signature"  # noqa: S105
 NODES, PODS = "/api/v1/nodes", "/api/v1/pods"
+VOLUME_CLAIMS = "/api/v1/persistentvolumeclaims"
 
 
 class Served(http.server.BaseHTTPRequestHandler):
@@ -511,3 +513,39 @@ def test_budgets_without_permission_are_a_warning(cluster, linkwise):
 
     assert ran.code == 0
     assert "poddisruptionbudgets: no: less is known." in ran.err
+
+
+def a_pod_with_a_claim():
+    named = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    gates = [{"name": keys.GANG}]
+    pod = a_pod({keys.GPU_WHOLE: 1}, name="train", volumes=named, schedulingGates=gates)
+    pod["metadata"]["namespace"] = "team"
+    return pod
+
+
+def test_volumes_of_waiting_pods_are_read_where_the_user_may(cluster, linkwise):
+    labels = {keys.NODE_MODE: "topology"}
+    cluster.objects[NODES] = [node_object("gpu", labels, **{keys.GPU_WHOLE: "4"})]
+    cluster.objects[PODS] = [a_pod_with_a_claim()]
+    for path in (VOLUME_CLAIMS, VOLUMES, CLASSES, CSI_NODES):
+        cluster.objects[path] = []
+
+    assert (
+        "PersistentVolumeClaim team/data, which does not exist"
+        in linkwise("explain", "pod", "team/train").out
+    )
+
+    cluster.objects[VOLUME_CLAIMS] = [a_volume_claim(volume="pv")]
+    cluster.objects[VOLUMES] = [a_volume(phase="Bound")]
+    shown = linkwise("explain", "pod", "team/train").out
+    assert "PersistentVolumeClaim" not in shown
+    assert "Left to kube-scheduler" not in shown
+
+    cluster.faults[VOLUMES] = refused(403, "persistentvolumes: no")
+    assert "Left to kube-scheduler: volumes" in linkwise("explain", "pod", "team/train").out
+
+
+def test_volumes_are_not_read_for_pods_without_claims(cluster, linkwise):
+    cluster.objects[PODS] = [a_pod({keys.NVIDIA_GPU: 1}, name="train")]
+    linkwise("explain", "pod", "default/train")
+    assert not [path for path, *_ in cluster.server.requests if "persistentvolume" in path]
