@@ -39,8 +39,16 @@ class Planner:
         informers, faults, timings = handle.informers, handle.faults, handle.timings
         self._informers, self._faults, self._timings = informers, faults, timings
         self._status_reporter, self._clock = handle.status_reporter, handle.clock
-        self._pending = PendingUnits(informers.state, informers.owners, faults)
-        self._sizes = GangSizeResolver(handle.kube, informers, faults, retry=timings.owner_retry)
+        self._pending = PendingUnits(
+            informers.state, informers.owners, faults, informers.workloads.regroup
+        )
+        self._sizes = GangSizeResolver(
+            handle.kube,
+            informers,
+            faults,
+            retry=timings.owner_retry,
+            lacks_members=self._pending.incomplete.__contains__,
+        )
         self._removals = Removals(handle)
         vain = VainPreemptions(informers.state)
         self._binding_tracker = BindingTracker(handle, self._removals, vain)

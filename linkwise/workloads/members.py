@@ -53,6 +53,8 @@ class OwnerPods(NamedTuple):
     state: OwnerState = OwnerState.ACTIVE
     members: int = 0
     expected: ExpectedPods = ExpectedPods()
+    total: int = 0
+    """Its pods, also those without GPUs; of one group, as the members."""
 
 
 def declared(kind: Kind, workload: Workload, uid: str) -> OwnerPods:
@@ -65,9 +67,11 @@ def declared(kind: Kind, workload: Workload, uid: str) -> OwnerPods:
     """
     if workload.metadata.uid != uid:
         return OwnerPods()
-    sets = placed(workload.pod_sets())
+    every = workload.pod_sets()
+    sets = placed(every)
     expected = _expected(sets, ordered_start(kind, workload, sets))
-    return OwnerPods(workload.state, _number(workload, sets), expected)
+    total = sum(pods.count for pods in every)
+    return OwnerPods(workload.state, _number(workload, sets), expected, total)
 
 
 def members_of(workload: Workload) -> int:

@@ -18,9 +18,9 @@ from linkwise.cluster.keys import POLICY_KEY, POLICY_NAME, POLICY_NAMESPACE
 from linkwise.cluster.requests.class_resources import ClassResources
 from linkwise.planning.gang.crd import Gang, object_key
 from linkwise.planning.gang.crd_plan import GangPlan
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.pod_volumes import volumes_in, with_volumes
-from linkwise.planning.gang.unit import Owners
 from linkwise.planning.placement.options import preferences_of
 from linkwise.planning.state.cluster_state import ClusterState
 from linkwise.policy.active_config import POLICY, ActiveConfig
@@ -73,11 +73,12 @@ class Informers:
         self._claim_users = ClaimUsers()
         self.preparation_errors = PreparationErrors(kube)
         self.gang_objects = GangInformer(
-            kube, self.changed.set, lambda gang: self.workloads.forget_owner(gang.owner)
+            kube,
+            self.changed.set,
+            lambda gang: self.workloads.forget_owner(gang.owner),
+            lambda gang: self.state.groups.mark_dirty(gang[:2]),
         )
-        self.workloads = WorkloadInformer(
-            kube, self.state, self.changed.set, self.gang_objects.mark_dirty
-        )
+        self.workloads = WorkloadInformer(kube, self.state, self.gang_objects, self.changed.set)
         # A budget that changes need not wake the planner: preemption is tried again after a time.
         self.budgets = BudgetInformer(kube)
         self.kueue = KueueAPI(kube)

@@ -18,7 +18,7 @@ from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.keys import GPU_CORE, GPU_MEM
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.request import Family, Request
-from linkwise.planning.gang.unit import Owners
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.placement.filtering.reasons import Reason
 from linkwise.planning.placement.pods.member import Member, new_member
 from linkwise.planning.state.cluster_state import ClusterState

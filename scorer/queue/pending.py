@@ -1,12 +1,15 @@
 """The units that wait for GPUs, assembled as pods change, with their cached refusals."""
 
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Set
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.objects.metadata import Owner
-from linkwise.planning.gang.unit import Owners, Unit, units_of
+from linkwise.planning.gang.owners import Owners
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.unit import Unit, units_of
 from linkwise.planning.placement.result import Refusal
 from linkwise.planning.state.cluster_state import ClusterState
 from linkwise.runtime.kube.objects import Key
@@ -42,9 +45,22 @@ class _CachedRefusal:
 class PendingUnits:
     """The units that wait, by group."""
 
-    def __init__(self, state: ClusterState, owners: Owners, faults: FaultIsolation) -> None:
-        """Start without units."""
-        self._state, self._owners, self._faults = state, owners, faults
+    def __init__(
+        self,
+        state: ClusterState,
+        owners: Owners,
+        faults: FaultIsolation,
+        regroup: Callable[[Key], None] = lambda _: None,
+    ) -> None:
+        """Start without units.
+
+        Args:
+            state: Has the pods.
+            owners: The owners of the pods.
+            faults: Isolates the assembly of each group.
+            regroup: Decides which owners have one gang, before a group is assembled.
+        """
+        self._state, self._owners, self._faults, self._regroup = state, owners, faults, regroup
         self._dirty: set[Key] = set()
         """Groups to assemble; one whose assembly raised has no units until it succeeds."""
         self._units: dict[Key, list[Unit]] = {}
@@ -91,7 +107,8 @@ class PendingUnits:
 
     def _assemble(self, name: Key) -> frozenset[GangKey]:
         before = self._units.pop(name, [])
-        units = units_of(self._state.groups.of(name), self._owners)
+        self._regroup(name)
+        units = units_of(self._state.groups.with_followers(name), self._owners)
         for past in {unit.key for unit in before} - {unit.key for unit in units}:
             self._refusals.pop(past, None)
             self._index(past, None)
@@ -100,10 +117,15 @@ class PendingUnits:
         if units:
             self._units[name] = units
         known = self._known.pop(name, frozenset())
-        present = frozenset(map(self._owners.key, self._state.groups.of(name)))
-        if kept := present & (known | {unit.key for unit in units}):
+        present = frozenset(chain.from_iterable(map(self._keys, self._state.groups.of(name))))
+        parts = chain.from_iterable(self._owners.parts(unit.key) for unit in units)
+        if kept := present & (known | {unit.key for unit in units} | {*parts}):
             self._known[name] = kept
         return known - present
+
+    def _keys(self, pod: PodInfo) -> tuple[GangKey, GangKey]:
+        """Return the key of a pod's gang, and that of the part which its owner has of it."""
+        return self._owners.key(pod), self._owners.own_key(pod)
 
     def _index(self, key: GangKey, unit: Unit | None) -> None:
         """Take a unit that came or changed; None: it does not wait any more."""

@@ -8,9 +8,10 @@ from msgspec import structs
 from linkwise.cluster.account.pod_usage import PodUsage
 from linkwise.cluster.allocations.gpus import NO_GPUS, Exact, GPUs
 from linkwise.cluster.requests.request import Family
-from linkwise.planning.gang.crd import Gang, Phase
+from linkwise.planning.gang.crd import Gang, Phase, placed_size
 from linkwise.planning.gang.crd_plan import GangPlan, Held, NodeGPUs, held_nodes
 from linkwise.planning.gang.health import unhealthy_gpus, unplanned_gpus, unprepared_pods
+from linkwise.planning.gang.lost_members import ended_members
 from linkwise.planning.gang.plan_record import tenths
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.whole_plan import gang_bandwidth
@@ -44,6 +45,8 @@ class GangState:
     """It has more members than its owner declared when it was read."""
     has_shrunk: bool = False
     """It is placed, and members of its plan were deleted."""
+    has_ended_members: bool = False
+    """It is placed without members that have succeeded and are gone; its size stays what it was."""
     plan: GangPlan | None = None
     """The plan without these members, once it is known that they are not made again, and with the
     GPUs that members got instead of planned ones; None: as it is recorded."""
@@ -72,9 +75,10 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers, now: float)
     """
     key, state, owners = gang.key, informers.state, informers.owners
     pods = [pod for pod in state.groups.of(key[:2]) if owners.key(pod) == key]
-    declared, needed = owners.declared.get(key.owner), needed or gang.spec.size
+    declared, needed = owners.declared_of(key), needed or gang.spec.size
     needed = owners.size(key, pods, needed)
-    found = _state_of(gang, pods, needed, informers)
+    ended = ended_members(gang, pods, informers.replacements.succeeded(key))
+    found = _state_of(gang, pods, needed, ended, informers)
     present = sum(pod.settled or pod.waiting is not None for pod in pods)
     found = replace(
         found,
@@ -98,8 +102,10 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers, now: float)
     if plan is repaired:
         return replace(found, plan=plan)
     is_read = gang.owner is not None and path_of(gang.owner, key.namespace) is not None
-    is_complete = not is_read if declared is None else present >= declared
-    return replace(found, has_shrunk=True, plan=plan if is_complete else None)
+    is_complete = not is_read if declared is None else present + ended >= declared
+    return replace(
+        found, has_shrunk=not ended, plan=plan if is_complete else None, has_ended_members=ended > 0
+    )
 
 
 def with_fault_note(state: GangState, note: str) -> GangState:
@@ -158,13 +164,19 @@ def _bandwidth(nodes: Sequence[NodeGPUs], state: ClusterState) -> float | None:
 
 
 def _state_of(
-    gang: Gang, pods: Collection[PodInfo], needed: int | None, informers: Informers
+    gang: Gang, pods: Collection[PodInfo], needed: int | None, ended: int, informers: Informers
 ) -> GangState:
     key, state = gang.key, informers.state
     settled = [pod for pod in pods if pod.settled]
     waiting = sum(pod.waiting is not None for pod in pods)
     running = [pod for pod in settled if pod.usage is not None]
     held = _held(running, gang.spec.plan, state)
+    if running and needed is not None:
+        placed = placed_size(gang)
+        was_whole = placed is not None and placed[1] >= needed
+        needed = max(needed - ended, 1)
+        if was_whole and waiting:
+            return GangState(Phase.WAITING, (len(settled) + waiting, needed), held, "queued")
     if waiting:
         return _waiting(len(settled) + waiting, needed, held)
     if not running:

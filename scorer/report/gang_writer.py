@@ -1,6 +1,6 @@
 """Create and patch Gang objects, based on the newest version of each that is known."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from linkwise.cluster.gang import GangKey, Link
 from linkwise.planning.gang.crd import Gang, GangStatus, gangs_of, name_of, object_key
@@ -14,7 +14,7 @@ from linkwise.planning.gang.crd_patch import (
 from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.unit import Unit
 from linkwise.runtime.kube.client import ApiError, Kube
-from linkwise.runtime.kube.objects import Key
+from linkwise.runtime.kube.objects import Key, OwnerReference
 from linkwise.runtime.kube.paths import path_below
 from scorer.cache.informers import Informers
 from scorer.fence import WRITE_TIMEOUT
@@ -103,7 +103,7 @@ class GangWriter:
         Raises:
             KubeError: It could not be created.
         """
-        owners = owners_of(unit.owner, (*unit.waiting, *unit.settled))
+        owners = _owners(unit)
         gang = new_gang(unit.key, owners, size=unit.needed, link=unit.link, plan=plan)
         path = gangs_of(unit.key.namespace)
         return self._keep(await self._kube.create(path, gang, Gang, params=params or {}))
@@ -150,15 +150,29 @@ class GangWriter:
         if gang is None:
             await self.create(unit, plan, WRITE_TIMEOUT)
         elif gang.spec.plan is None or gang.spec.plan.id != plan.id:
-            await self._patch_plan(gang, plan, size=unit.needed, link=unit.link)
+            owners = _owners(unit) if unit.co_owners else ()
+            await self._patch_plan(gang, plan, size=unit.needed, link=unit.link, owners=owners)
 
     async def _patch_plan(
-        self, gang: Gang, plan: GangPlan, *, size: int | None, link: Link
+        self,
+        gang: Gang,
+        plan: GangPlan,
+        *,
+        size: int | None,
+        link: Link,
+        owners: Sequence[OwnerReference] = (),
     ) -> None:
-        steps = plan_steps(gang, plan, size=size, link=link)
+        steps = plan_steps(gang, plan, size=size, link=link, owners=owners)
         path, params = gang.path, WRITE_TIMEOUT
         self._keep(await self._kube.patch(path, steps, Gang, kind="json", params=params))
 
     def _keep(self, gang: Gang) -> Gang:
         self._written[gang.metadata.namespace, gang.metadata.name] = gang
         return gang
+
+
+def _owners(unit: Unit) -> tuple[OwnerReference, ...]:
+    """Return the owners of the Gang of a unit."""
+    # While its size is not known, neither is it known which owners make one gang.
+    co_owners = unit.co_owners if unit.needed else ()
+    return owners_of(unit.owner, (*unit.waiting, *unit.settled), co_owners)

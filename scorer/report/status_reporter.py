@@ -248,7 +248,8 @@ class StatusReporter:
         if gang := self._gangs.find(key):
             state = self._state(gang, key)
             if state.plan is not None:
-                await self._gangs.shrink_plan(gang, state.plan, state.members[1])
+                size = gang.spec.size if state.has_ended_members else state.members[1]
+                await self._gangs.shrink_plan(gang, state.plan, size)
 
     def _record_event(self, update: StatusUpdate | None) -> None:
         event = update.event(self._gangs.find(update.unit.key)) if update else None

@@ -35,10 +35,12 @@ from linkwise.cluster.requests.request_reader import read_request
 from linkwise.planning.cycle.cycle import SchedulingCycle
 from linkwise.planning.gang.crd import read_gang
 from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
+from linkwise.planning.gang.joint import joint_gangs
 from linkwise.planning.gang.lost_members import lost_members
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.patches import allocation_patch
 from linkwise.planning.gang.pod_info import pod_info
-from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.gang.unit import units_of
 from linkwise.planning.placement.pods.group import new_group
 from linkwise.planning.placement.preemption.search import Eviction, find_victims
 from linkwise.planning.placement.preemption.victim import Disruptions, Victim, VictimPod
@@ -323,6 +325,25 @@ def test_of_a_chain_of_owners_a_few_are_followed():
     owners = Owners({str(i): Owner(kind="Job", uid=str(i + 1)) for i in range(10_000)}, {})
 
     assert owners.top(Owner(kind="Job", uid="0")).uid == "8"
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+def test_owners_of_one_mark_are_compared_with_few_gangs(kind):
+    def work(full):
+        labels = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "900"}
+        pods = [
+            a_seen(
+                1,
+                f"p-{i}",
+                labels=labels,
+                owner={"apiVersion": "apps/v1", "kind": kind, "name": f"a-{i}", "uid": f"u{i}"},
+            )
+            for i in range(600 if full else 300)
+        ]
+        owners = Owners({}, {}, totals={f"u{i}": 1 for i in range(600)})
+        return lambda: joint_gangs(pods, owners)
+
+    assert is_linear(work(False), work(True))
 
 
 def test_a_gang_object_is_read_in_time_linear_in_its_members():

@@ -26,8 +26,9 @@ from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.scorer_lease import LEASE
 from linkwise.planning.gang import compact_pod
 from linkwise.planning.gang.crd import Gang, name_of
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.pod_info import pod_info
-from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.gang.unit import units_of
 from linkwise.workloads.members import declared
 from linkwise.workloads.pod_group import PodGroup
 from linkwise.workloads.registry import KINDS

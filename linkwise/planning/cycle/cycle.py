@@ -1,9 +1,10 @@
 """One scheduling cycle: decide the units that wait, in order; each sees the plans before it.
 
-Units are ordered by priority; the namespaces of one priority take turns, and the units of each are
-ordered by age. Smaller units may pass a unit that does not fit, until it is starving. Then the
-nodes that it could use once running pods end are reserved for it for a while (`starvation`), and
-all units of a lower priority, or that are younger, go to other nodes.
+Units are ordered by priority. Of one priority those are first that replace lost members of a
+running gang; then the namespaces take turns, and the units of each are ordered by age. Smaller
+units may pass a unit that does not fit, until it is starving. Then the nodes that it could use once
+running pods end are reserved for it for a while (`starvation`), and all units of a lower priority,
+or that are younger, go to other nodes.
 """
 
 from collections import Counter
@@ -187,17 +188,18 @@ def _explain_excluded(
 
 
 def in_order(units: Iterable[Unit]) -> list[Unit]:
-    """Return the units by priority, then by age."""
+    """Return the units by priority, then those that repair a running gang, then by age."""
     return sorted(units, key=_order)
 
 
 def in_turns(units: Iterable[Unit]) -> list[Unit]:
-    """Return the units by priority, then the namespaces in turn, each by age."""
-    turns = Counter[tuple[int, str]]()
-    ranked: list[tuple[int, int, Unit]] = []
+    """Return the units by level, then the namespaces in turn, each by age."""
+    turns = Counter[tuple[tuple[int, bool], str]]()
+    ranked: list[tuple[tuple[int, bool], int, Unit]] = []
     for unit in in_order(units):
-        lane = -unit.priority, unit.key.namespace
-        ranked.append((-unit.priority, turns[lane], unit))
+        level = -unit.priority, not unit.is_repair
+        lane = level, unit.key.namespace
+        ranked.append((level, turns[lane], unit))
         turns[lane] += 1
     return [unit for *_, unit in sorted(ranked, key=lambda each: each[:2])]
 
@@ -215,4 +217,4 @@ def _could_use(snapshot: Snapshot, unit: Unit) -> frozenset[str]:
 
 
 def _order(unit: Unit) -> tuple[int, str, GangKey]:
-    return -unit.priority, unit.since, unit.key
+    return -unit.priority, unit.turn, unit.key

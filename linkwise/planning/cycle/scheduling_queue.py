@@ -1,5 +1,7 @@
 """The units that are to be planned: by priority, then the namespaces in turn, each by age.
 
+Of one priority, those that replace lost members of a running gang are before all others.
+
 A unit that was refused is parked, and costs nothing until capacity may have become free. Then all
 parked units of its namespace and priority are to be planned again, once those are planned that are
 left from the last time: else one that has just come would get capacity before older ones. Before
@@ -16,8 +18,9 @@ from typing import TypeAlias
 from linkwise.cluster.gang import GangKey
 from linkwise.planning.gang.unit import Unit
 
-Level: TypeAlias = tuple[bool, int]
-"""Whether its units are planned after all others, and the negative priority: the least first."""
+Level: TypeAlias = tuple[bool, int, bool]
+"""Whether its units are planned after all others, the negative priority, and whether they repair no
+running gang: the least first."""
 
 
 _STALE_MAX = 64
@@ -194,7 +197,7 @@ class SchedulingQueue:
         return lane
 
     def _level(self, unit: Unit) -> Level:
-        return self._is_last(unit), -unit.priority
+        return self._is_last(unit), -unit.priority, not unit.is_repair
 
     def _lanes(self) -> Iterator[_Lane]:
         for level in self._levels.values():

@@ -63,7 +63,7 @@ def missing_members(
         return f"a gang has at most {MEMBERS_MAX} members: split it"
     if len(pods) + late >= needed:
         return None
-    reason = assembling([pod.name for pod in pods], needed, expected)
+    reason = assembling([pod.name for pod in pods], needed, expected) + _sizes(pods)
     if owner and expected and expected.ordered:
         ordered = expected.ordered
         return (
@@ -71,6 +71,14 @@ def missing_members(
             f"gang: create it again with {ordered.setting}"
         )
     return reason
+
+
+def _sizes(pods: Iterable[PodInfo]) -> str:
+    """Say that members state different sizes; empty: they do not."""
+    sizes = sorted({pod.stated for pod in pods if pod.stated})
+    if len(sizes) < 2:
+        return ""
+    return f"; its members state different sizes, {sizes[0]} to {sizes[-1]}: the largest counts"
 
 
 def _sizeless(pod: PodInfo, owner: Owner | None) -> str:

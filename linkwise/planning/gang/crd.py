@@ -165,6 +165,12 @@ class Gang(Written, frozen=True):
         return self.status.since(ASSEMBLED, "True")
 
 
+def placed_size(gang: Gang) -> tuple[GangKey, int] | None:
+    """Return the key of a gang that has a plan, and how many members it needed then."""
+    plan = gang.spec.plan
+    return (gang.key, gang.spec.size or len(plan.members)) if plan else None
+
+
 def gangs_of(namespace: str) -> str:
     """Return the collection of a namespace's Gangs."""
     return api_path(API_VERSION, "namespaces", namespace, "gangs")

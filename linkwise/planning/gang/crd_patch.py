@@ -1,6 +1,7 @@
 """Build what is written to the API server for a Gang: the object itself, and its patches."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import TypeAlias
 
 from linkwise.cluster.gang import GangKey, Link
@@ -20,15 +21,20 @@ from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.runtime.kube.objects import OwnerReference
 
 _GANG_MAX = 253
+_OWNERS_MAX = 64
+"""Jobs of one gang that its object names."""
 
 Steps: TypeAlias = list[dict[str, object]]
 """A JSON patch."""
 
 
-def owners_of(job: Owner | None, members: Iterable[PodInfo]) -> tuple[OwnerReference, ...]:
-    """Return the owners of a Gang: its job, else all its member pods."""
+def owners_of(
+    job: Owner | None, members: Iterable[PodInfo], co_owners: Iterable[Owner] = ()
+) -> tuple[OwnerReference, ...]:
+    """Return the owners of a Gang: its jobs, else all its member pods."""
     if job is not None:
-        return (OwnerReference(job.api_version, job.kind, job.name, job.uid),)
+        jobs = (job, *islice(co_owners, _OWNERS_MAX - 1))
+        return tuple(OwnerReference(one.api_version, one.kind, one.name, one.uid) for one in jobs)
     return tuple(OwnerReference("v1", "Pod", member.name, member.uid) for member in members)
 
 
@@ -57,7 +63,14 @@ def new_gang(
     )
 
 
-def plan_steps(gang: Gang, plan: GangPlan, *, size: int | None, link: Link) -> Steps:
+def plan_steps(
+    gang: Gang,
+    plan: GangPlan,
+    *,
+    size: int | None,
+    link: Link,
+    owners: Sequence[OwnerReference] = (),
+) -> Steps:
     """Return the patch that replaces the plan, if the Gang is still as it was read.
 
     Args:
@@ -65,6 +78,7 @@ def plan_steps(gang: Gang, plan: GangPlan, *, size: int | None, link: Link) -> S
         plan: The new one: of another id, or with other GPUs or fewer members.
         size: Members that are placed together now.
         link: How strictly they insist on links now.
+        owners: The jobs of a gang of several.
     """
     return [
         _test("/metadata/uid", gang.metadata.uid),
@@ -73,6 +87,7 @@ def plan_steps(gang: Gang, plan: GangPlan, *, size: int | None, link: Link) -> S
         *_put("/spec/size", gang.spec.size, _stored(size)),
         # A merge patch would keep fields of the old plan that the new one does not have.
         {"op": "add", "path": "/spec/plan", "value": plan},
+        *_joining(gang, owners),
     ]
 
 
@@ -100,6 +115,15 @@ def status_steps(gang: Gang, status: GangStatus) -> Steps:
 def _stored(size: int | None) -> int | None:
     """Return the size of a gang as its Gang has it: none above the limit, which waits for ever."""
     return size if size is None or size <= MEMBERS_MAX else None
+
+
+def _joining(gang: Gang, owners: Sequence[OwnerReference]) -> Steps:
+    """Return the steps that add jobs to those that a Gang names."""
+    named = {each.uid for each in gang.metadata.owner_references}
+    if not named or len(owners) < 2:
+        return []
+    added = [each for each in owners if each.uid not in named][: _OWNERS_MAX - len(named)]
+    return [{"op": "add", "path": "/metadata/ownerReferences/-", "value": each} for each in added]
 
 
 def _put(path: str, old: object, new: object) -> Steps:

@@ -3,13 +3,14 @@
 Both follow from the plan in the Gang and from the pods, so that each leader finds the same. Pure.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.account.pod_usage import PodUsage
 from linkwise.cluster.allocations.gpus import Counted, Exact, GPUs, GPUShare
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.nodes.node import Node
+from linkwise.planning.gang.crd import Gang
 from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
 from linkwise.planning.gang.pod_info import PodInfo
 
@@ -20,7 +21,9 @@ def running_member(pods: Collection[PodInfo]) -> PodUsage | None:
     return next((usage for usage in settled if usage is not None and usage.target), None)
 
 
-def lost_members(plan: GangPlan, pods: Collection[PodInfo], needed: int) -> tuple[PlannedPod, ...]:
+def lost_members(
+    plan: GangPlan, pods: Collection[PodInfo], needed: int, succeeded: Set[str] = frozenset()
+) -> tuple[PlannedPod, ...]:
     """Return the planned members that have no GPUs, in the order of ranks.
 
     They are at most as many as the gang lacks: it may have shrunk.
@@ -29,13 +32,36 @@ def lost_members(plan: GangPlan, pods: Collection[PodInfo], needed: int) -> tupl
         plan: Of the gang.
         pods: Of the gang.
         needed: How many members it needs.
+        succeeded: Uids of the members that have succeeded: they need no GPUs, also once they are
+            gone.
     """
     settled = {pod.uid for pod in pods if pod.settled}
     # A pod that is being deleted has its GPUs until it has ended.
     ending = {pod.uid for pod in pods if pod.is_ending}
-    present = settled | ending
+    present = settled | ending | succeeded
     lost = [member for member in plan.members if member.uid not in present]
-    return tuple(lost[: max(needed - len(settled) - len(ending), 0)])
+    gone = sum(member.uid in succeeded - settled for member in plan.members)
+    return tuple(lost[: max(needed - len(settled) - len(ending) - gone, 0)])
+
+
+def ended_members(gang: Gang, pods: Collection[PodInfo], succeeded: Set[str]) -> int:
+    """Return how many members of a gang have succeeded and are gone: they are needed no more.
+
+    A plan is without them once its Gang was written again, and the size stays what it was.
+
+    Args:
+        gang: Its object.
+        pods: Of the gang.
+        succeeded: Uids of the members of its plan that have succeeded.
+    """
+    plan = gang.spec.plan
+    if plan is None:
+        return 0
+    present = {pod.uid for pod in pods}
+    planned = {member.uid for member in plan.members}
+    settled = {pod.uid for pod in pods if pod.settled}
+    left_out = max((gang.spec.size or 0) - len(planned | settled), 0)
+    return left_out + len((planned & succeeded) - present)
 
 
 def reserved_holding(

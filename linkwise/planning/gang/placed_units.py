@@ -10,8 +10,8 @@ from linkwise.cluster.keys import KUEUE_LABELS
 from linkwise.cluster.objects.kube_object import Labels
 from linkwise.cluster.objects.time import seconds_of
 from linkwise.planning.gang.budgets import conflict_of
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.pod_info import PodInfo
-from linkwise.planning.gang.unit import Owners
 from linkwise.planning.placement.preemption.victim import Victim, VictimPod
 from linkwise.policy.gangs_section import Preemption
 from linkwise.workloads.members import ExpectedPods
@@ -104,7 +104,7 @@ def placed_units(
         if not (rules.has_others or any(pod.usage.places for pod in found if pod.usage)):
             continue
         running = [pod for pod in found if _has_gpus(pod)]
-        spare = _spare(running, owners.expected.get(key.owner), rules)
+        spare = _spare(running, owners.expected_of(key), rules)
         held = [_held(pod, nodes) for pod in (*_without(running, spare), *spare)]
         if held:
             blocker = _blocker(held, rules) or _tie(running, owners)

@@ -1,15 +1,13 @@
 """The part of a pod that the scorer keeps: little of a placed pod, more of one that waits."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 from linkwise.cluster.account.pod_usage import PodUsage, pod_usage
 from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.gang import Mark, gang_mark, may_be_member
 from linkwise.cluster.keys import LEFT_TO_SCHEDULER
 from linkwise.cluster.objects.kube_object import pod_path
-from linkwise.cluster.objects.metadata import Metadata, Owner
+from linkwise.cluster.objects.metadata import Metadata, Owner, controller_of
 from linkwise.cluster.objects.pod import Pod, PodSpec
 from linkwise.cluster.requests.demand import Demand
 from linkwise.cluster.requests.neighbors.rules import neighbor_rules
@@ -26,8 +24,6 @@ from linkwise.workloads.registry import GANG_KINDS
 
 _DELEGATED_MAX = 300
 """A reason that admission writes is shorter [characters]."""
-_MAX_LENGTH = 320
-"""Longest text of an ownerReference; no name or type of an object is longer [characters]."""
 _PREPARATION = 60.0
 """A node usually prepares devices, volumes and network within this time [s]."""
 
@@ -64,8 +60,10 @@ class PodInfo:
     """Since when its node prepares it [s since 1970], if it has a claim; None: it is prepared."""
     lacks_capacity: bool = False
     """Its condition asks an autoscaler for nodes."""
-    states_size: bool = False
-    """Its mark has the size of its gang."""
+    stated: int | None = None
+    """The size of its gang in its mark."""
+    follows: str | None = None
+    """Name of the gang whose mark it has although it asks for no GPUs, so that it is no member."""
     is_group_leader: bool = False
     """It may own the object that makes the other members of its gang."""
     nominated: str = ""
@@ -170,7 +168,8 @@ def pod_info(pod: Pod) -> PodInfo:
         else pod.status.unschedulable[:MESSAGE_MAX],
         unprepared_since=_unprepared_since(pod, usage),
         lacks_capacity=pod.status.lacks_capacity,
-        states_size=mark is not None and (mark.min_available or mark.total) is not None,
+        stated=(mark.min_available or mark.total) if mark else None,
+        follows=mark.name if mark and usage and not gang and not is_terminating else None,
         is_group_leader=is_leader(pod),
         nominated="" if is_placed or is_terminating else pod.status.nominated_node_name or "",
         lacks_devices=not request.places and not pod.spec.node_name and pod.status.lacks_devices,
@@ -244,18 +243,3 @@ def unplanned(pod: PodInfo, reason: str) -> PodInfo:
     if usage is not None and not usage.target:
         usage = replace(usage, demand=Demand())
     return replace(pod, usage=usage, member=member, ungated=None, unplannable=reason)
-
-
-def controller_of(owners: Iterable[Owner]) -> Owner | None:
-    """Return the controller among owners; None for one that no object can be."""
-    owner = next((owner for owner in owners if owner.controller), None)
-    if owner is None:
-        return None
-    texts = owner.kind, owner.api_version, owner.name, owner.uid
-    return _shared(owner) if all(len(text) <= _MAX_LENGTH for text in texts) else None
-
-
-@lru_cache(maxsize=4096)
-def _shared(owner: Owner) -> Owner:
-    """Return one object for all pods of an owner, which may be many."""
-    return owner

@@ -1,14 +1,14 @@
 """Assemble waiting pods into units: each gang is one unit, every other pod is one of its own."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from msgspec import structs
 
-from linkwise.cluster.gang import GangKey, Link, gang_mark, is_of_group, link_alone, link_strictness
+from linkwise.cluster.gang import GangKey, Link, is_of_group, link_alone, link_strictness
 from linkwise.cluster.objects.metadata import Owner
-from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.blocked import (
     foreign_gate,
     member_without_claim,
@@ -18,13 +18,12 @@ from linkwise.planning.gang.blocked import (
     unplannable_member,
     violation,
 )
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.placement.pods.member import Member
 from linkwise.workloads.members import ExpectedPods
+from linkwise.workloads.pod_group import group_paths
 from linkwise.workloads.rank import rank_order
-
-_LEVELS_MAX = 8
-"""Owners above each other that are followed; no controllers make more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,10 @@ class Unit:
     """The top owner."""
     blocked: str | None
     """Why it is not planned, whatever is free; None when it is."""
+    co_owners: tuple[Owner, ...] = ()
+    """The other top owners of its pods."""
+    is_repair: bool = False
+    """It runs, and its waiting pods replace members that it had when it was planned as a whole."""
 
     @property
     def late(self) -> tuple[Member, ...]:
@@ -86,6 +89,11 @@ class Unit:
         return min(pod.created for pod in self.waiting)
 
     @property
+    def turn(self) -> str:
+        """Orders the units of one priority: one that repairs a running gang, then by age."""
+        return "" if self.is_repair else self.since
+
+    @property
     def priority(self) -> int:
         """The lowest priority of its pods, also of those that have GPUs.
 
@@ -96,58 +104,11 @@ class Unit:
         return min(chain((member.pod.spec.priority or 0 for member in self.members), settled))
 
 
-@dataclass(frozen=True, slots=True)
-class Owners:
-    """The known facts about objects that own pods."""
-
-    controllers: Mapping[str, Owner | None]
-    """By uid of a batch Job, of a StatefulSet or the leader of a LeaderWorkerSet: its own
-    controller, None where it has none."""
-    declared: Mapping[str, int]
-    """By uid of a top owner: how many pods with GPUs it declares."""
-    expected: Mapping[str, ExpectedPods] = field(default_factory=dict)
-    """By uid of a top owner: the pods with GPUs that it makes."""
-    groups: Mapping[GangKey, int] = field(default_factory=dict)
-    """By gang: how many members its PodGroup requires. An earlier job of the same name may have had
-    another PodGroup."""
-
-    def top(self, owner: Owner | None) -> Owner | None:
-        """Return the top owner; the given one where nothing above it is known."""
-        # Users can write owners that form a circle, or a chain of any length.
-        for _ in range(_LEVELS_MAX):
-            higher = self.controllers.get(owner.uid) if owner else None
-            if higher is None:
-                break
-            owner = higher
-        return owner
-
-    def size(self, key: GangKey, pods: Iterable[PodInfo], known: int | None) -> int | None:
-        """Return how many members a gang needs now; None where it is unknown.
-
-        Args:
-            key: Of the gang.
-            pods: Its pods.
-            known: How many it was last known to need.
-        """
-        declared = self.declared.get(key.owner)
-        if declared is None:
-            return known
-        is_stated = key in self.groups or any(pod.states_size for pod in pods)
-        return min(known or declared, declared) if is_stated else declared
-
-    def key(self, pod: PodInfo) -> GangKey:
-        """Return the key of a member's gang; of a pod on its own its name and uid."""
-        if pod.gang is None:
-            return GangKey(*pod.key, pod.uid)
-        owner = self.top(pod.controller)
-        return GangKey(pod.namespace, pod.gang, owner.uid if owner else "")
-
-
 def units_of(pods: Iterable[PodInfo], owners: Owners) -> list[Unit]:
     """Return the units that wait for GPUs.
 
     Args:
-        pods: All pods of each gang among them.
+        pods: All pods of each gang among them, and those without GPUs that have its mark.
         owners: The owners of these pods.
     """
     everything = tuple(pods)
@@ -155,7 +116,10 @@ def units_of(pods: Iterable[PodInfo], owners: Owners) -> list[Unit]:
     waiting = {(pod.namespace, pod.gang) for pod in everything if pod.member}
     gangs: dict[GangKey, list[PodInfo]] = {}
     alone: list[tuple[PodInfo, Member]] = []
+    followers = Counter[tuple[str, str | None]]()
     for pod in everything if waiting else ():
+        if pod.follows is not None:
+            followers[pod.namespace, pod.follows] += 1
         if (pod.namespace, pod.gang) not in waiting:
             continue
         if pod.gang is not None:
@@ -163,7 +127,7 @@ def units_of(pods: Iterable[PodInfo], owners: Owners) -> list[Unit]:
         elif pod.member:
             alone.append((pod, pod.member))
     together = [
-        _gang(key, members, owners)
+        _gang(key, members, owners, followers[key[:2]])
         for key, members in gangs.items()
         if any(pod.member for pod in members)
     ]
@@ -181,29 +145,42 @@ def settled_unit(key: GangKey, pods: Iterable[PodInfo], owners: Owners) -> Unit:
         waiting=(),
         members=(),
         settled=settled,
-        needed=owners.declared.get(key.owner),
+        needed=owners.declared_of(key),
         link=Link.BEST,
         owner=owners.top(first.controller),
         blocked=None,
     )
 
 
-def _needed(pod: Pod, declared: int | None, pod_group: int | None) -> int | None:
-    """Return how many members a gang needs; None where neither mark, PodGroup nor owner says it.
+def _needed(key: GangKey, waiting: Sequence[PodInfo], owners: Owners, followers: int) -> int | None:
+    """Return how many members a gang needs; None where it is not known, or not known yet.
 
-    A minimum above the number that the owner declares is lowered to it: mpi-operator counts the
-    launcher, too.
+    A size above the number of pods with GPUs counts pods without them, too: mpi-operator counts the
+    launcher, and a PodGroup all pods of its name. A larger one counts pods of other owners.
 
     Args:
-        pod: One of its members.
-        declared: How many pods with GPUs its owner declares.
-        pod_group: How many its PodGroup requires.
+        key: Of the gang.
+        waiting: Its pods that wait.
+        owners: Their owners.
+        followers: The number of pods without GPUs that have its mark.
     """
-    mark, _ = gang_mark(pod)
-    stated = (mark.min_available or mark.total or pod_group) if mark else None
-    if stated is None or declared is None:
+    joint = owners.joint.get(key)
+    if joint and not joint.is_certain:
+        return None
+    first = waiting[0]
+    stated = max(pod.stated or 0 for pod in waiting)
+    if not stated:
+        groups = [size for part in owners.parts(key) if (size := owners.groups.get(part))]
+        is_unread = owners.is_read_on_demand and key not in owners.groups and not groups
+        if is_unread and first.member and group_paths(first.member.pod, key.namespace):
+            return None
+        stated = max(groups, default=0)
+    declared, total = owners.declared_of(key), owners.total_of(key)
+    if not stated or declared is None:
         return stated or declared
-    return min(stated, declared)
+    if total is None or stated <= total:
+        return min(stated, declared)
+    return max(stated - followers, 1)
 
 
 def link_of(members: Sequence[Member], *, is_gang: bool) -> Link:
@@ -212,18 +189,19 @@ def link_of(members: Sequence[Member], *, is_gang: bool) -> Link:
     return link_strictness(first.pod)[0] if is_gang else link_alone(first.pod, first.request)
 
 
-def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
+def _gang(key: GangKey, pods: list[PodInfo], owners: Owners, followers: int) -> Unit:
     pairs = [(pod, pod.member) for pod in pods if pod.member]
     pairs.sort(key=lambda pair: (*rank_order(pair[1].pod), pair[0].name))
     waiting, members = tuple(pod for pod, _ in pairs), tuple(member for _, member in pairs)
-    first = members[0].pod
-    owner = owners.top(waiting[0].controller)
+    owner, *co_owners = _owners(key, pods, waiting[0], owners)
     # Until it is followed to its LeaderWorkerSet, a StatefulSet declares only a part.
-    is_part = is_of_group(first) and owner is not None and owner.kind == "StatefulSet"
-    declared = None if is_part else owners.declared.get(key.owner)
-    needed = _needed(first, declared, owners.groups.get(key))
-    settled = tuple(pod for pod in pods if pod.settled)
-    expected = owners.expected.get(owner.uid) if owner else None
+    is_part = is_of_group(members[0].pod) and owner is not None and owner.kind == "StatefulSet"
+    known = replace(owners, declared={}) if is_part else owners
+    needed = _needed(key, waiting, known, followers)
+    settled = _settled(key, pods, needed)
+    is_running = any(pod.usage and pod.usage.target for pod in settled)
+    whole = owners.placed.get(key, 0) if is_running else 0
+    expected = owners.expected_of(key)
     late = _late(members[0], (*waiting, *settled), needed, expected)
     missing = missing_members(waiting, settled, needed, len(late), owner, expected)
     return Unit(
@@ -239,11 +217,36 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners) -> Unit:
         blocked=unplannable_member(waiting)
         or violation(members)
         or too_many_resources(members)
-        or missing
+        or (None if needed and whole >= needed else missing)
         or foreign_gate(members)
         or member_without_claim(waiting)
         or member_without_volume(members),
+        co_owners=tuple(filter(None, co_owners)),
+        is_repair=len(waiting) + len(settled) <= whole,
     )
+
+
+def _owners(
+    key: GangKey, pods: Iterable[PodInfo], first: PodInfo, owners: Owners
+) -> list[Owner | None]:
+    """Return the top owners of a gang, the one of its key first."""
+    if not owners.parts(key)[1:]:
+        return [owners.top(first.controller)]
+    tops = {owner.uid: owner for pod in pods if (owner := owners.top(pod.controller))}
+    own = tops.pop(key.owner, None)
+    return [*([own] if own else ()), *tops.values()] or [None]
+
+
+def _settled(key: GangKey, pods: Collection[PodInfo], needed: int | None) -> tuple[PodInfo, ...]:
+    """Return the pods that have GPUs, or had them and succeeded.
+
+    Pods without an owner of which as many have ended as a gang needs, and of which none has GPUs,
+    were an earlier gang of the name.
+    """
+    settled = tuple(pod for pod in pods if pod.settled)
+    if key.owner or needed is None or any(pod.usage for pod in settled):
+        return settled
+    return settled if sum(pod.usage is None for pod in pods) < needed else ()
 
 
 def _late(

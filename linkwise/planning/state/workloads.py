@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Raw
 
-from linkwise.cluster.objects.metadata import Owner
-from linkwise.planning.gang.pod_info import controller_of
+from linkwise.cluster.objects.metadata import Owner, controller_of
 from linkwise.runtime.kube.decode import decode
 from linkwise.workloads.kinds.batch_job import WatchedJob
 from linkwise.workloads.kinds.leader_worker_set import LEADER_WORKER_SET

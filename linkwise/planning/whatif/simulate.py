@@ -13,15 +13,17 @@ from msgspec import structs
 
 from linkwise.cluster.gang import gang_mark, is_member
 from linkwise.cluster.keys import GANG
-from linkwise.cluster.objects.metadata import Owner
+from linkwise.cluster.objects.metadata import Owner, controller_of
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.volumes.objects import VolumeObjects
 from linkwise.planning.cycle.cycle import Reservation
 from linkwise.planning.gang.compact_pod import oversize_reason
+from linkwise.planning.gang.joint import all_joint
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.plan_record import siblings_of
-from linkwise.planning.gang.pod_info import PodInfo, controller_of
+from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.pod_volumes import with_present_volumes
-from linkwise.planning.gang.unit import Owners, Unit, units_of
+from linkwise.planning.gang.unit import Unit, units_of
 from linkwise.planning.placement.bandwidth import UNDEFINED, Bandwidth
 from linkwise.planning.placement.baselines import IndexOrder, best_possible, index_order
 from linkwise.planning.placement.options import PlanOptions
@@ -184,6 +186,7 @@ def intended_pod(intended: Intended, place: int = 0) -> PodInfo:
         gang=gang,
         controller=owner or controller_of(metadata.owner_references or ()),
         settled=False,
+        stated=(mark.min_available or mark.total) if mark else None,
         member=replace(member, gang=f"{namespace}/{gang}" if gang else None),
         unplannable=f"it is too large to plan: {oversize}" if oversize else None,
     )
@@ -208,7 +211,8 @@ def _units(
     # Where nothing states the size of a gang, these are all its members.
     present = Counter(owners.key(pod) for pod in everything if pod.gang is not None)
     sizes = {key: count for key, count in present.items() if key.owner not in owners.declared}
-    return units_of(everything, replace(owners, groups=sizes))
+    owners = replace(owners, groups=sizes)
+    return units_of(everything, replace(owners, joint=all_joint(everything, owners)))
 
 
 def _in_order(units: Iterable[Unit]) -> list[tuple[Unit, tuple[int, ...]]]:

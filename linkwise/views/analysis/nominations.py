@@ -14,8 +14,8 @@ from linkwise.cluster.gang import GangKey
 from linkwise.cluster.keys import NVIDIA_GPU
 from linkwise.planning.gang.crd import Gang
 from linkwise.planning.gang.crd_plan import NodeGPUs
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.pod_info import PodInfo
-from linkwise.planning.gang.unit import Owners
 from linkwise.planning.gang.victim_choice import Promise
 from linkwise.planning.state.reserved_gpus import Place
 from linkwise.views.output.printer import named

@@ -17,11 +17,13 @@ from linkwise.manifest.typed import read_as
 from linkwise.manifest.value import Value
 from linkwise.planning.cycle.cycle import SchedulingCycle, in_turns
 from linkwise.planning.cycle.starvation import MIN_RESERVATION, assembled_since
-from linkwise.planning.gang.crd import Gang, object_key
+from linkwise.planning.gang.crd import Gang, object_key, placed_size
 from linkwise.planning.gang.exclusion import Exclusion, exclusion_id, exclusion_key
+from linkwise.planning.gang.joint import all_joint
 from linkwise.planning.gang.lost_members import lost_members, reserved_holding, running_member
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.pod_info import PodInfo
-from linkwise.planning.gang.unit import Owners, Unit, units_of
+from linkwise.planning.gang.unit import Unit, units_of
 from linkwise.planning.gang.victim_choice import RunningUnits
 from linkwise.planning.placement.result import Plan, Refusal
 from linkwise.planning.placement.state.snapshot import Snapshot
@@ -183,7 +185,13 @@ def planned_pods(current: CurrentCluster) -> tuple[tuple[PodInfo, ...], Owners]:
     by_name = {(info.namespace, info.name): info for info in current.cluster.pod_infos}
     infos = tuple(by_name.values())
     owners = owners_of(current.objects, infos)
-    return infos, replace(owners, groups=dict(_group_sizes(current.objects, infos, owners)))
+    gangs = _gangs(current).values()
+    owners = replace(
+        owners,
+        groups=dict(_group_sizes(current.objects, infos, owners)),
+        placed=dict(filter(None, map(placed_size, gangs))),
+    )
+    return infos, replace(owners, joint=all_joint(infos, owners, gangs))
 
 
 def _reserved(

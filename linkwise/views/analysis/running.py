@@ -8,8 +8,8 @@ from linkwise.manifest.lines import without_nulls
 from linkwise.manifest.typed import read_as
 from linkwise.manifest.value import Value
 from linkwise.planning.gang.budgets import Budget, selecting
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.placed_units import EvictionRules, ends_soon, placed_units
-from linkwise.planning.gang.unit import Owners
 from linkwise.planning.gang.victim_choice import RunningUnits, places_held
 from linkwise.planning.placement.preemption.victim import Disruptions
 from linkwise.policy.gangs_section import Preemption

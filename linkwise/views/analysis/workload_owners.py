@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from linkwise.cluster.objects.metadata import Owner
+from linkwise.cluster.objects.metadata import Owner, controller_of
 from linkwise.manifest.lines import without_nulls
 from linkwise.manifest.typed import read_as
 from linkwise.manifest.value import Value
-from linkwise.planning.gang.pod_info import PodInfo, controller_of
-from linkwise.planning.gang.unit import Owners
+from linkwise.planning.gang.owners import Owners
+from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.state.workloads import above_set
 from linkwise.workloads.kind import Kind, Workload
 from linkwise.workloads.kinds.stateful_set import STATEFUL_SET
@@ -22,13 +22,16 @@ def owners_of(objects: Sequence[Value], pods: Iterable[PodInfo]) -> Owners:
     }
     sizes: dict[str, int] = {}
     expected: dict[str, ExpectedPods] = {}
+    totals: dict[str, int] = {}
     for kind, workload in workloads_in(objects):
         uid, controller = workload.metadata.uid, controller_of(workload.owners)
         controllers[uid] = above_set(controller) if kind is STATEFUL_SET else controller
         says = declared(kind, workload, uid)
+        if says.total:
+            totals[uid] = says.total
         if says.members:
             sizes[uid], expected[uid] = says.members, says.expected
-    return Owners(controllers, sizes, expected)
+    return Owners(controllers, sizes, expected, totals=totals)
 
 
 def workloads_in(objects: Iterable[Value]) -> Iterator[tuple[Kind, Workload]]:

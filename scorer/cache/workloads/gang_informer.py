@@ -1,9 +1,11 @@
 """Watch the Gang objects."""
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 
 from linkwise.cluster.gang import GangKey
-from linkwise.planning.gang.crd import GANGS, Gang, read_gang
+from linkwise.planning.gang.crd import GANGS, Gang, object_key, placed_size, read_gang
+from linkwise.planning.gang.joint import recorded_joint
+from linkwise.planning.gang.owners import Joint
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.objects import Key
 from linkwise.runtime.kube.reflector import Reflector
@@ -13,7 +15,11 @@ class GangInformer:
     """The Gang objects, by name of the object and by name of the gang."""
 
     def __init__(
-        self, kube: Kube, on_change: Callable[[], None], on_delete: Callable[[GangKey], None]
+        self,
+        kube: Kube,
+        on_change: Callable[[], None],
+        on_delete: Callable[[GangKey], None],
+        on_placed: Callable[[GangKey], None],
     ) -> None:
         """Prepare the watch.
 
@@ -21,8 +27,11 @@ class GangInformer:
             kube: The API server.
             on_change: Called after every change.
             on_delete: Called with each gang whose object was deleted.
+            on_placed: Called with each gang of which `placed` changed.
         """
-        self._on_change, self._on_delete = on_change, on_delete
+        self._on_change, self._on_delete, self._on_placed = on_change, on_delete, on_placed
+        self.placed: dict[GangKey, int] = {}
+        """By gang that has a plan: how many members it needed then."""
         self.reflector = Reflector(kube, GANGS, read_gang, on_change=self._changed)
         self._keys: dict[Key, GangKey] = {}
         """By namespace and name of the object."""
@@ -51,6 +60,20 @@ class GangInformer:
         drained, self._deleted = self._deleted, set()
         return drained
 
+    def joints(self, group: Key) -> Iterator[Joint]:
+        """Yield the gangs of several owners among those of a namespace and name."""
+        for key in self._by_name.get(group, ()):
+            gang = self.reflector.items.get(object_key(key))
+            if joint := recorded_joint(gang) if gang else None:
+                yield joint
+
+    def _note_placed(self, key: GangKey, gang: Gang | None) -> None:
+        before = self.placed.pop(key, None)
+        if placed := placed_size(gang) if gang else None:
+            self.placed[key] = placed[1]
+        if self.placed.get(key) != before:
+            self._on_placed(key)
+
     def _changed(self, items: Mapping[Key, Gang], changed: Set[Key]) -> None:
         for name in changed:
             before, gang = self._keys.pop(name, None), items.get(name)
@@ -60,10 +83,12 @@ class GangInformer:
                 if not keys:
                     del self._by_name[before[:2]]
                 if gang is None:
+                    self._note_placed(before, None)
                     self._deleted.add(before)
                     self._on_delete(before)
             if gang is not None:
                 key = self._keys[name] = gang.key
                 self._by_name.setdefault(key[:2], set()).add(key)
+                self._note_placed(key, gang)
                 self._dirty.add(key)
         self._on_change()

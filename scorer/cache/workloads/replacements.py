@@ -84,6 +84,8 @@ class Replacements:
         """By namespace: the debt [s], and when it was this [s since 1970]."""
         self._returning: dict[GangKey, Set[str]] = {}
         """Gangs whose evicted members go back to their places, and the uids of these."""
+        self._succeeded: dict[GangKey, set[str]] = {}
+        """Uids of the members of recorded plans that have succeeded."""
         self._has_synced = False
 
     def keep_places(self, key: GangKey, evicted: Set[str]) -> None:
@@ -93,6 +95,10 @@ class Replacements:
             # The time of these starts now.
             del self._lacks[key]
         self._reserve(key)
+
+    def succeeded(self, key: GangKey) -> Set[str]:
+        """Return the uids of the members of a gang's plan that have succeeded."""
+        return self._succeeded.get(key, frozenset())
 
     def is_returning(self, key: GangKey) -> bool:
         """Return whether evicted members of a gang go back to their own places."""
@@ -166,6 +172,8 @@ class Replacements:
             elif not lack.is_over and now >= lack.since + self._seconds_of(key):
                 self._expire(key, now)
                 expired.add(key)
+        for key in [key for key in self._succeeded if object_key(key) not in gangs]:
+            del self._succeeded[key]
         for key in [key for key in self._returning if not self._goes_back(key)]:
             del self._returning[key]
             self._reserve(key)
@@ -224,15 +232,23 @@ class Replacements:
         if plan is None or needed is None or not key.owner:
             return late, lost
         pods = self._pods(key)
+        self._note_succeeded(key, plan, pods)
         sibling = running_member(pods)
         if sibling is None or self._workloads.state(key.owner) is not OwnerState.ACTIVE:
             return late, lost
-        for member in lost_members(plan, pods, needed):
+        for member in lost_members(plan, pods, needed, self.succeeded(key)):
             node = self._state.node(member.node)
             holding = node and reserved_holding(member, key, node, sibling)
             if holding:
                 (lost if member.uid else late).append(Place(member.node, holding))
         return late, lost
+
+    def _note_succeeded(self, key: GangKey, plan: GangPlan, pods: Iterable[PodInfo]) -> None:
+        """Remember which members have succeeded: their pods may be deleted before the others."""
+        ended = {pod.uid for pod in pods if pod.settled and pod.usage is None}
+        known = self._succeeded.pop(key, set()) | ended
+        if kept := known & {member.uid for member in plan.members}:
+            self._succeeded[key] = kept
 
     def _goes_back(self, key: GangKey) -> bool:
         """Return whether evicted members of a gang have not ended, or are not replaced yet."""

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Set
 
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.objects.metadata import Owner
+from linkwise.planning.gang.joint import joint_gangs
+from linkwise.planning.gang.owners import Joint, Owners
 from linkwise.planning.gang.placed_units import eviction_blocker
 from linkwise.planning.gang.pod_info import PodInfo
-from linkwise.planning.gang.unit import Owners
 from linkwise.planning.state.cluster_state import ClusterState
 from linkwise.planning.state.workloads import Job, StatefulSet, read_job, read_stateful_set
 from linkwise.runtime.kube.client import Kube
@@ -17,6 +18,7 @@ from linkwise.runtime.kube.objects import Key
 from linkwise.runtime.kube.reflector import Reflector
 from linkwise.workloads.members import ExpectedPods
 from linkwise.workloads.state import OwnerState
+from scorer.cache.workloads.gang_informer import GangInformer
 
 
 class WorkloadInformer:
@@ -26,26 +28,38 @@ class WorkloadInformer:
         self,
         kube: Kube,
         state: ClusterState,
+        gangs: GangInformer,
         on_change: Callable[[], None],
-        on_owner_change: Callable[[str], None],
     ) -> None:
         """Prepare the watches.
 
         Args:
             kube: The API server.
             state: Its groups are assembled again when the size of a PodGroup changes.
+            gangs: Those of an owner that changes are reported again.
             on_change: Called after every change.
-            on_owner_change: Called with the uid of an owner whose gangs are to be reported again.
         """
-        self._state = state
-        self._on_change, self._on_owner_change = on_change, on_owner_change
+        self._state, self._gangs, self._on_change = state, gangs, on_change
         self._controllers: dict[str, Owner] = {}
         self._declared: dict[str, int] = {}
         self._expected: dict[str, ExpectedPods] = {}
         self._namespaces: dict[str, str] = {}
         """By uid of an owner that declares pods: its namespace."""
         self._group_sizes: dict[GangKey, int] = {}
-        self.owners = Owners(self._controllers, self._declared, self._expected, self._group_sizes)
+        self._totals: dict[str, int] = {}
+        self._joint: dict[GangKey, Joint] = {}
+        self._joint_keys: dict[Key, tuple[GangKey, ...]] = {}
+        """By namespace and gang name: the keys of these."""
+        self.owners = Owners(
+            self._controllers,
+            self._declared,
+            self._expected,
+            self._group_sizes,
+            self._totals,
+            self._joint,
+            gangs.placed,
+            is_read_on_demand=True,
+        )
         self.fails_on_eviction: set[str] = set()
         """Uids of the Jobs that count an evicted pod as a failure."""
         self._states: dict[str, OwnerState] = {}
@@ -81,11 +95,33 @@ class WorkloadInformer:
             return
         self._declared[uid], self._expected[uid] = members, expected
         self._dirty_owners.add(uid)
-        self._on_owner_change(uid)
+        self._gangs.mark_dirty(uid)
         self._on_change()
 
+    def set_total(self, namespace: str, uid: str, total: int) -> None:
+        """Take how many pods an owner in a namespace makes; 0: it was read in vain.
+
+        The most counts: a mark keeps the size that its owner had when its pods were made.
+        """
+        known = self._totals.get(uid)
+        if known is None or known < total:
+            self._namespaces.setdefault(uid, namespace)
+            self._totals[uid] = total
+            self._dirty_owners.add(uid)
+            self._on_change()
+
+    def regroup(self, group: Key) -> None:
+        """Decide again which owners of the pods of a gang name have one gang."""
+        pods = self._state.groups.of(group)
+        found = joint_gangs(tuple(pods), self.owners, self._gangs.joints(group))
+        for key in self._joint_keys.pop(group, ()):
+            del self._joint[key]
+        if found:
+            self._joint.update(found)
+            self._joint_keys[group] = tuple(found)
+
     def set_group_size(self, gang: GangKey, members: int) -> None:
-        """Take how many members the PodGroup of a gang requires."""
+        """Take how many members the PodGroup of a gang requires; 0: there is none."""
         if self._group_sizes.get(gang) != members:
             self._group_sizes[gang] = members
             self._state.groups.mark_dirty((gang.namespace, gang.name))
@@ -114,8 +150,10 @@ class WorkloadInformer:
         self._group_sizes.pop(gang, None)
         # Users can write owners of other namespaces.
         if self._namespaces.get(gang.owner) == gang.namespace:
-            for sizes in (self._declared, self._expected, self._namespaces):
-                sizes.pop(gang.owner, None)
+            self._declared.pop(gang.owner, None)
+            self._expected.pop(gang.owner, None)
+            self._totals.pop(gang.owner, None)
+            del self._namespaces[gang.owner]
 
     def forget_owner(self, uid: str) -> None:
         """Drop whether an owner without a Gang makes pods, unless it is watched."""
@@ -175,7 +213,7 @@ class WorkloadInformer:
         self._states.pop(uid, None)
         if state is not OwnerState.ACTIVE:
             self._states[uid] = state
-        self._on_owner_change(uid)
+        self._gangs.mark_dirty(uid)
         return True
 
 

@@ -16,7 +16,7 @@ from linkwise.manifest.objects import objects_in
 from linkwise.planning.gang.crd import Gang, GangMetadata, GangSpec, GangStatus, Phase, name_of
 from linkwise.planning.gang.crd_plan import NodeGPUs
 from linkwise.planning.gang.exclusion import exclusion_id
-from linkwise.planning.gang.unit import Owners
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.placement.state.snapshot import snapshot_of
 from linkwise.planning.state.reserved_gpus import ReservedGPUs
 from linkwise.views.analysis.explain import explain_gang, explain_pod

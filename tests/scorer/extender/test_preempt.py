@@ -11,8 +11,8 @@ from support.builders import TIMESLICED, a_machine, a_node, a_pod, placed_pod
 from linkwise.cluster import keys
 from linkwise.cluster.allocations.gpus import GPUShare
 from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.pod_info import pod_info
-from linkwise.planning.gang.unit import Owners
 from linkwise.planning.state.cluster_state import ClusterState
 from scorer.extender.filter import Filter
 from scorer.extender.preempt import Preemption

@@ -93,6 +93,31 @@ async def test_a_changed_pod_group_is_read_again_while_members_are_missing(clust
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
 
+@pytest.mark.parametrize("before", [None, 3], ids=["comes after its pods", "lowers its minimum"])
+async def test_a_pod_group_that_changes_counts_at_once(cluster, before):
+    def group(members):
+        cluster.put(LABELLED, {"metadata": {"uid": "group"}, "spec": {"minMember": members}})
+
+    if before:
+        group(before)
+    async with leading(cluster, owner_retry=600):
+        member(cluster, 0)
+        member(cluster, 1)
+        await until(lambda: f"2/{before or '?'}" in [s.get("members") for s in statuses(cluster)])
+        group(2)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+
+async def test_an_owner_that_changes_counts_at_once(cluster):
+    cluster.put(SET, stateful_set(3))
+    async with leading(cluster, owner_retry=600):
+        for number in range(2):
+            cluster.pod(f"bert-{number}", 4, gang="bert", size=None, owner=OWNER)
+        await until(lambda: "2/3" in [status.get("members") for status in statuses(cluster)])
+        cluster.put(SET, stateful_set(2))
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+
+
 async def test_a_smaller_job_is_read_again_while_members_are_missing(cluster):
     cluster.put(SET, stateful_set(3))
     async with leading(cluster):

@@ -4,7 +4,8 @@ from support.builders import a_seen
 
 from linkwise.cluster import keys
 from linkwise.cluster.objects.metadata import Owner
-from linkwise.planning.gang.unit import Owners
+from linkwise.planning.gang.joint import joint_gangs
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.placement.result import Refusal
 from linkwise.planning.state.cluster_state import ClusterState
 from scorer.metrics import Metrics
@@ -193,3 +194,23 @@ def test_a_cached_refusal_is_dropped_with_its_unit(pods):
     assert pods.pending.cached_refusal(unit, OPEN) is None
     pods.pending.accept(unit)
     assert pods.pending.reason(unit) == "queued"
+
+
+def test_the_keys_of_owners_that_share_a_gang_are_gone_with_their_pods():
+    several, joint = Pods(), {}
+    several.pending = PendingUnits(
+        several.state,
+        Owners({}, {}, joint=joint),
+        FaultIsolation(Metrics(CollectorRegistry()), lambda: None),
+        lambda _: joint.update(joint_gangs(several.state.pods, Owners({}, {}))),
+    )
+    labels = {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: "2"}
+    for name in ("ps", "worker"):
+        several.put(name, labels=labels, owner={**JOB, "uid": name})
+    several.assemble()
+
+    (unit,) = several.pending
+    assert (unit.key.owner, len(unit.waiting), unit.blocked) == ("ps", 2, None)
+    several.put("ps", there=False)
+    several.put("worker", there=False)
+    assert {key.owner for key in several.assemble()} == {"ps", "worker"}

@@ -1,7 +1,8 @@
 from support import virtual_time
 from support.builders import a_seen
 
-from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.gang.owners import Owners
+from linkwise.planning.gang.unit import units_of
 from scorer.queue.time_budget import TimeBudget
 from scorer.timings import Timings
 

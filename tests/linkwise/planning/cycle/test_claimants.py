@@ -3,8 +3,9 @@ from support.builders import a_claimed_pod, a_held_pod
 
 from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.cycle.claimants import Claimants
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.pod_info import pod_info
-from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.gang.unit import units_of
 
 
 def a_unit(name, claim="lw-claim"):

@@ -15,7 +15,8 @@ from linkwise.cluster.gang import GangKey
 from linkwise.cluster.requests.demand import Demand
 from linkwise.planning.cycle.cycle import SETTLING_MAX, SchedulingCycle, in_order, in_turns
 from linkwise.planning.gang.exclusion import Exclusion
-from linkwise.planning.gang.unit import Owners, Unit, units_of
+from linkwise.planning.gang.owners import Owners
+from linkwise.planning.gang.unit import Unit, units_of
 from linkwise.planning.placement.result import Plan, Refusal
 from linkwise.planning.placement.state.snapshot import Snapshot
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import count
 
 from hypothesis import given
@@ -5,8 +6,10 @@ from hypothesis import strategies as st
 from support.builders import a_seen
 from support.counting import calls
 
+from linkwise.planning.cycle.cycle import in_turns
 from linkwise.planning.cycle.scheduling_queue import SchedulingQueue
-from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.gang.owners import Owners
+from linkwise.planning.gang.unit import units_of
 
 
 def a_unit(name, namespace="a", *, priority=0, age=0):
@@ -48,6 +51,17 @@ def test_units_are_ordered_by_priority_turns_and_age():
     ordered = names(a_queue(*units, last={"suspect"}))
 
     assert ordered == ["urgent", "c", "a-oldest", "b", "a-old", "a-young", "suspect"]
+
+
+def test_units_that_repair_a_running_gang_are_before_others_of_their_priority():
+    repair = replace(a_unit("repair", "b"), is_repair=True)
+    units = [a_unit("old", age=9), repair, a_unit("urgent", priority=1)]
+
+    queue = a_queue(*units)
+
+    assert names(queue) == ["urgent", "repair", "old"]
+    assert names(queue, 1) == ["urgent", "repair", "old"]
+    assert [unit.key.name for unit in in_turns(units)] == ["urgent", "repair", "old"]
 
 
 def test_a_parked_unit_is_planned_again_only_with_more_capacity():

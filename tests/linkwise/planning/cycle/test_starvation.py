@@ -5,7 +5,8 @@ from support.builders import a_seen
 
 from linkwise.cluster import keys
 from linkwise.planning.cycle.starvation import StarvationGuard
-from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.gang.owners import Owners
+from linkwise.planning.gang.unit import units_of
 
 AGEING, MIN = 600.0, 60.0
 

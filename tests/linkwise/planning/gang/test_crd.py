@@ -121,6 +121,18 @@ def test_what_can_be_kept_of_the_name_is_kept(name, stem):
     assert found.rpartition("-")[0] == stem
 
 
+def test_a_gang_of_several_jobs_names_all_of_them():
+    jobs = [Owner(api_version="v1", kind="Job", name=f"j{i}", uid=f"j{i}") for i in range(100)]
+    owners = owners_of(jobs[0], (), jobs[1:])
+
+    assert [each.uid for each in owners] == [f"j{i}" for i in range(64)]
+    gang = stored(new_gang(KEY, owners[:1], size=2, link=Link.BEST, plan=PLAN))
+    changed = patched(gang, plan_steps(gang, PLAN, size=2, link=Link.BEST, owners=owners[:3]))
+    assert [each.uid for each in changed.metadata.owner_references] == ["j0", "j1", "j2"]
+    alone = plan_steps(gang, PLAN, size=2, link=Link.BEST, owners=owners[:1])
+    assert patched(gang, alone).metadata.owner_references == owners[:1]
+
+
 def test_a_job_that_is_submitted_again_has_another_gang():
     assert name_of(KEY) != name_of(KEY._replace(owner="7f3d"))
 

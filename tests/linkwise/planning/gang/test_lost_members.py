@@ -1,13 +1,20 @@
 import msgspec
 import pytest
+from msgspec import structs
 from support.builders import a_node, placed_pod
 
 from linkwise.cluster import keys
 from linkwise.cluster.allocations.gpus import Exact, GPUShare
-from linkwise.cluster.gang import GangKey
+from linkwise.cluster.gang import GangKey, Link
 from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.crd_patch import new_gang
 from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
-from linkwise.planning.gang.lost_members import lost_members, reserved_holding, running_member
+from linkwise.planning.gang.lost_members import (
+    ended_members,
+    lost_members,
+    reserved_holding,
+    running_member,
+)
 from linkwise.planning.gang.pod_info import pod_info
 
 KEY = GangKey("team", "bert", "job")
@@ -49,6 +56,24 @@ def test_a_member_is_lost_if_it_has_no_gpus_and_did_not_succeed(third, expected)
 def test_no_more_members_are_lost_than_the_gang_lacks():
     assert lost([a_worker(0), a_worker(1)], needed=3) == ["w-2"]
     assert lost([a_worker(0), a_worker(1)], needed=1) == []
+
+
+def test_members_that_have_succeeded_are_not_lost_once_they_are_gone():
+    running = [a_worker(2)]
+    found = lost_members(PLAN, running, 4, {"w-0"})
+
+    assert [member.pod for member in found] == ["w-1", "w-3"]
+    gang = new_gang(KEY, (), size=4, link=Link.BEST, plan=PLAN)
+    assert ended_members(gang, running, {"w-0"}) == 1
+    assert ended_members(gang, [*running, a_worker(0, phase="Succeeded")], {"w-0"}) == 0
+
+
+def test_a_plan_that_was_written_without_a_member_says_that_it_has_ended():
+    left = structs.replace(PLAN, members=PLAN.members[1:])
+    gang = new_gang(KEY, (), size=4, link=Link.BEST, plan=left)
+
+    assert ended_members(gang, [a_worker(1), a_worker(2)], frozenset()) == 1
+    assert ended_members(gang, [a_worker(0), a_worker(1)], frozenset()) == 0
 
 
 def test_a_member_runs_if_it_has_gpus_and_stays():

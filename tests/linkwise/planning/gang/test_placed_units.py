@@ -8,9 +8,9 @@ from linkwise.cluster import keys
 from linkwise.cluster.account.accounting import ledger_of
 from linkwise.cluster.allocations.gpus import GPUShare
 from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.placed_units import EvictionRules, placed_units
 from linkwise.planning.gang.pod_info import pod_info
-from linkwise.planning.gang.unit import Owners
 from linkwise.policy.gangs_section import Preemption
 from linkwise.workloads.members import ElasticSet, ExpectedPods
 

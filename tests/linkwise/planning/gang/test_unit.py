@@ -8,8 +8,9 @@ from linkwise.cluster import keys
 from linkwise.cluster.gang import GangKey, Link
 from linkwise.cluster.objects.metadata import Owner
 from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.pod_info import pod_info
-from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.gang.unit import units_of
 from linkwise.workloads import operator_keys
 from linkwise.workloads.kinds.job_set import JOB_SET
 from linkwise.workloads.kinds.leader_worker_set import LEADER_WORKER_SET

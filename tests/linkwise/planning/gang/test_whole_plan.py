@@ -7,8 +7,9 @@ from linkwise.cluster.allocations.gpus import Exact, GPUShare
 from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.crd_plan import GangPlan, PlannedPod
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.pod_info import pod_info
-from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.gang.unit import units_of
 from linkwise.planning.gang.whole_plan import all_members, whole_plan, without_siblings
 
 MARK = {keys.GANG: "bert", keys.GANG_SIZE: "3"}

@@ -206,7 +206,9 @@ def test_members_that_wait_or_belong_to_another_job_of_the_name_do_not_count():
         "has ended": {"phase": "Succeeded"},
         "other": {"nodeName": "gpu-0", "gates": (), "owner": other},
     }.items():
-        one = a_seen(1, name, namespace="default", annotations=mark, **pod)
+        # A gang of its own.
+        marks = {**mark, keys.GANG_SIZE: "1"} if name == "other" else mark
+        one = a_seen(1, name, namespace="default", annotations=marks, **pod)
         state.update_pod(one.key, one)
 
     request = FitRequest([gang(2, size=4)])

@@ -7,7 +7,8 @@ from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.keys import GANG, GANG_SIZE
 from linkwise.cluster.whatif_api import FitResult, Preempted
-from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.gang.owners import Owners
+from linkwise.planning.gang.unit import units_of
 from linkwise.planning.gang.victim_choice import Promise, RunningUnits
 from linkwise.planning.placement.preemption.victim import Disruptions, Victim, VictimPod
 from linkwise.planning.whatif.preemption import Preemptions, without_names

@@ -8,7 +8,8 @@ from support.servers.leader_harness import NOW, Clock
 
 from linkwise.cluster.gang import GangKey
 from linkwise.planning.gang.exclusion import exclusion_id, exclusion_key
-from linkwise.planning.gang.unit import Owners, units_of
+from linkwise.planning.gang.owners import Owners
+from linkwise.planning.gang.unit import units_of
 from linkwise.planning.state.cluster_state import ClusterState
 from scorer.commit.binding.excluded_nodes import PUBLISHED, ExcludedNodes
 from scorer.commit.binding.vain_preemptions import VainPreemptions

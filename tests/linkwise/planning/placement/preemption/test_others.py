@@ -11,9 +11,9 @@ from support.builders import a_counted_node, a_pod, a_snapshot, gated_workers
 from linkwise.cluster import keys
 from linkwise.cluster.account.accounting import ledger_of
 from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.placed_units import EvictionRules, placed_units
 from linkwise.planning.gang.pod_info import pod_info
-from linkwise.planning.gang.unit import Owners
 from linkwise.planning.placement.options import PlanOptions
 from linkwise.planning.placement.pods.member import new_member
 from linkwise.planning.placement.preemption.search import Eviction, find_victims
