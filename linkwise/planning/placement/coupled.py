@@ -1,9 +1,10 @@
 """Plan members that affinity or topology spread binds to each other.
 
 Where their rules limit the members of a node, or tie all to one domain, they are planned as others
-are. Else they are placed in turn, each where its rules allow it beside the ones before it; then the
-members of each domain are planned anew together, for better nodes and GPUs. Of the plans that
-kube-scheduler can bind, in some order, the one on the fewest nodes is taken.
+are. Members that are alike under one spread constraint are divided among its domains
+(`even_spread`). All others are placed in turn, each where its rules allow it beside the ones before
+it; then the members of each domain are planned anew together, for better nodes and GPUs. Of the
+plans that kube-scheduler can bind, in some order, the one on the fewest nodes is taken.
 """
 
 from collections import defaultdict
@@ -15,6 +16,7 @@ import numpy as np
 
 from linkwise.cluster.gang import Link
 from linkwise.planning.placement.assignment.candidates import CandidateNodes
+from linkwise.planning.placement.even_spread import EvenSpread
 from linkwise.planning.placement.filtering.feasibility import feasibility_of
 from linkwise.planning.placement.filtering.neighbors import judge
 from linkwise.planning.placement.placements import new_plan
@@ -47,12 +49,17 @@ def plan_coupled(snapshot: Snapshot, group: Group, plan_group: PlanGroup) -> Pla
         planned = plan_group(snapshot, group)
         if coupling.is_complete:
             return planned
+        even = EvenSpread.of(snapshot, group)
         if isinstance(planned, Refusal):
             refusal = planned
-        elif can_be_bound(snapshot, planned.placements):
+        elif (
+            even.allows(planned.placements) if even else can_be_bound(snapshot, planned.placements)
+        ):
             if coupling.is_by_node:
                 return planned
             found.append(planned)
+        if even and (balanced := even.plan(plan_group)):
+            return min([*found, balanced], key=_rank)
     for part in _parts(snapshot, group):
         in_turn = _in_turn(part, group)
         if isinstance(in_turn, Refusal):

@@ -12,7 +12,8 @@ import numpy as np
 
 from linkwise.cluster.keys import HOSTNAME
 from linkwise.cluster.requests.neighbors.rules import PodTerm
-from linkwise.planning.placement.filtering.neighbors import has_affine, spread_room
+from linkwise.planning.placement.filtering.neighbors import has_affine
+from linkwise.planning.placement.filtering.spread import spread_room
 from linkwise.planning.placement.pods.group import Coupling, Group
 from linkwise.planning.placement.pods.member import Member
 from linkwise.planning.placement.state.node_columns import Ints

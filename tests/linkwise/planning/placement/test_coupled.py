@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.builders import a_member, a_node, a_snapshot, workers
+from support.builders import a_member, a_node, a_snapshot, exact, workers
 
 from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.gang import Link
@@ -89,6 +89,15 @@ def test_gang_is_spread_over_zones_on_as_few_nodes_as_possible():
 
     assert sorted(counts(found).values()) == [2, 2]
     assert {name[0] for name in counts(found)} == {"a", "b"}
+
+
+def test_members_fill_what_is_left_of_the_domains_before_more_are_refused():
+    """Zone a has room for two, so b may have three."""
+    nodes = zoned(a="1", b="12")
+    snapshot = a_snapshot(*nodes, taken={"a1": range(6)})
+
+    assert counts(plan(snapshot, train(5, **spread(ZONE)))) == {"a1": 2, "b1": 3}
+    assert isinstance(plan(snapshot, train(6, **spread(ZONE))), Refusal)
 
 
 def test_pods_that_run_count_for_the_spread():
@@ -261,11 +270,16 @@ GANGS = st.sampled_from(
     size=st.integers(1, 4),
     gpus=st.sampled_from([1, 3]),
     taken=st.lists(st.integers(0, 8), min_size=5, max_size=5),
+    running=st.lists(st.sampled_from(["a1", "a2", "b1", "c1"]), max_size=3),
 )
-def test_every_plan_can_be_bound(rules, size, gpus, taken):
+def test_every_plan_can_be_bound(rules, size, gpus, taken, running):
     nodes = zoned(a="12", b="12", c="1")
     used = {node.name: tuple(range(n)) for node, n in zip(nodes, taken, strict=True)}
-    snapshot = a_snapshot(*nodes, taken=used)
+    others = [
+        (node, a_member(0, f"running-{i}", labels={"app": "train"}).holding(exact()))
+        for i, node in enumerate(running)
+    ]
+    snapshot = a_snapshot(*nodes, taken=used).hold_all(others)
     members = [
         a_member(gpus, f"worker-{i}", labels={"app": "train"}, **rules[i % len(rules)])
         for i in range(size)
