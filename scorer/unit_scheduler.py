@@ -61,7 +61,7 @@ class UnitScheduler:
         self._slow: frozenset[str] = frozenset()
         self._queue = SchedulingQueue(self._is_last)
         self._reviews = Portions[Unit](lambda: in_order(self._queue.parked()))
-        self._claimants = Claimants(lambda: self._informers.claims.claims.items, self._waits)
+        self._claimants = Claimants(lambda: self._informers.claims.held, self._waits)
         self._accepted = AcceptedPlans(handle, commit_queue)
         self._rejected = RejectedUnits(handle, pending, self._queue, self._time_budget, preemptor)
 

@@ -19,7 +19,7 @@ from linkwise.cluster.requests.class_resources import ClassResources
 from linkwise.planning.gang.crd import Gang, object_key
 from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.owners import Owners
-from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.pod_info import PodInfo, with_claim_places
 from linkwise.planning.gang.pod_volumes import volumes_in, with_volumes
 from linkwise.planning.placement.options import preferences_of
 from linkwise.planning.state.cluster_state import ClusterState
@@ -70,7 +70,8 @@ class Informers:
             self._classes_changed,
         )
         self.volumes = VolumeInformer(kube, self._volumes_changed, self.nodes.update_attach_limits)
-        self._claim_users = ClaimUsers()
+        self._claim_users = ClaimUsers(lambda pod: pod.volume_claims)
+        self._device_claim_users = ClaimUsers(lambda pod: pod.device_claims)
         self.preparation_errors = PreparationErrors(kube)
         self.gang_objects = GangInformer(
             kube,
@@ -181,6 +182,7 @@ class Informers:
                 self._close_unreleased(before)
             claims |= self.claim_holders.update(before, pod)
             volume_claims |= self._claim_users.update(before, pod)
+            self._device_claim_users.update(before, pod)
             self.workloads.update_leader(key, pod)
             self.state.update_pod(key, pod)
             if before and before.gang and _has_lost_gpus(before, pod):
@@ -207,7 +209,8 @@ class Informers:
     def _claims_changed(self, changed: Set[Key]) -> None:
         """Take the devices of the claims of pods."""
         pods = self.pods.reflector.items
-        for key in chain.from_iterable(map(self.claim_holders.pods, changed)):
+        holders = chain.from_iterable(map(self.claim_holders.pods, changed))
+        for key in {*holders, *self._device_claim_users.pods(changed)}:
             if pod := self._complete(pods.get(key)):
                 self.state.update_pod(key, pod)
                 self.changed.set()
@@ -226,10 +229,11 @@ class Informers:
                 self.changed.set()
 
     def _complete(self, pod: PodInfo | None) -> PodInfo | None:
-        """Return a pod with the devices of its claims, and with its volumes."""
+        """Return a pod with the devices and places of its claims, and with its volumes."""
         if pod is None:
             return None
-        pod = with_devices(pod, self.claims.claims.items)
+        pod = with_devices(pod, self.claims.held)
+        pod = with_claim_places(pod, self.claims.places)
         return with_volumes(pod, self.volumes.objects, self._users_of)
 
     def _users_of(self, claim: Key) -> Iterator[PodInfo]:

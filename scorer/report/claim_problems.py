@@ -93,7 +93,7 @@ class ClaimProblems:
         if isinstance(held, Exact) and _uuids(held) != _uuids(planned):
             yield claim_differs(usage.target, held.indices, planned.indices)
         for name in usage.claims:
-            claim = self._informers.claims.claims.items.get((pod.namespace, name))
+            claim = self._informers.claims.held.get((pod.namespace, name))
             if claim and claim.owner == pod.uid and claim.is_used_by_others(pod.uid):
                 yield claim_shared(name)
         errors = self._informers.preparation_errors

@@ -7,6 +7,7 @@ Source: kubernetes v1.36, `staging/src/k8s.io/api/resource/v1/types.go`.
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 from sys import intern
 from typing import NamedTuple
 
@@ -14,11 +15,17 @@ from msgspec import Struct
 
 from linkwise.cluster.keys import DRA_GPU_DRIVER, NODE_NAME_FIELD, PLACED
 from linkwise.cluster.nodes.node import Taint
-from linkwise.cluster.objects.affinity import Requirement, Toleration
+from linkwise.cluster.objects.affinity import (
+    NodeSelector,
+    NodeSelectorTerm,
+    Requirement,
+    Toleration,
+)
 from linkwise.cluster.objects.kube_object import KubeObject
 from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.objects.selector import tolerates
 from linkwise.cluster.objects.time import seconds_of
+from linkwise.cluster.volumes.node_choice import NodeChoice, choice_of
 
 _TAINT = Taint(PLACED, "", "NoSchedule")
 
@@ -61,18 +68,16 @@ def held_twice(claims: Iterable[HeldClaim]) -> frozenset[Device]:
     return frozenset(device for device, count in counts.items() if count > 1)
 
 
-class _Term(KubeObject, frozen=True):
-    match_fields: list[Requirement] | None = None
-
-
-class _NodeSelector(KubeObject, frozen=True):
-    node_selector_terms: list[_Term] | None = None
-
+class _NodeSelector(NodeSelector, frozen=True):
     @property
     def node(self) -> str | None:
         """The only node that it selects by name; None: it selects by something else."""
         match self.node_selector_terms:
-            case [_Term(match_fields=[Requirement(key=key, operator="In", values=[str(name)])])]:
+            case [
+                NodeSelectorTerm(
+                    match_fields=[Requirement(key=key, operator="In", values=[str(name)])]
+                )
+            ]:
                 return name if key == NODE_NAME_FIELD else None
             case _:
                 return None
@@ -114,6 +119,12 @@ class _Allocation(KubeObject, frozen=True):
         return seconds_of(self.allocation_timestamp)
 
 
+@lru_cache(maxsize=1024)
+def _shared(choice: NodeChoice) -> NodeChoice:
+    """Return one object for all claims of a node, which may be many."""
+    return choice
+
+
 class _User(KubeObject, frozen=True):
     uid: str = ""
 
@@ -129,6 +140,17 @@ class ClaimObject(KubeObject, frozen=True):
     kind: str = "ResourceClaim"
     metadata: Metadata = Metadata()
     status: _ClaimStatus = _ClaimStatus()
+
+    @property
+    def place(self) -> NodeChoice | None:
+        """The nodes to which devices of other drivers tie its pods; None: it has no such devices.
+
+        Its pods can run on any node where there is no selector.
+        """
+        allocation = self.status.allocation
+        if allocation is None or allocation.held or allocation.node_selector is None:
+            return None
+        return _shared(choice_of(allocation.node_selector.node_selector_terms or ()))
 
     @property
     def content(self) -> HeldClaim | None:

@@ -1,5 +1,6 @@
 """The part of a pod that the scorer keeps: little of a placed pod, more of one that waits."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from linkwise.cluster.account.pod_usage import PodUsage, pod_usage
@@ -13,6 +14,7 @@ from linkwise.cluster.requests.demand import Demand
 from linkwise.cluster.requests.neighbors.rules import neighbor_rules
 from linkwise.cluster.requests.request import Request
 from linkwise.cluster.requests.request_reader import read_request
+from linkwise.cluster.volumes.node_choice import NodeChoice
 from linkwise.cluster.volumes.pod_claims import names_of_claims
 from linkwise.planning.gang.compact_pod import compact, oversize_reason, weight
 from linkwise.planning.gang.pod_life import Life, life_of
@@ -22,6 +24,8 @@ from linkwise.workloads.kinds.leader_worker_set import is_leader
 from linkwise.workloads.owned_gang import owned_gang
 from linkwise.workloads.registry import GANG_KINDS
 
+_CLAIMS_MAX = 32
+"""ResourceClaims of a pod that tie it to nodes; usual pods name up to three."""
 _DELEGATED_MAX = 300
 """A reason that admission writes is shorter [characters]."""
 _PREPARATION = 60.0
@@ -76,6 +80,8 @@ class PodInfo:
     """Memory for the pod while it waits [bytes, about]."""
     life: Life | None = None
     """What an eviction depends on, of a pod that has GPUs."""
+    device_claims: tuple[str, ...] = ()
+    """Names of ResourceClaims of other drivers that it names while it waits, at most 32."""
     volume_claims: tuple[str, ...] = ()
     """Names of the PersistentVolumeClaims that it names, until it is finished."""
     annotations: int = 0
@@ -198,11 +204,38 @@ def pod_info(pod: Pod) -> PodInfo:
         info,
         member=member if pod.spec.is_gated else None,
         ungated=None if pod.spec.is_gated else member,
+        device_claims=_other_claims(pod, usage.claims),
         weight=weight(kept) + member.rules.weight,
         annotations=sum(len(key) + len(text) for key, text in pod.annotations.items()),
     )
     reason = member.rules.oversize or oversize_reason(kept, usage.demand, info.weight)
     return unplanned(info, f"it is too large to plan: {reason}") if reason else info
+
+
+def _other_claims(pod: Pod, own: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the claims of a pod besides those by which Linkwise gives it GPUs."""
+    made = (*(pod.spec.resource_claims or ()), *(pod.status.resource_claim_statuses or ()))
+    names = dict.fromkeys(one.resource_claim_name for one in made)
+    return tuple(name for name in names if name and name not in own)[:_CLAIMS_MAX]
+
+
+def with_claim_places(pod: PodInfo, places: Mapping[tuple[str, str], NodeChoice]) -> PodInfo:
+    """Return a waiting pod with the places of its claims of other drivers.
+
+    Args:
+        pod: The pod.
+        places: Of the claims that have devices, by namespace and name. Those that name more nodes
+            than are compared are left to kube-scheduler.
+    """
+    if not pod.device_claims:
+        return pod
+    found = (places.get((pod.namespace, name)) for name in pod.device_claims)
+    chosen = tuple(dict.fromkeys(one for one in found if one and not one.is_too_large))
+    return replace(
+        pod,
+        member=replace(pod.member, claim_places=chosen) if pod.member else None,
+        ungated=replace(pod.ungated, claim_places=chosen) if pod.ungated else None,
+    )
 
 
 def _gang_of(pod: Pod, request: Request, mark: Mark | None) -> str | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from linkwise.cluster.keys import POD_CLAIM
 from linkwise.cluster.nodes.node import MachineSource
 from linkwise.cluster.requests.request import Family
 from linkwise.planning.placement.bandwidth import Bandwidth
@@ -122,9 +123,15 @@ def _few(names: list[str]) -> str:
 def delegated_constraints(member: Member) -> tuple[str, ...]:
     """Name the constraints of a pod that only kube-scheduler checks.
 
-    Volumes are among them where the objects about them may not be read.
+    Volumes are among them where the objects about them may not be read, and devices of other
+    drivers where its claims have none yet.
     """
+    claims = (one.name for one in member.pod.spec.resource_claims or ())
+    brought = member.request.user_claims
+    own = {POD_CLAIM, *(brought.references if brought else ())}
+    others = [name for name in claims if name not in own]
+    left = ("devices of other drivers",) if len(others) > len(member.claim_places) else ()
     volumes = member.pod.spec.volumes or ()
     has_claim = any(volume.persistent_volume_claim or volume.ephemeral for volume in volumes)
     is_left = has_claim and member.volumes is None
-    return (*member.rules.delegated, *(("volumes",) if is_left else ()))
+    return (*member.rules.delegated, *left, *(("volumes",) if is_left else ()))

@@ -8,7 +8,7 @@ from linkwise.cluster.account.accounting import Accounting
 from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.keys import SCORER
 from linkwise.cluster.memo import Memo
-from linkwise.cluster.nodes.device_claims import HeldClaim
+from linkwise.cluster.nodes.device_claims import ClaimObject, HeldClaim
 from linkwise.cluster.nodes.lost_gpus import RecordedGPU
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.nodes.node_devices import NodeDevices, devices_by_node, devices_of_node
@@ -23,7 +23,7 @@ from linkwise.cluster.volumes.objects import VolumeObjects
 from linkwise.manifest.lines import without_nulls
 from linkwise.manifest.typed import read_as
 from linkwise.manifest.value import InputError, Value
-from linkwise.planning.gang.pod_info import PodInfo, pod_info
+from linkwise.planning.gang.pod_info import PodInfo, pod_info, with_claim_places
 from linkwise.planning.state.node_info import NodeConfigMap, build_node, measured
 from linkwise.policy.snapshot import PolicySnapshot
 from linkwise.topology.machine import TopologyError
@@ -116,6 +116,8 @@ class ClusterObjects:
     """GPUs in ResourceSlices."""
     claims: list[HeldClaim] = field(default_factory=list)
     """ResourceClaims that hold GPUs."""
+    other_claims: list[ClaimObject] = field(default_factory=list)
+    """ResourceClaims that hold no GPUs, and tie their pods to some nodes."""
     classes: list[frozenset[str]] = field(default_factory=list)
     """The resources that each DeviceClass offers."""
     rules: list[TaintRule] = field(default_factory=list)
@@ -163,6 +165,8 @@ class ClusterObjects:
                 self.claims.append(other)
             case TaintRule():
                 self.rules.append(other)
+            case ClaimObject():
+                self.other_claims.append(other)
             case DeviceClass():
                 self.classes.append(resources_of(other))
                 self.others.append(value)
@@ -193,7 +197,11 @@ class ClusterObjects:
         """
         memo = memo or ClusterMemo()
         volumes = self.volumes.objects
-        infos = with_all_volumes(memo.pod_infos.map((pod,) for pod in self.pods), volumes)
+        kept = memo.pod_infos.map((pod,) for pod in self.pods)
+        claimed = ((claim.metadata, claim.place) for claim in self.other_claims)
+        places = {(its.namespace, its.name): place for its, place in claimed if place}
+        placed = [with_claim_places(info, places) for info in kept]
+        infos = with_all_volumes(placed, volumes)
         short = self._short_nodes(policy)
         nodes = [
             *map(self.volumes.limited, memo.nodes.map(self._node_calls(policy, memo, infos))),

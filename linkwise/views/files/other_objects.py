@@ -19,12 +19,16 @@ Other: TypeAlias = (
     | ScorerLease
     | PoolSlice
     | HeldClaim
+    | ClaimObject
     | DeviceClass
     | TaintRule
     | StoredVolume
     | None
 )
-"""What Linkwise reads of an object that is no node and no pod."""
+"""What Linkwise reads of an object that is no node and no pod.
+
+A claim that holds no GPUs, and ties its pods to some nodes, is whole.
+"""
 
 _WHOLE: Mapping[str, type[NodeConfigMap | ScorerLease | DeviceClass | StoredVolume]] = {
     "ConfigMap": NodeConfigMap,
@@ -32,9 +36,8 @@ _WHOLE: Mapping[str, type[NodeConfigMap | ScorerLease | DeviceClass | StoredVolu
     "DeviceClass": DeviceClass,
     **KINDS,
 }
-_ABOUT_DEVICES: Mapping[str, type[SliceObject | ClaimObject | RuleObject]] = {
+_ABOUT_DEVICES: Mapping[str, type[SliceObject | RuleObject]] = {
     "ResourceSlice": SliceObject,
-    "ResourceClaim": ClaimObject,
     "DeviceTaintRule": RuleObject,
 }
 """Objects of which only those about GPUs are kept."""
@@ -49,5 +52,8 @@ def read_other(value: Value) -> Other:
     kind, plain = value.need("kind").plain, without_nulls(value.mapping())
     if whole := _WHOLE.get(str(kind)):
         return read_as(whole, plain, value)
+    if kind == "ResourceClaim":
+        claim = read_as(ClaimObject, plain, value)
+        return claim.content or (claim if claim.place else None)
     about_devices = _ABOUT_DEVICES.get(str(kind))
     return read_as(about_devices, plain, value).content if about_devices else None

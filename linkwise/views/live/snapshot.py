@@ -170,9 +170,9 @@ def _slice(plain: Plain) -> Plain | None:
 
 
 def _claim(plain: Plain) -> Plain | None:
-    """Return the GPUs that a ResourceClaim holds; None if it holds none."""
+    """Return a ResourceClaim with its GPUs, or its nodes; None if it has neither."""
     claim = msgspec.convert(plain, ClaimObject)
-    return _about_devices("ResourceClaim", plain, claim) if claim.content else None
+    return _about_devices("ResourceClaim", plain, claim) if claim.content or claim.place else None
 
 
 def _class(plain: Plain) -> Plain:

@@ -18,6 +18,7 @@ from linkwise.cluster.nodes.resource_slice import PoolSlice, SliceObject
 from linkwise.cluster.nodes.taint_rules import VERSIONS, RuleObject, TaintRule
 from linkwise.cluster.requests.class_resources import ClassResources, offered_by, resources_of
 from linkwise.cluster.requests.user_claims.device_class import DeviceClass
+from linkwise.cluster.volumes.node_choice import NodeChoice
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.kube.decode import decode
 from linkwise.runtime.kube.dra_api import CLAIMS, CLASSES, SLICES, find_api
@@ -69,9 +70,13 @@ class ClaimInformer:
         )
         self._bypassing: dict[Key, HeldClaim] = {}
         """Claims that do not tolerate the taint of claims nodes."""
-        self.claims: Reflector[HeldClaim] = Reflector(
+        self.claims: Reflector[HeldClaim | NodeChoice] = Reflector(
             kube, CLAIMS, read_claim, on_change=self._claims_changed
         )
+        self.held: dict[Key, HeldClaim] = {}
+        """Claims with GPUs."""
+        self.places: dict[Key, NodeChoice] = {}
+        """Claims whose devices of other drivers tie their pods to some nodes."""
         self.slices: Reflector[PoolSlice] = Reflector(
             kube, SLICES, self.read_slice, on_change=self._slices_changed
         )
@@ -136,18 +141,28 @@ class ClaimInformer:
             return None
         return content
 
-    def _claims_changed(self, items: Mapping[Key, HeldClaim], changed: Set[Key]) -> None:
+    def _claims_changed(
+        self, items: Mapping[Key, HeldClaim | NodeChoice], changed: Set[Key]
+    ) -> None:
         for key in changed:
-            self._bypassing.pop(key, None)
-            if key in items and items[key].bypassed:
-                self._bypassing[key] = items[key]
-        nodes = self._claims_of.update(items, changed)
+            for kept in (self._bypassing, self.held, self.places):
+                kept.pop(key, None)
+            match items.get(key):
+                case HeldClaim() as claim:
+                    self.held[key] = claim
+                    if claim.bypassed:
+                        self._bypassing[key] = claim
+                case NodeChoice() as place:
+                    self.places[key] = place
+                case None:
+                    pass
+        nodes = self._claims_of.update(self.held, changed)
         self._on_claims(changed)
         self._report(nodes)
 
     def refresh(self, claims: Iterable[Key]) -> None:
         """Report the devices of claims again, whose pods changed; those of a node once."""
-        held = (self.claims.items.get(claim) for claim in claims)
+        held = (self.held.get(claim) for claim in claims)
         self._report({device.node for claim in held if claim for device in claim.devices})
 
     def _slices_changed(self, items: Mapping[Key, PoolSlice], changed: Set[Key]) -> None:
@@ -175,9 +190,13 @@ class ClaimInformer:
         return with_all_claims(devices, claims)
 
 
-def read_claim(raw: Raw) -> HeldClaim | None:
-    """Return a claim with GPUs; None for all others: tenants can create any number of them."""
-    return decode(raw, _claims).content
+def read_claim(raw: Raw) -> HeldClaim | NodeChoice | None:
+    """Return a claim with GPUs, or the place of one with devices of other drivers.
+
+    None for all others: tenants can create any number of claims that hold nothing.
+    """
+    claim = decode(raw, _claims)
+    return claim.content or claim.place
 
 
 def read_class(raw: Raw) -> frozenset[str]:

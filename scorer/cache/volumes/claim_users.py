@@ -1,6 +1,6 @@
-"""The pods that name a PersistentVolumeClaim."""
+"""The pods that name a PersistentVolumeClaim or a ResourceClaim."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.runtime.kube.objects import Key
@@ -9,13 +9,14 @@ from linkwise.runtime.kube.objects import Key
 class ClaimUsers:
     """Keys of pods by the claims that they name, until they are finished."""
 
-    def __init__(self) -> None:
-        """Start without pods."""
+    def __init__(self, names: Callable[[PodInfo], Iterable[str]]) -> None:
+        """Start without pods; `names` returns those of the claims of a pod."""
+        self._names = names
         self._pods: dict[Key, set[Key]] = {}
 
     def update(self, before: PodInfo | None, pod: PodInfo | None) -> set[Key]:
         """Take a changed pod; return the claims that it names or named."""
-        left, named = _claims(before), _claims(pod)
+        left, named = self._claims(before), self._claims(pod)
         for one in filter(None, (before, pod)):
             for claim in left - named:
                 self._remove(claim, one.key)
@@ -37,6 +38,5 @@ class ClaimUsers:
     def _of(self, claim: Key) -> Iterable[Key]:
         return self._pods.get(claim, ())
 
-
-def _claims(pod: PodInfo | None) -> set[Key]:
-    return {(pod.namespace, name) for name in pod.volume_claims} if pod else set()
+    def _claims(self, pod: PodInfo | None) -> set[Key]:
+        return {(pod.namespace, name) for name in self._names(pod)} if pod else set()

@@ -64,5 +64,5 @@ def _is_orphaned(pod: PodInfo, informers: Informers) -> bool:
         return False
     return any(
         claim and claim.holder == pod.uid and not claim.is_used_by_others(pod.uid)
-        for claim in claims_of(pod, informers.claims.claims.items)
+        for claim in claims_of(pod, informers.claims.held)
     )

@@ -78,7 +78,7 @@ class SharedClaims:
         is_planned = pod.member is not None and not pod.unplannable
         if not is_planned or pod.gang or pod.uid in self._backoff:
             return None
-        held = claims_of(pod, self._informers.claims.claims.items)
+        held = claims_of(pod, self._informers.claims.held)
         shared = (claim for claim in held if claim and claim.is_used_by_others(pod.uid))
         return next(shared, None) if all(held) else None
 

@@ -148,8 +148,8 @@ def _filter_codes(snapshot: Snapshot, group: Group) -> Ints:
     codes = np.zeros(len(snapshot.nodes), dtype=np.int64)
     for member in group.representatives:
         codes = np.where(codes == 0, _filter_codes_of(snapshot, member), codes)
-    for choice in choices_of(group):
-        codes = np.where((codes == 0) & ~satisfying(snapshot, choice), _CODE[Reason.VOLUME], codes)
+    for choice, reason in choices_of(group):
+        codes = np.where((codes == 0) & ~satisfying(snapshot, choice), _CODE[reason], codes)
     if reserved := group.options.reserved:
         is_reserved = snapshot.cache.get_or_compute(
             ("reserved", reserved),

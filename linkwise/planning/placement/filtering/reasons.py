@@ -15,6 +15,7 @@ class Reason(StrEnum):
     CORDONED = "marked unschedulable"
     TAINT = "a taint that the pod does not tolerate"
     SELECTOR = "excluded by the pod's node selector or affinity"
+    CLAIMED = "devices of a claim of the pod are elsewhere"
     VOLUME = "a volume of the pod that cannot be used there"
     MODE = "requested GPU resource not offered"
     DEVICES = "no GPU for which the selectors of the claim hold"

@@ -28,9 +28,12 @@ _BY_LABEL = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 _Bools = NDArray[np.bool_]
 
 
-def choices_of(group: Group) -> Iterator[NodeChoice]:
-    """Yield each choice of nodes of the volumes of a group, once."""
-    yield from dict.fromkeys(choice for volumes in group.volumes for choice in volumes.choices)
+def choices_of(group: Group) -> Iterator[tuple[NodeChoice, Reason]]:
+    """Yield each choice of nodes of the claims and volumes of a group once, with its reason."""
+    claimed = (place for member in group.representatives for place in member.claim_places)
+    yield from ((choice, Reason.CLAIMED) for choice in dict.fromkeys(claimed))
+    placed = (choice for volumes in group.volumes for choice in volumes.choices)
+    yield from ((choice, Reason.VOLUME) for choice in dict.fromkeys(placed))
 
 
 def satisfying(snapshot: Snapshot, choice: NodeChoice) -> _Bools:

@@ -17,6 +17,7 @@ from linkwise.cluster.requests.pod_demand import demand_of
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.cluster.requests.request_reader import read_request
 from linkwise.cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
+from linkwise.cluster.volumes.node_choice import NodeChoice
 from linkwise.cluster.volumes.pod_volumes import NO_VOLUMES, PodVolumes
 
 
@@ -32,6 +33,8 @@ class Member:
     """What it needs besides GPUs."""
     gang: str | None = None
     """`namespace/name` of its gang, or None."""
+    claim_places: tuple[NodeChoice, ...] = ()
+    """Where its claims of other drivers have devices; a node must satisfy each of them."""
     volumes: PodVolumes | None = None
     """Its volumes as they are now; None: it has none, or kube-scheduler alone judges them."""
     violation: Finding | None = None
@@ -70,7 +73,8 @@ class Member:
         amounts = request.family, request.resource, request.gpus, request.memory, request.core
         claimed = request.by_claim, self.needs
         volumes = self.volumes.kind if self.volumes else None
-        return amounts, claimed, self.demand, self.node_constraints, self.rules, volumes
+        places = self.claim_places
+        return amounts, claimed, self.demand, self.node_constraints, self.rules, places, volumes
 
     @cached_property
     def node_constraints(self) -> bytes:

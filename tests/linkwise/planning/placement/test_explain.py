@@ -96,6 +96,10 @@ def test_sets_that_another_rule_chose_are_not_explained_by_the_mode():
             {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
             "topology spread that is preferred (ScheduleAnyway)",
         ),
+        (
+            {"resourceClaims": [{"name": "nic", "resourceClaimName": "nic"}]},
+            "devices of other drivers",
+        ),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, "volumes"),
     ],
 )

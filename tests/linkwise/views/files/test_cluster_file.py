@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from support.builders import a_held_pod
 from support.dra import a_claim, a_device, a_rule, a_slice
 
 from linkwise.cluster.keys import EXCLUDED_NODES, REFUSED_MACHINES, UNFENCED_NODES
@@ -228,6 +229,27 @@ def test_gpus_in_slices_make_a_claims_node(read):
         assert built.machine_source is MachineSource.CATALOGUE
         assert [i for i, card in enumerate(built.cards) if card.claimed] == [2]
         assert [i for i, card in enumerate(built.cards) if not card.healthy] == [1]
+
+
+def test_a_pod_is_tied_to_the_devices_of_its_claims_of_other_drivers(read):
+    claim = a_claim("nic-0", node="n", name="nic", driver="nics.example")
+    pod = a_held_pod(resourceClaims=[{"name": "nic", "resourceClaimName": "nic"}])
+
+    (info,) = read(claim, a_node(), pod).pod_infos
+
+    (place,) = info.member.claim_places
+    assert [place.matches(name, {}) for name in ("n", "other")] == [True, False]
+
+
+def test_resources_of_device_classes_are_known(read):
+    nic = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": "nic"},
+        "spec": {"extendedResourceName": "rdma/hca"},
+    }
+
+    assert "rdma/hca" in read(nic, a_node()).class_resources
 
 
 def test_a_gpu_that_several_claims_hold_leaves_the_node_unaccounted(read):

@@ -232,9 +232,13 @@ def test_slices_and_claims_keep_what_is_read_of_gpus():
     assert read_rule(reduced("DeviceTaintRule", rule)) == read_rule(rule)
 
 
-def test_slices_and_claims_of_other_devices_are_left_out():
+def test_slices_of_other_devices_are_left_out_and_claims_that_tie_to_no_node():
     assert reduced("ResourceSlice", a_slice(a_device(0), driver="other.example")) is None
-    assert reduced("ResourceClaim", a_claim("gpu-0", driver="other.example")) is None
+    other = a_claim("nic-0", driver="other.example")
+    selector = other["status"]["allocation"]["nodeSelector"]
+    assert reduced("ResourceClaim", other)["status"]["allocation"]["nodeSelector"] == selector
+    anywhere = a_claim("nic-0", driver="other.example", named_node=False)
+    assert reduced("ResourceClaim", anywhere) is None
     assert reduced("DeviceTaintRule", a_rule("a", "", "NoSchedule", driver="other.example")) is None
 
 
