@@ -11,6 +11,7 @@ import numpy as np
 
 from linkwise.cluster.requests.neighbors.rules import SpreadConstraint
 from linkwise.planning.placement.filtering.feasibility import feasibility_of
+from linkwise.planning.placement.filtering.pod_columns import rows_of
 from linkwise.planning.placement.filtering.spread import domains_of
 from linkwise.planning.placement.placements import new_plan
 from linkwise.planning.placement.pods.group import Group, new_group
@@ -26,7 +27,7 @@ class EvenSpread:
     """Members with whole GPUs that one constraint spreads, and that no other rule binds."""
 
     snapshot: Snapshot
-    """Of all nodes."""
+    """The cluster."""
     group: Group
     rule: SpreadConstraint
 
@@ -35,7 +36,7 @@ class EvenSpread:
         """Return such a group; None: the members have other rules, too, or differ."""
         first, *others = group.representatives
         rules = first.rules
-        if others or snapshot.around or len(rules.spread) != 1 or group.gpus_each is None:
+        if others or len(rules.spread) != 1 or group.gpus_each is None:
             return None
         (rule,) = rules.spread
         # With `minDomains` the pin of a pod counts, too.
@@ -46,7 +47,7 @@ class EvenSpread:
 
     def allows(self, placements: Sequence[Placement]) -> bool:
         """Return whether the rule lets all be bound, in some order. Cost: that of `judge`."""
-        later = self.snapshot.hold_all((p.node, p.holding) for p in placements)
+        later = self.snapshot.hold_all((p.node, p.holding) for p in placements).whole
         domains = domains_of(later, self.group.members[0], self.rule)
         used = {placement.node for placement in placements}
         rows = [row for row, name in enumerate(later.ledger.nodes) if name in used]
@@ -80,11 +81,13 @@ class EvenSpread:
 
     def _divided(self, free: Sequence[Member]) -> tuple[Ints, dict[int, int]]:
         """Return the domain of each node, and how many members go to each domain."""
-        domains = domains_of(self.snapshot, self.group.members[0], self.rule)
+        whole = self.snapshot.whole
+        domains = domains_of(whole, self.group.members[0], self.rule)
+        values = domains.values[rows_of(whole, self.snapshot)]
         group = new_group(free, self.group.options)
         seen = selected_by(self.snapshot, *group.needs)
         capacity = feasibility_of(seen, group).capacity
-        room = np.bincount(domains.values, capacity, len(domains.totals)).astype(np.int64)
+        room = np.bincount(values, capacity, len(domains.totals)).astype(np.int64)
         room[~domains.present] = 0
         free_room, totals = room.copy(), domains.totals.copy()
         parts: dict[int, int] = {}
@@ -99,7 +102,7 @@ class EvenSpread:
             totals[domain] += 1
             free_room[domain] -= 1
             parts[domain] = parts.get(domain, 0) + 1
-        return domains.values, parts
+        return values, parts
 
 
 def _without_spread(member: Member) -> Member:

@@ -5,8 +5,17 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.builders import a_member, a_node, a_snapshot, exact, workers
+from support.builders import (
+    a_counted_node,
+    a_member,
+    a_node,
+    a_snapshot,
+    exact,
+    gated_workers,
+    workers,
+)
 
+from linkwise.cluster import keys
 from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.gang import Link
 from linkwise.planning.placement.coupled import can_be_bound
@@ -100,6 +109,15 @@ def test_members_fill_what_is_left_of_the_domains_before_more_are_refused():
     assert isinstance(plan(snapshot, train(6, **spread(ZONE))), Refusal)
 
 
+def test_nodes_that_are_closed_to_a_gang_are_domains_of_its_spread():
+    snapshot = a_snapshot(*zoned(a="1", b="1", c="1"))
+    running = plan(snapshot, train(1, nodeSelector={ZONE: "c"})).applied_to(snapshot)
+
+    assert counts(plan(running.without({"c1"}), train(4, **spread(ZONE)))) == {"a1": 2, "b1": 2}
+    # Zone c, which is closed, stays without any.
+    assert isinstance(plan(snapshot.without({"c1"}), train(4, **spread(ZONE))), Refusal)
+
+
 def test_pods_that_run_count_for_the_spread():
     snapshot = a_snapshot(*zoned(a="1", b="1"))
     snapshot = plan(snapshot, train(2, nodeSelector={ZONE: "a"})).applied_to(snapshot)
@@ -145,6 +163,22 @@ def test_members_with_anti_affinity_have_a_node_each():
     found = plan(snapshot, train(4, **apart(HOST)))
     assert isinstance(found, Refusal)
     assert "no two of its pods may be on one node by their anti-affinity" in found.reason
+
+
+@pytest.mark.parametrize("rules", [apart(HOST), spread(HOST)], ids=["apart", "spread"])
+@pytest.mark.parametrize("kind", ["counted", "shares", "unequal"])
+def test_members_of_any_kind_have_a_node_each(kind, rules):
+    pod = {"labels": {"app": "train"}, **rules}
+    if kind == "counted":
+        nodes, members = [a_counted_node(name) for name in "ab"], gated_workers(2, 2, **pod)
+    elif kind == "shares":
+        nodes = [a_node(name, mode="cgpu", card_memory=16) for name in "ab"]
+        members = workers(2, 0, limits={keys.GPU_MEM: 2}, **pod)
+    else:
+        nodes = [a_node(name) for name in "ab"]
+        members = [a_member(i + 1, f"worker-{i}", **pod) for i in range(2)]
+
+    assert counts(plan(a_snapshot(*nodes), members)) == {"a": 1, "b": 1}
 
 
 def test_members_with_anti_affinity_never_share_the_one_node_that_they_insist_on():
