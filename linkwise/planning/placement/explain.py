@@ -106,7 +106,22 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
     delegated = {c for p in plan.placements for c in delegated_constraints(p.member)}
     if delegated:
         notes.append(f"left to kube-scheduler: {', '.join(sorted(delegated))}")
+    notes += _preferences(plan)
     return notes
+
+
+def _preferences(plan: Plan) -> Iterator[str]:
+    """Yield what is preferred by rules about other pods, and does not count, or counts last."""
+    rules = {placement.member.rules for placement in plan.placements}
+    uncounted = {words for each in rules for words in each.uncounted}
+    spread = "topology spread that is preferred (ScheduleAnyway)"
+    if any(each.preferred for each in rules):
+        if len(plan.placements) == 1:
+            yield f"after the bandwidth: {spread}"
+        else:
+            uncounted.add(spread)
+    if uncounted:
+        yield f"not counted: {', '.join(sorted(uncounted))}"
 
 
 def _bandwidth_notes(bandwidth: Bandwidth) -> Iterator[str]:

@@ -37,6 +37,7 @@ from linkwise.planning.placement.filtering.feasibility import (
 )
 from linkwise.planning.placement.filtering.filters import may_use_closed
 from linkwise.planning.placement.filtering.reasons import set_reason
+from linkwise.planning.placement.filtering.spread import preferred_domains
 from linkwise.planning.placement.messages import gang_refusal, one_node_refusal
 from linkwise.planning.placement.options import DEFAULT, PlanOptions
 from linkwise.planning.placement.placements import plan_of_assignment
@@ -179,7 +180,8 @@ def _on_one_node(snapshot: Snapshot, group: Group) -> Plan | None:
     linked, preferences = group.options.is_linked, snapshot.preferences
     options = SelectionOptions(preferences.mode, linked, siblings.multi_node, siblings.mask)
     if group.size == 1:
-        assignment = best_node_of_pod(snapshot, rows, group.gpus, options)
+        crowds = preferred_domains(snapshot, group.members[0])
+        assignment = best_node_of_pod(snapshot, rows, group.gpus, options, crowds)
     else:
         classes = CandidateNodes(snapshot, rows, capacity[rows]).classes()
         candidates = (snapshot.nodes[nodes.rows[0]] for nodes in classes)

@@ -80,6 +80,11 @@ class NeighborRules:
     affinity: tuple[PodTerm, ...] = ()
     anti_affinity: tuple[PodTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
+    preferred: tuple[SpreadConstraint, ...] = ()
+    """The topology spread that need not be satisfied (`ScheduleAnyway`)."""
+    uncounted: tuple[str, ...] = ()
+    """The preferences that do not count, in words. A pinned pod has no other node, so
+    kube-scheduler does not regard them, either."""
     delegated: tuple[str, ...] = ()
     """The rules that are left to kube-scheduler, in words."""
     oversize: str | None = None
@@ -89,7 +94,7 @@ class NeighborRules:
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        parts = self.affinity, self.anti_affinity, self.spread
+        parts = self.affinity, self.anti_affinity, self.spread, self.preferred
         object.__setattr__(self, "_hash", hash(parts) if any(parts) else 0)
 
     def __hash__(self) -> int:
@@ -120,19 +125,33 @@ def neighbor_rules(pod: Pod, namespace: str) -> NeighborRules:
     if not (near or far or spread):
         return NO_RULES
     terms = [*(near.required if near else ()), *(far.required if far else ())]
-    needed = [one for one in spread or () if one.when_unsatisfiable != "ScheduleAnyway"]
-    values = sum(map(_values_of_term, terms)) + sum(map(_values_of_constraint, needed))
-    if reason := _oversize(len(terms) + len(needed), values):
+    rules = spread or ()
+    values = sum(map(_values_of_term, terms)) + sum(map(_values_of_constraint, rules))
+    if reason := _oversize(len(terms) + len(rules), values):
         return NeighborRules(oversize=reason)
     labels = pod.labels
     together, together_left = _terms(near, labels, namespace, "pod affinity")
     apart, apart_left = _terms(far, labels, namespace, "pod anti-affinity")
-    left = [*together_left, *apart_left]
-    if len(needed) < len(spread or ()):
-        left.append("topology spread that is preferred (ScheduleAnyway)")
-    constraints = tuple(_constraint(one, labels, namespace) for one in needed)
-    weight = _TERM_BYTES * (len(terms) + len(needed)) + _VALUE_BYTES * values
-    return _shared(NeighborRules(together, apart, constraints, tuple(left), weight=weight))
+    needed, preferred = (
+        tuple(
+            _constraint(one, labels, namespace)
+            for one in rules
+            if (one.when_unsatisfiable == "ScheduleAnyway") is is_preferred
+        )
+        for is_preferred in (False, True)
+    )
+    named = ("pod affinity", near), ("pod anti-affinity", far)
+    return _shared(
+        NeighborRules(
+            together,
+            apart,
+            needed,
+            preferred,
+            uncounted=tuple(f"{name} that is preferred" for name, one in named if _prefers(one)),
+            delegated=(*together_left, *apart_left),
+            weight=_TERM_BYTES * (len(terms) + len(rules)) + _VALUE_BYTES * values,
+        )
+    )
 
 
 def repelling_terms(pod: Pod, namespace: str) -> tuple[PodTerm, ...] | None:
@@ -175,9 +194,11 @@ def _terms(
         return (), []
     terms = [_term(one, labels, namespace) for one in affinity.required]
     left = [f"{name} that selects namespaces by labels"] if None in terms else []
-    if affinity.preferred_during_scheduling_ignored_during_execution:
-        left.append(f"{name} that is preferred")
     return tuple(term for term in terms if term is not None), left
+
+
+def _prefers(affinity: PodAffinity | None) -> bool:
+    return bool(affinity and affinity.preferred_during_scheduling_ignored_during_execution)
 
 
 def _term(term: PodAffinityTerm, labels: Mapping[str, str], namespace: str) -> PodTerm | None:

@@ -66,7 +66,11 @@ def best_node(
 
 
 def best_node_of_pod(
-    snapshot: Snapshot, rows: Ints, gpus: int, options: SelectionOptions
+    snapshot: Snapshot,
+    rows: Ints,
+    gpus: int,
+    options: SelectionOptions,
+    crowds: Ints | None = None,
 ) -> NodeAssignment | None:
     """Return the same as `best_node` for one worker, out of many nodes.
 
@@ -75,6 +79,7 @@ def best_node_of_pod(
         rows: Nodes that fit the worker, as indices in `snapshot.nodes`.
         gpus: How many GPUs it needs.
         options: As in `best_node`.
+        crowds: By node, a key that counts after the bandwidth; the least is best.
 
     Cost: one look-up for each node that changed since the last call.
     """
@@ -98,6 +103,8 @@ def best_node_of_pod(
     if best < 0:
         return None
     rows = rows[bandwidth[rows] >= best * (1 - TOLERANCE)]
+    if crowds is not None:
+        rows = rows[crowds[rows] == crowds[rows].min()]
     for order in (_sign(snapshot) * free_after, damage):
         rows = rows[order[rows] == order[rows].min()]
     return best_node(snapshot, [snapshot.nodes[rows[0]]], (gpus,), options)

@@ -81,6 +81,24 @@ def spread_room(snapshot: Snapshot, member: Member) -> Ints | None:
     return room if snapshot.around is None else room[rows_of(whole, snapshot)]
 
 
+def preferred_domains(snapshot: Snapshot, member: Member) -> Ints | None:
+    """Return the pods in the domains of each node by the constraints that a pod prefers.
+
+    Fewer are better; nodes without the label are the worst. None: it prefers none.
+    """
+    if not member.rules.preferred:
+        return None
+    whole = snapshot.whole
+    crowds = np.zeros(len(whole.nodes), dtype=np.int64)
+    for rule in member.rules.preferred:
+        values = labels(whole, rule.key)
+        counts = pods_selected(whole, rule.pods, is_spread=True)
+        totals = np.bincount(values, counts).astype(np.int64)
+        totals[0] = totals.sum() + 1
+        crowds += totals[values]
+    return crowds if snapshot.around is None else crowds[rows_of(whole, snapshot)]
+
+
 def domains_of(snapshot: Snapshot, member: Member, rule: SpreadConstraint) -> Domains:
     """Return the domains of a constraint of a pod, of a snapshot of all nodes."""
     counts = pods_selected(snapshot, rule.pods, is_spread=True)

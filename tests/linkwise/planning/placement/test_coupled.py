@@ -109,6 +109,24 @@ def test_members_fill_what_is_left_of_the_domains_before_more_are_refused():
     assert isinstance(plan(snapshot, train(6, **spread(ZONE))), Refusal)
 
 
+def test_spread_that_is_preferred_counts_after_the_bandwidth():
+    """Alone the second pod would go to the node that is in use."""
+    rule = spread(ZONE, whenUnsatisfiable="ScheduleAnyway")
+    nodes = zoned(a="12", b="1")
+    snapshot = a_snapshot(*nodes)
+    used = []
+    for member in train(2, 2, **rule):
+        found = plan(snapshot, [member])
+        used += counts(found)
+        snapshot = found.applied_to(snapshot)
+
+    assert used == ["a1", "b1"]
+    # Only zone a has two GPUs with a fast link.
+    slow = a_snapshot(*nodes, taken={"b1": (0, 1, 2, 4, 5, 6)})
+    slow = plan(slow, train(1, 1, nodeSelector={ZONE: "a"})).applied_to(slow)
+    assert counts(plan(slow, train(1, 2, **rule))).keys() <= {"a1", "a2"}
+
+
 def test_nodes_that_are_closed_to_a_gang_are_domains_of_its_spread():
     snapshot = a_snapshot(*zoned(a="1", b="1", c="1"))
     running = plan(snapshot, train(1, nodeSelector={ZONE: "c"})).applied_to(snapshot)

@@ -83,18 +83,9 @@ def test_sets_that_another_rule_chose_are_not_explained_by_the_mode():
 @pytest.mark.parametrize(
     ("spec", "note"),
     [
-        ({"affinity": {"podAffinity": {_PREFERRED: [{}]}}}, "pod affinity that is preferred"),
-        (
-            {"affinity": {"podAntiAffinity": {_PREFERRED: [{}]}}},
-            "pod anti-affinity that is preferred",
-        ),
         (
             {"affinity": {"podAntiAffinity": {_REQUIRED: [{"namespaceSelector": _OF_TEAM}]}}},
             "pod anti-affinity that selects namespaces by labels",
-        ),
-        (
-            {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]},
-            "topology spread that is preferred (ScheduleAnyway)",
         ),
         (
             {"resourceClaims": [{"name": "nic", "resourceClaimName": "nic"}]},
@@ -106,6 +97,19 @@ def test_sets_that_another_rule_chose_are_not_explained_by_the_mode():
 def test_what_only_kube_scheduler_judges_is_named(spec, note):
     assert explained(a_snapshot(a_node()), [a_member(**spec)]).notes == (
         f"left to kube-scheduler: {note}",
+    )
+
+
+def test_preferences_that_do_not_count_are_named():
+    spread = {"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}
+    affinity = {kind: {_PREFERRED: [{}]} for kind in ("podAffinity", "podAntiAffinity")}
+    snapshot = a_snapshot(a_node())
+    preferred = "topology spread that is preferred (ScheduleAnyway)"
+
+    assert explained(snapshot, [a_member(**spread)]).notes == (f"after the bandwidth: {preferred}",)
+    assert explained(snapshot, workers(2, **spread, affinity=affinity)).notes == (
+        "not counted: pod affinity that is preferred, pod anti-affinity that is preferred, "
+        f"{preferred}",
     )
 
 
