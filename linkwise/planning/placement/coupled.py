@@ -52,9 +52,7 @@ def plan_coupled(snapshot: Snapshot, group: Group, plan_group: PlanGroup) -> Pla
         even = EvenSpread.of(snapshot, group)
         if isinstance(planned, Refusal):
             refusal = planned
-        elif (
-            even.allows(planned.placements) if even else can_be_bound(snapshot, planned.placements)
-        ):
+        elif _is_allowed(snapshot, even, planned):
             if coupling.is_by_node:
                 return planned
             found.append(planned)
@@ -68,6 +66,11 @@ def plan_coupled(snapshot: Snapshot, group: Group, plan_group: PlanGroup) -> Pla
             found += _improved(part, group, in_turn, plan_group)
     best = min(found, key=_rank, default=None)
     return best or refusal or Refusal(f"no node is left: {coupling.words if coupling else ''}")
+
+
+def _is_allowed(snapshot: Snapshot, even: EvenSpread | None, planned: Plan) -> bool:
+    placements = planned.placements
+    return even.allows(placements) if even else can_be_bound(snapshot, placements)
 
 
 def can_be_bound(snapshot: Snapshot, placements: Iterable[Placement]) -> bool:
@@ -104,20 +107,16 @@ def _parts(snapshot: Snapshot, group: Group) -> Iterator[Snapshot]:
     if not together:
         yield snapshot
         return
-    each = np.stack(
-        [_capacity(snapshot, group, place) for place in range(len(group.representatives))]
-    )
-    capacity = each.max(axis=0)
+    alone = (new_group([member], group.options) for member in group.representatives)
+    capacity = np.stack([feasibility_of(snapshot, each).capacity for each in alone]).max(axis=0)
     rows = np.flatnonzero(capacity)
+    if not len(rows):
+        yield snapshot
+        return
     nodes = CandidateNodes(snapshot, rows, capacity[rows])
     parts = sorted(nodes.same(together, 1), key=lambda part: -int(part.capacity.sum()))
     for part in parts[:DOMAINS_MAX]:
         yield snapshot.only(*(snapshot.nodes[row].node.name for row in part.rows.tolist()))
-
-
-def _capacity(snapshot: Snapshot, group: Group, place: int) -> np.ndarray:
-    alone = new_group([group.representatives[place]], group.options)
-    return feasibility_of(snapshot, alone).capacity
 
 
 def _in_turn(snapshot: Snapshot, group: Group) -> Plan | Refusal:

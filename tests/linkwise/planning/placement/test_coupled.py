@@ -224,6 +224,16 @@ def test_members_with_affinity_share_a_zone():
     assert counts(found) == {"b1": 8, "b2": 8}
 
 
+def test_members_that_share_a_zone_are_refused_where_no_node_has_room():
+    share = {"limits": {keys.GPU_MEM: 2}, "labels": {"app": "train"}}
+    snapshot = a_snapshot(*zoned(a="1"))
+
+    found = plan(snapshot, workers(2, 0, **share, **near(ZONE)))
+
+    assert isinstance(found, Refusal)
+    assert "requested GPU resource not offered (1)" in found.reason
+
+
 def test_members_follow_pods_to_which_they_have_affinity():
     snapshot = a_snapshot(*zoned(a="1", b="1"))
     snapshot = plan(
