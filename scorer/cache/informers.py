@@ -38,6 +38,7 @@ from scorer.cache.nodes.node_informer import NodeInformer
 from scorer.cache.nodes.table_builder import build_table
 from scorer.cache.pods.pod_informer import PodInformer
 from scorer.cache.volumes.claim_users import ClaimUsers
+from scorer.cache.volumes.stale_pods import StalePods
 from scorer.cache.volumes.volume_informer import VolumeInformer
 from scorer.cache.workloads.budget_informer import BudgetInformer
 from scorer.cache.workloads.gang_informer import GangInformer
@@ -72,6 +73,7 @@ class Informers:
         self.volumes = VolumeInformer(kube, self._volumes_changed, self.nodes.update_attach_limits)
         self._claim_users = ClaimUsers(lambda pod: pod.volume_claims)
         self._device_claim_users = ClaimUsers(lambda pod: pod.device_claims)
+        self._stale_volumes = StalePods(self._update_volumes)
         self.preparation_errors = PreparationErrors(kube)
         self.gang_objects = GangInformer(
             kube,
@@ -139,6 +141,7 @@ class Informers:
             group.create_task(self.pods.run())
             group.create_task(self.claims.run())
             group.create_task(self.volumes.run())
+            group.create_task(self._stale_volumes.run())
             group.create_task(self.kueue.run())
             group.create_task(self.nodes.tables.run())
             await self.synced()
@@ -150,6 +153,7 @@ class Informers:
             await reflector.synced.wait()
         await self.claims.synced.wait()
         await self.volumes.answered()
+        await self._stale_volumes.idle.wait()
         await self.nodes.tables.small_built()
         self._has_synced = True
 
@@ -181,16 +185,15 @@ class Informers:
             if before and (pod is None or pod.uid != before.uid):
                 self._close_unreleased(before)
             claims |= self.claim_holders.update(before, pod)
-            volume_claims |= self._claim_users.update(before, pod)
-            self._device_claim_users.update(before, pod)
+            volume_claims |= self._claim_users.update(key, before, pod)
+            self._device_claim_users.update(key, before, pod)
             self.workloads.update_leader(key, pod)
             self.state.update_pod(key, pod)
             if before and before.gang and _has_lost_gpus(before, pod):
                 lost.add((before.namespace, before.gang))
             records += _changed_records(before, pod)
         self.claims.refresh(claims)
-        if exclusive := self.volumes.exclusive(volume_claims):
-            self._volumes_changed(exclusive)
+        self._volumes_changed(self.volumes.exclusive(volume_claims))
         self.nodes.update_records(records)
         # At once: a scheduler may ask for a node before the next round of the planner.
         self.replacements.pods_lost(lost)
@@ -210,7 +213,7 @@ class Informers:
         """Take the devices of the claims of pods."""
         pods = self.pods.reflector.items
         holders = chain.from_iterable(map(self.claim_holders.pods, changed))
-        for key in {*holders, *self._device_claim_users.pods(changed)}:
+        for key in {*holders, *self._device_claim_users.naming(changed)}:
             if pod := self._complete(pods.get(key)):
                 self.state.update_pod(key, pod)
                 self.changed.set()
@@ -221,12 +224,13 @@ class Informers:
 
     def _volumes_changed(self, claims: Set[Key] | None) -> None:
         """Take the volumes of the pods that name claims which changed; None: all claims."""
-        pods = self.pods.reflector.items
-        for key in self._claim_users.pods(claims):
-            pod = self._complete(pods.get(key))
-            if pod and volumes_in(pod) != volumes_in(self.state.pod(key)):
-                self.state.update_pod(key, pod)
-                self.changed.set()
+        self._stale_volumes.add(self._claim_users.naming(claims))
+
+    def _update_volumes(self, key: Key) -> None:
+        pod = self._complete(self.pods.reflector.items.get(key))
+        if pod and volumes_in(pod) != volumes_in(self.state.pod(key)):
+            self.state.update_pod(key, pod)
+            self.changed.set()
 
     def _complete(self, pod: PodInfo | None) -> PodInfo | None:
         """Return a pod with the devices and places of its claims, and with its volumes."""
@@ -237,8 +241,8 @@ class Informers:
         return with_volumes(pod, self.volumes.objects, self._users_of)
 
     def _users_of(self, claim: Key) -> Iterator[PodInfo]:
-        """Yield the pods that name a PersistentVolumeClaim."""
-        return filter(None, map(self.state.pod, self._claim_users.pods([claim])))
+        """Yield the pods that use a PersistentVolumeClaim."""
+        return filter(None, map(self.state.pod, self._claim_users.using(claim)))
 
     def _policy_changed(self, items: Mapping[Key, ConfigMap], _changed: Set[Key]) -> None:
         config_map = items.get((POLICY_NAMESPACE, POLICY_NAME))

@@ -10,7 +10,7 @@ from linkwise.cluster.volumes.resolve import attachments, resolve
 from linkwise.planning.gang.pod_info import PodInfo
 
 PodsOf = Callable[[Key], Iterable[PodInfo]]
-"""Returns the pods that name a claim."""
+"""Returns the pods that name a claim, or those of them that use it."""
 
 
 def with_volumes(pod: PodInfo, objects: VolumeObjects | None, pods_of: PodsOf) -> PodInfo:
@@ -20,7 +20,7 @@ def with_volumes(pod: PodInfo, objects: VolumeObjects | None, pods_of: PodsOf) -
         pod: The pod.
         objects: What is known of volumes; None: they may not be read, and are left to
             kube-scheduler.
-        pods_of: Tells of the other pods that name a claim.
+        pods_of: Tells of the other pods that name a claim, at least of those that use it.
 
     Cost: a few look-ups for each claim.
     """
