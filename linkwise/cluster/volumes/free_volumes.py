@@ -5,7 +5,7 @@ no other.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -19,7 +19,9 @@ from linkwise.cluster.volumes.volume import FreeVolume, PersistentVolume
 _CHOICES_MAX = 64
 """Different choices of nodes, beside those of one label, that are compared with every node."""
 _WANTED_MAX = 64
-"""Different claims whose candidates are remembered."""
+"""Different sets of volumes that are remembered."""
+_SELECTED_MAX = 4096
+"""Volumes of a class that are compared with the selector of a claim."""
 
 _selectors = msgspec.msgpack.Decoder(LabelSelector)
 
@@ -52,10 +54,15 @@ class FreeVolumes:
             for _, volume in sorted(volumes.items())
             if volume.free and volume.is_available
         ]
+        kinds: dict[FreeVolume, list[NodeChoice | None]] = {}
+        for affinity, free in self._available:
+            kinds.setdefault(free._replace(labels=None), []).append(affinity)
+        self._kinds = tuple(kinds.items())
+        """Volumes that differ in no more than their labels and nodes."""
         self._claimed = {
             volume.claim[:2]: volume for volume in volumes.values() if volume.free and volume.claim
         }
-        self._candidates: dict[object, Candidates] = {}
+        self._candidates: dict[Hashable, Candidates] = {}
 
     def candidates(self, key: tuple[str, str], uid: str, wanted: Wanted) -> Candidates:
         """Return the volumes that a claim may bind.
@@ -65,32 +72,40 @@ class FreeVolumes:
             uid: Its uid.
             wanted: What it asks for.
 
-        Cost: linear in the volumes, once for each `wanted`.
+        Cost: linear in the kinds of volumes; with a selector in the volumes, at most
+        `_SELECTED_MAX`.
         """
         own = self._claimed.get(key)
         is_own = own and own.claim and own.claim[2] in ("", uid)
         if own and is_own and own.free and _suits(own.free, wanted):
-            return self._remembered((key, uid, wanted), [own.affinity])
-        return self._remembered(wanted, None)
+            return self._remembered((key, uid), lambda: [own.affinity])
+        if wanted.selector is not None:
+            return self._remembered(wanted, lambda: self._selected(wanted))
+        kinds = tuple(
+            number
+            for number, (free, _) in enumerate(self._kinds)
+            if _suits(free, wanted) and wanted.modes_in(free.modes)
+        )
+        return self._remembered(
+            kinds, lambda: [choice for number in kinds for choice in self._kinds[number][1]]
+        )
 
-    def _remembered(self, key: object, only: list[NodeChoice | None] | None) -> Candidates:
+    def _remembered(self, key: Hashable, find: Callable[[], list[NodeChoice | None]]) -> Candidates:
         found = self._candidates.get(key)
         if found is None:
-            if only is None and isinstance(key, Wanted):
-                only = self._fitting(key)
-            found = self._candidates[key] = _counted(only or [])
+            found = self._candidates[key] = _counted(find())
             if len(self._candidates) > _WANTED_MAX:
                 del self._candidates[next(iter(self._candidates))]
         return found
 
-    def _fitting(self, wanted: Wanted) -> list[NodeChoice | None]:
+    def _selected(self, wanted: Wanted) -> list[NodeChoice | None]:
         term = _selector_term(wanted.selector)
         return [
             affinity
-            for affinity, free in self._available
+            for affinity, free in self._available[:_SELECTED_MAX]
             if _suits(free, wanted)
             and wanted.modes_in(free.modes)
-            and (term is None or terms_match([term], "", free.labels))
+            and (term is None or terms_match([term], "", free.labels or {}))
         ]
 
 

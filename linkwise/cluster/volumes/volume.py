@@ -35,9 +35,10 @@ class FreeVolume(NamedTuple):
     """[bytes]"""
     modes: frozenset[str]
     is_block: bool
-    labels: Labels
     attributes: str
     """Its VolumeAttributesClass; empty: none."""
+    labels: Labels | None = None
+    """None: too many are there to keep them, or it has none."""
 
 
 class PersistentVolume(NamedTuple):
@@ -131,6 +132,6 @@ class VolumeObject(KubeObject, frozen=True):
             size=storage_bytes(spec.capacity),
             modes=modes,
             is_block=spec.volume_mode == "Block",
-            labels=labels if size <= LABELS_MAX else {},
             attributes=kept_name(spec.volume_attributes_class_name or ""),
+            labels=labels if labels and size <= LABELS_MAX else None,
         )

@@ -308,3 +308,20 @@ def test_volumes_of_drivers_are_attached():
     assert attachments("team", ["data", "new", "missing"], objects) == expected
     named = [DATA, NamedClaim("new", "")]
     assert resolve("team", "uid", named, objects, lambda _: None).attached == expected
+
+
+def test_claims_that_differ_only_in_size_may_bind_the_same_candidates():
+    claims = [
+        a_volume_claim(f"data-{size}", storage_class="local", size=f"{size}Gi")
+        for size in range(1, 200)
+    ]
+    volumes = [local(f"pv-{i}", size="100Gi" if i % 2 else "150Gi") for i in range(10)]
+    objects = volume_objects(claims, volumes, [a_storage_class()])
+    found = {
+        one.candidates
+        for size in range(1, 151)
+        for one in resolve(
+            "team", "uid", [NamedClaim(f"data-{size}", "")], objects, lambda _: None
+        ).bindings
+    }
+    assert sorted(one.total for one in found) == [5, 10]
