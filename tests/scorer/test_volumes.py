@@ -135,3 +135,14 @@ async def test_without_the_right_to_read_volumes_pods_are_placed_all_the_same(cl
         cluster.gang(volumes=naming("data"))
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
         assert leader.context.informers.volumes.objects is None
+
+
+async def test_a_gang_whose_members_share_a_claim_for_one_pod_is_told_so(cluster):
+    cluster.put(f"{VOLUMES}/pv", a_volume(phase="Bound"))
+    exclusive = a_volume_claim(volume="pv", accessModes=["ReadWriteOncePod"])
+    cluster.put(f"{CLAIMS}/data", exclusive)
+    async with leading(cluster):
+        cluster.gang(volumes=naming("data"))
+        await until(
+            lambda: "bert-0 and bert-1 name PersistentVolumeClaim data, which" in reason(cluster)
+        )

@@ -43,6 +43,8 @@ class PodVolumes:
     """A node must have a volume for each of them, or one must be made for it."""
     attached: frozenset[Attachment] = frozenset()
     """Volumes that are attached to its node."""
+    exclusive: tuple[str, ...] = ()
+    """Claims that no other pod may use."""
 
     @property
     def kind(self) -> Hashable:
@@ -52,6 +54,11 @@ class PodVolumes:
         """
         drivers = Counter(attachment.driver for attachment in self.attached)
         return self.choices, self.bindings, tuple(sorted(drivers.items()))
+
+    @property
+    def is_tied(self) -> bool:
+        """They cannot be used from every node."""
+        return bool(self.choices or self.bindings)
 
     @property
     def held(self) -> HeldVolumes:

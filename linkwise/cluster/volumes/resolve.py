@@ -31,6 +31,7 @@ class _Found:
     choices: dict[NodeChoice, None] = field(default_factory=dict)
     bindings: list[Binding] = field(default_factory=list)
     attached: set[Attachment] = field(default_factory=set)
+    exclusive: list[str] = field(default_factory=list)
 
     def wait(self, reason: str) -> None:
         self.waits = self.waits or reason
@@ -61,6 +62,7 @@ def resolve(
     for named in claims:
         claim = objects.claim((namespace, named.name))
         name = f"PersistentVolumeClaim {namespace}/{named.name}"
+        found.exclusive += [named.name] if claim and claim.is_exclusive else []
         if claim is None:
             found.wait(f"{name}, which {_absent(named)}")
         elif reason := _unusable(claim, named, uid, users):
@@ -70,7 +72,11 @@ def resolve(
         else:
             _unbound(found, (namespace, named.name), claim, objects, name)
     return PodVolumes(
-        found.waits, tuple(found.choices), tuple(found.bindings), frozenset(found.attached)
+        found.waits,
+        tuple(found.choices),
+        tuple(found.bindings),
+        frozenset(found.attached),
+        tuple(found.exclusive),
     )
 
 

@@ -113,6 +113,20 @@ def member_without_volume(members: Iterable[Member]) -> str | None:
     return None
 
 
+def shared_exclusive_volume(members: Iterable[Member]) -> str | None:
+    """Name two members that name a claim which only one pod may use."""
+    names: dict[str, str] = {}
+    for member in members:
+        pod = member.pod.metadata.name
+        for claim in member.volumes.exclusive if member.volumes else ():
+            if (other := names.setdefault(claim, pod)) != pod:
+                return (
+                    f"pods {other} and {pod} name PersistentVolumeClaim {claim}, which only one "
+                    "pod may use (ReadWriteOncePod)"
+                )
+    return None
+
+
 def member_without_claim(waiting: Iterable[PodInfo]) -> str | None:
     """Name a member whose claim is not made yet from its template."""
     for pod in waiting:

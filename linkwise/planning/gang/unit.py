@@ -14,6 +14,7 @@ from linkwise.planning.gang.blocked import (
     member_without_claim,
     member_without_volume,
     missing_members,
+    shared_exclusive_volume,
     too_many_resources,
     unplannable_member,
     violation,
@@ -220,7 +221,8 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners, followers: int) -> 
         or (None if needed and whole >= needed else missing)
         or foreign_gate(members)
         or member_without_claim(waiting)
-        or member_without_volume(members),
+        or member_without_volume(members)
+        or shared_exclusive_volume(members),
         co_owners=tuple(filter(None, co_owners)),
         is_repair=len(waiting) + len(settled) <= whole,
     )

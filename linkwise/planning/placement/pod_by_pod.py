@@ -111,9 +111,12 @@ def place_together(snapshot: Snapshot, group: Group) -> Plan | Refusal:
     return Refusal(together_refusal(group, "no node takes all of them"))
 
 
-def _most_first(member: Member) -> tuple[bool, int, int, int]:
+def _most_first(member: Member) -> tuple[bool, int, int, int, bool]:
     request = member.request
-    return member.is_follower, -request.memory_per_card, -request.core_per_card, -request.gpus
+    amounts = -request.memory_per_card, -request.core_per_card, -request.gpus
+    # Of equal ones those that fit few nodes, before others take these.
+    is_free = member.volumes is None or not member.volumes.is_tied
+    return member.is_follower, *amounts, is_free
 
 
 def _place(

@@ -147,3 +147,12 @@ def test_a_node_from_which_a_volume_cannot_be_used_is_counted_with_that_reason()
     term = NodeSelectorTerm(match_expressions=[wanted])
     group = new_group(members(PodVolumes(choices=(choice_of([term]),))))
     assert feasibility_of(a_snapshot(*nodes()), group).blocked == {Reason.VOLUME: 3}
+
+
+def test_a_member_without_volumes_takes_no_node_from_one_that_is_tied_to_it():
+    wanted = Requirement(key=keys.HOSTNAME, operator="In", values=["n0"])
+    tied = PodVolumes(choices=(choice_of([NodeSelectorTerm(match_expressions=[wanted])]),))
+    pair = [a_member(8, "w-0"), replace(a_member(8, "w-1"), volumes=tied)]
+    made = plan(a_snapshot(*nodes()[:2]), pair)
+    assert isinstance(made, Plan)
+    assert [one.node for one in made.placements] == ["n1", "n0"]
