@@ -14,8 +14,9 @@ from controlplane.gangs import (
     where,
 )
 from controlplane.history import gpus
-from controlplane.pods import container
+from controlplane.pods import a_pod, container
 from controlplane.process import wait_until
+from controlplane.temporary import priority_class
 
 from linkwise.cluster import keys
 
@@ -28,7 +29,8 @@ PATIENCE = 120
 def patient(placing, policy):
     """A gang is not given up at its deadline while a test runs."""
     del placing
-    policy("apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {commitDeadlineSeconds: 3600}")
+    gangs = "{commitDeadlineSeconds: 3600, preemption: {minRunMinutes: 0}}"
+    policy(f"apiVersion: linkwise.dev/v1alpha1\nkind: Policy\ngangs: {gangs}")
 
 
 @pytest.fixture
@@ -64,11 +66,12 @@ def gangs(pods):
     path = f"{RESOURCES}/namespaces/{pods.namespace}/resourceclaimtemplates"
     pods.api.create(path, {"metadata": {"name": "nic"}, "spec": template})
 
-    def make(name, size, each):
+    def make(name, size, each, *, has_nics=True, **more):
         main = container({keys.GPU_WHOLE: each})
-        main["resources"]["claims"] = [{"name": "nic"}]
-        claims = [{"name": "nic", "resourceClaimTemplateName": "nic"}]
-        spec = {"containers": [main], "resourceClaims": claims, "terminationGracePeriodSeconds": 0}
+        spec = {"containers": [main], "terminationGracePeriodSeconds": 0, **more}
+        if has_nics:
+            main["resources"]["claims"] = [{"name": "nic"}]
+            spec["resourceClaims"] = [{"name": "nic", "resourceClaimTemplateName": "nic"}]
         made.append(make_stateful_gang(pods, name, size, spec))
 
     yield make
@@ -124,3 +127,29 @@ def test_nobody_is_evicted_for_what_no_other_node_would_change(machines, nics, p
     wait_for_phase(pods, "waiting", "Placed")
     assert uids(pods) == before
     assert events(pods, "GangEvicted") == []
+
+
+def test_a_preemption_that_did_not_help_is_not_repeated(machines, nics, pods, gangs):
+    machines(1)
+    nics()
+    # It asks for nothing. Once it ends, the node is not excluded any longer.
+    pods.api.create(pods.path, a_pod("neighbour", nodeName="gpu-0"))
+    with priority_class(pods, "urgent", 1000):
+        gangs("low", 2, 4, has_nics=False)
+        wait_until_placed(pods, "low", 2)
+        before = uids(pods)
+        gangs("high", 1, 8, priorityClassName="urgent")
+        wait_for_event(pods, "GangEvicted", "was not bound to gpu-0: kube-scheduler says: cannot")
+        wait_until_placed(pods, "low", 2)
+        wait_for_phase(pods, "low", "Placed")
+        again = uids(pods)
+        assert not {pod["metadata"]["uid"] for pod in of(pods, "low")} & before
+        pods.api.delete(f"{pods.path}/neighbour", gracePeriodSeconds="0")
+
+        wait_for_phase(pods, "high", "Waiting", "nobody is evicted for it on gpu-0")
+        assert {pod["metadata"]["uid"] for pod in of(pods, "low")} <= again
+        assert len(events(pods, "Preempted")) == 1
+
+
+def of(pods, gang):
+    return [pod for name, pod in pods.all().items() if name.startswith(f"{gang}-")]

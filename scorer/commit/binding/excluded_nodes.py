@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.requests.demand import Demand
@@ -53,6 +54,8 @@ class _Entry:
     """How often in a row the node did not take a pod of the unit."""
     ended: float | None = None
     """When it ended early [s since 1970]; None: it did not."""
+    checked: NodeLedger | None = None
+    """The account of the node with which the cause was compared last; None: with none."""
 
     @property
     def end(self) -> float:
@@ -132,12 +135,14 @@ class ExcludedNodes:
             del self._entries[next(iter(self._entries))]
 
     def update(self) -> None:
-        """End exclusions whose cause may be gone. Cost: the pods of the excluded nodes."""
+        """End exclusions whose cause may be gone. Cost: the pods of nodes that have changed."""
         now = self._clock()
         for entries in self._entries.values():
             for node, entry in entries.items():
-                if entry.may_end_early(now) and entry.cause.may_be_gone(self._cause(node)):
-                    entries[node] = replace(entry, ended=now)
+                ledger = self._state.ledger(node)
+                if entry.may_end_early(now) and (ledger is None or ledger is not entry.checked):
+                    is_gone = entry.cause.may_be_gone(self._cause(node))
+                    entries[node] = replace(entry, checked=ledger, ended=now if is_gone else None)
 
     def include(self, key: GangKey) -> None:
         """Exclude nothing for a unit: all of it is bound."""
