@@ -13,7 +13,7 @@ from linkwise.planning.cycle.cycle import Reservation, SchedulingCycle, in_order
 from linkwise.planning.cycle.scheduling_queue import SchedulingQueue
 from linkwise.planning.cycle.settling import Settling
 from linkwise.planning.gang.crd import Gang
-from linkwise.planning.gang.exclusion import Exclusion, exclusion_key
+from linkwise.planning.gang.exclusion import Exclusion
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.placement.options import PlanOptions
@@ -148,7 +148,7 @@ class UnitScheduler:
 
     def _exclusions(self, unit: Unit) -> Mapping[str, Exclusion]:
         excluded = self._binding_tracker.excluded
-        return excluded.of(exclusion_key(unit)) if excluded else {}
+        return excluded.of(unit) if excluded else {}
 
     def _waits(self, pod: PodInfo) -> bool:
         now = self._state.pod(pod.key)

@@ -1,20 +1,22 @@
 """The nodes that are not used for a unit for a while, since a member could not be bound there.
 
-An exclusion ends early once its cause may be gone: the node has changed, or pods of others have
-left it or ask for something else there. If a member is refused there again, the next one lasts for
-some time in any case, and longer each time: on a busy node, pods come and go for other reasons.
+An exclusion ends early once its cause may be gone: the node has changed, pods of others have left
+it or ask for something else there, or the unit asks for something else or has other volumes. If a
+member is refused there again, the next one lasts for some time in any case, and longer each time:
+on a busy node, pods come and go for other reasons.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.gang import GangKey
-from linkwise.cluster.nodes.node import Node
-from linkwise.cluster.requests.demand import Demand
-from linkwise.planning.gang.exclusion import Exclusion, exclusion_id, lasting
+from linkwise.planning.gang.exclusion import Exclusion, exclusion_id, exclusion_key
+from linkwise.planning.gang.unit import Unit
 from linkwise.planning.state.cluster_state import ClusterState
+from scorer.commit.binding.node_cause import NodeCause, cause_at
 
 SECONDS = 180.0
 """Time for which a node is excluded for a unit at most [s]."""
@@ -31,23 +33,11 @@ _KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Cause:
-    """A node as it was when it did not take a pod."""
-
-    node: Node | None
-    demands: Mapping[str, Demand]
-    """By uid of a pod of others there."""
-
-    def may_be_gone(self, now: "_Cause") -> bool:
-        """Return whether the node has changed, or pods of others there have left or changed."""
-        is_same = self.node == now.node
-        return not is_same or any(now.demands.get(uid) != of for uid, of in self.demands.items())
-
-
-@dataclass(frozen=True, slots=True)
 class _Entry:
     exclusion: Exclusion
-    cause: _Cause
+    cause: NodeCause
+    asked: frozenset[Hashable]
+    """The signatures of the members of the unit; empty: not known."""
     not_before: float
     """Before this time it does not end early [s since 1970]."""
     times: int
@@ -86,16 +76,26 @@ class ExcludedNodes:
         """Return whether there may be any."""
         return bool(self._entries)
 
-    def of(self, key: GangKey) -> dict[str, Exclusion]:
-        """Return the exclusions of a unit now, by node."""
-        now, nodes = self._clock(), self._entries.get(key, {})
-        return {node: each.exclusion for node, each in nodes.items() if not each.is_over(now)}
+    def of(self, unit: Unit) -> dict[str, Exclusion]:
+        """Return the exclusions of a unit now, by node.
+
+        None hold that were for other requests or volumes, once they may end early.
+        """
+        now, nodes = self._clock(), self._entries.get(exclusion_key(unit), {})
+        asked = frozenset(member.signature for member in unit.members) if nodes else frozenset()
+        return {
+            node: each.exclusion
+            for node, each in nodes.items()
+            if not each.is_over(now)
+            if not each.asked or asked <= each.asked or now < each.not_before
+        }
 
     def published(self) -> dict[str, dict[str, float]]:
         """Return the latest exclusions, by id of the unit and node: until when [s since 1970]."""
-        found, size = dict[str, dict[str, float]](), 0
+        now, found, size = self._clock(), dict[str, dict[str, float]](), 0
         for key in reversed(self._entries):
-            nodes = {node: each.until for node, each in self.of(key).items()}
+            current = self._entries[key].items()
+            nodes = {node: each.exclusion.until for node, each in current if not each.is_over(now)}
             size += sum(len(node) + _NUMBER for node in nodes) + _NUMBER
             if size > PUBLISHED:
                 break
@@ -109,7 +109,8 @@ class ExcludedNodes:
         nodes: frozenset[str],
         why: str,
         *,
-        own: frozenset[str] = frozenset(),
+        causes: Mapping[str, NodeCause] = MappingProxyType({}),
+        asked: frozenset[Hashable] = frozenset(),
         at_least: float = 0.0,
     ) -> None:
         """Exclude nodes for a unit for a while.
@@ -118,7 +119,8 @@ class ExcludedNodes:
             key: Of the unit (`exclusion_key`).
             nodes: The nodes.
             why: In the words of kube-scheduler; empty: it said nothing.
-            own: Uids of pods of the unit, whose end is no reason to try again.
+            causes: The nodes as they were when they did not take it; others are taken as now.
+            asked: The signatures of its members; empty: not known.
             at_least: For how long, whatever changes [s].
         """
         now, entries = self._clock(), self._entries.pop(key, {})
@@ -128,7 +130,8 @@ class ExcludedNodes:
             again = 0.0 if times == 1 else min(_LEAST * 2.0 ** min(times - 2, 10), SECONDS)
             least = max(again, at_least)
             exclusion = Exclusion(now + SECONDS, why)
-            entries[node] = _Entry(exclusion, self._cause(node, own), now + least, times)
+            cause = causes.get(node) or cause_at(self._state, node)
+            entries[node] = _Entry(exclusion, cause, asked, now + least, times)
         if entries:
             self._entries[key] = dict(islice(entries.items(), max(0, len(entries) - _KEPT), None))
         while sum(map(len, self._entries.values())) > _KEPT:
@@ -141,7 +144,7 @@ class ExcludedNodes:
             for node, entry in entries.items():
                 ledger = self._state.ledger(node)
                 if entry.may_end_early(now) and (ledger is None or ledger is not entry.checked):
-                    is_gone = entry.cause.may_be_gone(self._cause(node))
+                    is_gone = entry.cause.may_be_gone(cause_at(self._state, node))
                     entries[node] = replace(entry, checked=ledger, ended=now if is_gone else None)
 
     def include(self, key: GangKey) -> None:
@@ -160,8 +163,3 @@ class ExcludedNodes:
         current = (each for each in entries if not each.is_over(now))
         times = (time for each in current for time in (each.exclusion.until, each.not_before))
         return [time for time in times if time > now]
-
-    def _cause(self, node: str, own: frozenset[str] = frozenset()) -> _Cause:
-        usages = self._state.usages.by_uid(node)
-        demands = {uid: usage.demand for uid, usage in usages.items() if uid not in own}
-        return _Cause(lasting(self._state.node(node)), demands)

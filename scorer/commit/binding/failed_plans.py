@@ -132,8 +132,9 @@ class FailedPlans:
         if removal.step is Step.UNTOUCHED and not removal.refusal:
             return
         if removal.step is Step.GONE:
-            own = frozenset(member.uid for member in binding.plan.members)
-            self._excluded.exclude(exclusion_key(binding.unit), unused, words, own=own)
+            key, causes = exclusion_key(binding.unit), binding.causes
+            asked = frozenset(member.signature for member in binding.unit.members)
+            self._excluded.exclude(key, unused, words, causes=causes, asked=asked)
             self._vain.not_bound(binding.unit, unused)
         reason = f"{failure}; {removal.summary}"
         evicted = Evicted(len(removal.accepted), failure, removal.refusal)

@@ -1,14 +1,18 @@
 """Plans whose members are not all bound yet: their progress and their deadlines."""
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from linkwise.cluster.gang import GangKey
 from linkwise.planning.gang.bind_answer import STANDS, BindAnswer
 from linkwise.planning.gang.crd_plan import GangPlan
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
+from scorer.commit.binding.node_cause import NodeCause
+
+_RENEWALS = 2
+"""How often an answer has to stand for a while again: on a busy node pods come and go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,11 @@ class PendingBinding:
     answer: BindAnswer | None = None
     """What kube-scheduler says of its members; None: nothing."""
 
+    causes: Mapping[str, NodeCause] = field(default_factory=dict)
+    """The nodes to which the answer refers, as they were then."""
+    renewals: int = 0
+    """How often it had to stand for a while again, since these nodes had changed."""
+
     def heard(self, answer: BindAnswer | None, now: float, patience: float) -> "PendingBinding":
         """Return the same plan after an answer of kube-scheduler, which stands for a short time.
 
@@ -49,6 +58,24 @@ class PendingBinding:
         """
         deadline = min(self.deadline, now + STANDS) if answer else now + patience
         return replace(self, answer=answer, deadline=deadline)
+
+    def renewed(self, causes: Mapping[str, NodeCause], now: float) -> "PendingBinding | None":
+        """Return the same plan if its nodes have changed, so that its answer has to stand again.
+
+        None if they have not, or the answer has stood so long that this changes nothing.
+
+        Args:
+            causes: The nodes now.
+            now: [s since 1970]
+        """
+        changed = (
+            node in self.causes and self.causes[node].may_be_gone(each)
+            for node, each in causes.items()
+        )
+        if self.renewals >= _RENEWALS or not any(changed):
+            return None
+        renewals = self.renewals + 1
+        return replace(self, causes=causes, renewals=renewals, deadline=now + STANDS)
 
     def is_due(self, now: float) -> bool:
         """Return whether the deadline has passed; the time is in seconds since 1970."""

@@ -27,6 +27,7 @@ from scorer.commit.binding.claim_repair import ClaimRepair
 from scorer.commit.binding.excluded_nodes import ExcludedNodes
 from scorer.commit.binding.failed_plans import FailedPlans
 from scorer.commit.binding.lost_gpus import awaits_claim
+from scorer.commit.binding.node_cause import NodeCause, cause_at
 from scorer.commit.binding.pending_binding import (
     PendingBinding,
     PendingBindings,
@@ -187,10 +188,17 @@ class BindingTracker:
         if answer == before:
             return binding
         binding = binding.heard(answer, self._clock(), self._patience)
+        binding = replace(binding, causes={**self._causes(binding), **binding.causes})
         self._bindings.keep(binding)
         reason = answer.waiting if answer else ""
         self._report(binding, Phase.COMMITTING, len(progress.bound), reason)
         return binding
+
+    def _causes(self, binding: PendingBinding) -> dict[str, NodeCause]:
+        """Return the nodes to which the answer about a plan refers, as they are now."""
+        nodes = binding.answer.nodes if binding.answer else ()
+        own = frozenset(member.uid for member in binding.plan.members)
+        return {node: cause_at(self._informers.state, node, own) for node in nodes}
 
     def _act(self, binding: PendingBinding, progress: Progress, answer: BindAnswer) -> None:
         """Act on an answer that has stood for a while.
@@ -200,6 +208,9 @@ class BindingTracker:
         if answer.fault is Fault.UNIT:
             self._bindings.keep(replace(binding, deadline=self._new_deadline))
             self._report(binding, Phase.COMMITTING, len(progress.bound), answer.waiting)
+        elif renewed := binding.renewed(self._causes(binding), self._clock()):
+            # kube-scheduler tries again after such a change.
+            self._bindings.keep(renewed)
         elif progress.bound:
             self._give_up_overdue(binding, progress, progress.unbound[0], answer)
         else:

@@ -6,15 +6,19 @@ import pytest
 from support.builders import a_node, a_seen
 from support.servers.leader_harness import NOW, Clock
 
+from linkwise.cluster import keys
 from linkwise.cluster.gang import GangKey
 from linkwise.planning.gang.exclusion import exclusion_id, exclusion_key
 from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.unit import units_of
 from linkwise.planning.state.cluster_state import ClusterState
 from scorer.commit.binding.excluded_nodes import PUBLISHED, ExcludedNodes
+from scorer.commit.binding.node_cause import cause_at
 from scorer.commit.binding.vain_preemptions import VainPreemptions
 
 KEY = GangKey("team", "bert", "job")
+JOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "bert", "uid": "job"}
+MARK = {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: "1"}
 NO_OWNERS = Owners({}, {})
 
 
@@ -38,7 +42,13 @@ class Nodes:
     @property
     def now(self):
         self.excluded.update()
-        return self.excluded.of(KEY)
+        return self.excluded.of(bert())
+
+
+def bert(gpus=1, name="bert"):
+    labels = {**MARK, keys.POD_GROUP_NAME: name}
+    (unit,) = units_of([a_seen(gpus, f"{name}-0", labels=labels, owner=JOB)], NO_OWNERS)
+    return unit
 
 
 @pytest.fixture
@@ -51,7 +61,7 @@ def test_a_node_is_excluded_for_three_minutes_with_the_reason(nodes):
     assert {name: (each.until, each.why) for name, each in nodes.now.items()} == {
         "gpu-0": (NOW + 180, "Too many pods")
     }
-    assert nodes.excluded.of(GangKey("team", "other", "")) == {}
+    assert nodes.excluded.of(bert(name="other")) == {}
     nodes.clock.now += 180
     assert nodes.now == {}
     assert nodes.excluded.ends() == []
@@ -88,9 +98,24 @@ def test_it_ends_once_the_cause_may_be_gone(nodes, change):
 )
 def test_it_does_not_end_for_anything_else(nodes, change):
     nodes.pod("bert-0")
-    nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "", own=frozenset({"bert-0"}))
+    causes = {"gpu-0": cause_at(nodes.state, "gpu-0", frozenset({"bert-0"}))}
+    nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "", causes=causes)
     change(nodes)
     assert nodes.now
+
+
+def test_what_changed_before_the_exclusion_ends_it_too(nodes):
+    causes = {"gpu-0": cause_at(nodes.state, "gpu-0")}
+    nodes.delete("other")
+    nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "", causes=causes)
+    assert not nodes.now
+
+
+def test_it_does_not_hold_for_a_unit_that_asks_for_something_else(nodes):
+    asked = frozenset(member.signature for member in bert().members)
+    nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "", asked=asked)
+    assert nodes.excluded.of(bert(1)).keys() == {"gpu-0"}
+    assert nodes.excluded.of(bert(2)) == {}
 
 
 def test_where_it_is_refused_again_it_ends_later_and_later(nodes):
@@ -111,7 +136,7 @@ def test_few_exclusions_are_kept_the_latest_ones(nodes):
         nodes.excluded.exclude(GangKey("team", f"g{i}", ""), frozenset({"gpu-0"}), "")
     nodes.excluded.exclude(KEY, frozenset(f"gpu-{i}" for i in range(2000)), "")
     assert len(nodes.now) == 1024
-    assert nodes.excluded.of(GangKey("team", "g1029", "")) == {}
+    assert not nodes.excluded.is_said_elsewhere(GangKey("team", "g1029", ""), "", frozenset())
 
 
 def test_little_is_written_into_the_lease_the_latest_exclusions(nodes):

@@ -330,6 +330,22 @@ async def test_an_answer_that_does_not_stand_evicts_nobody(cluster, clock):
     assert evicted(cluster) == {}
 
 
+async def test_an_answer_stands_again_for_a_while_after_a_change_of_its_node(cluster, clock):
+    path = "/api/v1/namespaces/team/pods/neighbour"
+    neighbour = {"metadata": {"namespace": "team", "uid": "nb"}, "status": {"phase": "Running"}}
+    for node in ("gpu-0", "gpu-1"):
+        cluster.put(f"{path}-{node}", {**neighbour, "spec": {"nodeName": node}})
+    async with leading(cluster, clock=clock):
+        await answered(cluster, OF_NODE)
+        cluster.remove(f"{path}-{cluster.record('bert-0')['node']}")
+        await passed(cluster, clock, 0, "seen")
+        await passed(cluster, clock, 5)
+        await passed(cluster, clock, 3, "another")
+        assert evicted(cluster) == {}
+        await passed(cluster, clock, 2, "late")
+        await until(lambda: not cluster["bert-0"] and not cluster["bert-1"])
+
+
 async def test_what_no_other_node_would_change_evicts_nobody(cluster, clock):
     async with leading(cluster, clock=clock):
         await answered(cluster, OF_UNIT, "bert-1")
