@@ -1,10 +1,12 @@
 """Draw small clusters, and pods that ask for all that kube-scheduler's filters judge."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from random import Random
 
 from controlplane.api import Api, Object
+from controlplane.drawn_volumes import DrawnVolumes
 from controlplane.nodes import NODES, Line
 from controlplane.pods import Pods, a_pod, requirement
 
@@ -25,6 +27,11 @@ class World:
     number: int
     random: Random
     pods: Pods
+    volumes: DrawnVolumes = field(init=False)
+
+    def __post_init__(self) -> None:
+        volumes = DrawnVolumes(self.number, self.random, self.pods, self.names)
+        object.__setattr__(self, "volumes", volumes)
 
     @property
     def selector(self) -> dict[str, str]:
@@ -53,8 +60,9 @@ class World:
                 "taints": [_TAINT] if self.random.random() < 0.2 else [],
             }
 
-    def equip(self, api: Api) -> None:
-        """Give its nodes other resources, and cordon some."""
+    @contextmanager
+    def filled(self, api: Api) -> Iterator[None]:
+        """Give its nodes other resources, cordon some, and run pods of others on them."""
         for name in self.names:
             amounts = {
                 NIC: self.random.choice(("0", "1", "4")),
@@ -66,14 +74,19 @@ class World:
             if self.random.random() < 0.15:
                 api.patch(f"{NODES}/{name}", {"spec": {"unschedulable": True}})
 
-    def fill(self) -> None:
-        """Run pods of others on its nodes, without regard to any filter."""
-        for index in range(self.random.randrange(3, 8)):
-            spec = {"nodeName": self.random.choice(self.names), **_resources(self.random, 0)}
-            if self.random.random() < 0.15:
-                spec["affinity"] = {"podAntiAffinity": _required(_terms(self.random))}
-            labels = {"app": self.random.choice(_APPS)}
-            self.pods.api.create(self.pods.path, a_pod(f"other-{index}", labels=labels, **spec))
+        with self.volumes.present():
+            for index in range(self.random.randrange(3, 8)):
+                # Without regard to any filter.
+                self.pods.api.create(self.pods.path, self._other(f"other-{index}"))
+            yield
+
+    def _other(self, name: str) -> Object:
+        spec = {"nodeName": self.random.choice(self.names), **_resources(self.random, 0)}
+        if self.random.random() < 0.15:
+            spec["affinity"] = {"podAntiAffinity": _required(_terms(self.random))}
+        if self.random.random() < 0.4:
+            spec["volumes"] = self.volumes.of_others()
+        return a_pod(name, labels={"app": self.random.choice(_APPS)}, **spec)
 
     def pod(self, name: str) -> Object:
         """Draw a pod that waits for one GPU behind our gate."""
@@ -99,6 +112,8 @@ class World:
             spec["topologySpreadConstraints"] = list(_spread(random))
         if random.random() < 0.15:
             spec["hostNetwork"] = True
+        if random.random() < 0.3:
+            spec["volumes"] = self.volumes.drawn()
         labels = {"app": random.choice(_APPS)}
         return a_pod(name, labels=labels, **spec, affinity=affinity)
 

@@ -9,21 +9,31 @@ from controlplane.pods import Pods
 from controlplane.process import NotReadyError, wait_until
 
 from linkwise.cluster.objects.pod import Pod
+from linkwise.cluster.volume_keys import SELECTED_NODE
 from linkwise.planning.gang.patches import allocation_patch
 
 
 def refusal(pods: Pods, body: Object, node: str) -> str | None:
-    """Return why kube-scheduler refuses a pod on a node; None: it was bound there.
+    """Return why kube-scheduler refuses a pod on a node; None: it takes the pod.
 
     Args:
         pods: Of the namespace in which it is made; it is gone afterwards.
         body: The pod, behind our gate.
         node: The node to which it is pinned.
     """
+    claims = [one["name"] for one in body["spec"].get("volumes", ())]
     with _pinned(pods, [body], [node]) as found:
-        wait_until(lambda: all(map(_is_judged, found())), f"the pod is judged on {node}")
+        is_taken = False
+
+        def is_judged() -> bool:
+            nonlocal is_taken
+            [pod] = found()
+            is_taken = bool(pod["spec"].get("nodeName")) or _is_chosen(pods, claims, node)
+            return is_taken or _message(pod) is not None
+
+        wait_until(is_judged, f"the pod is judged on {node}")
         [pod] = found()
-    return None if pod["spec"].get("nodeName") else _message(pod)
+    return None if is_taken else _message(pod)
 
 
 def refusals(pods: Pods, bodies: Sequence[Object], nodes: Sequence[str]) -> list[str]:
@@ -59,8 +69,12 @@ def _pinned(
     wait_until(lambda: pods.all().keys().isdisjoint(names), f"{names} are gone")
 
 
-def _is_judged(pod: Object) -> bool:
-    return bool(pod["spec"].get("nodeName")) or _message(pod) is not None
+def _is_chosen(pods: Pods, claims: Sequence[str], node: str) -> bool:
+    """Return whether a volume is to be made for a claim on a node: then the pod fits there."""
+    path = f"/api/v1/namespaces/{pods.namespace}/persistentvolumeclaims"
+    found = pods.api.get(path)["items"] if claims else ()
+    named = (one["metadata"] for one in found if one["metadata"]["name"] in claims)
+    return any(one.get("annotations", {}).get(SELECTED_NODE) == node for one in named)
 
 
 def _message(pod: Object) -> str | None:
