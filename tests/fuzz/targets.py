@@ -16,6 +16,7 @@ import msgspec
 from fuzz.claims_node import devices
 from fuzz.files import cluster, kubeconfig
 from fuzz.slow import review_is_bounded
+from fuzz.volumes import volumes
 from fuzz.watched_kinds import objects
 from google.protobuf.message import DecodeError
 from support.admission import review_response
@@ -285,6 +286,6 @@ TARGETS: dict[str, Target] = {
     for target in (
         *(review, policy, profile, plugin, manifest, matrix),
         *(nccl, published, record, extender, secret, watched),
-        *(cdi, node, objects, devices, cluster, kubeconfig, slow),
+        *(cdi, node, objects, devices, volumes, cluster, kubeconfig, slow),
     )
 }
