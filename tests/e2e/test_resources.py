@@ -4,7 +4,7 @@ import pytest
 from controlplane.gangs import gang_labels, make_gang, make_stateful_gang, wait_for_phase
 from controlplane.history import gpus
 from controlplane.nodes import NODES
-from controlplane.pods import container, gates
+from controlplane.pods import container, gates, requirement
 from controlplane.process import wait_until
 
 from linkwise.cluster import keys
@@ -91,3 +91,30 @@ def test_a_pod_that_tolerates_a_cordon_is_bound_on_a_cordoned_node(pods, machine
     pods.create({keys.GPU_WHOLE: 1}, name="train", spec={"tolerations": tolerated})
     wait_until(lambda: len(pods.bound()) == 2, "a pod that may go anywhere is bound", PATIENCE)
     assert nodes_of(pods)["train"] == "gpu-0"
+
+
+@pytest.mark.usefixtures("placing", "history")
+def test_a_gang_goes_where_its_claim_has_devices(pods, machines):
+    """The claim of another driver is shared by its members, and was allocated before."""
+    machines(3)
+    path = f"/apis/resource.k8s.io/v1/namespaces/{pods.namespace}/resourceclaims"
+    request = {"name": "nic", "exactly": {"deviceClassName": "nics.example"}}
+    claim = {"metadata": {"name": "nic"}, "spec": {"devices": {"requests": [request]}}}
+    pods.api.create(path, claim)
+    result = {"request": "nic", "driver": "nics.example", "pool": "gpu-2", "device": "nic-0"}
+    terms = [{"matchFields": [requirement("metadata.name", "In", "gpu-2")]}]
+    allocation = {
+        "devices": {"results": [result]},
+        "nodeSelector": {"nodeSelectorTerms": terms},
+        "allocationTimestamp": "2026-01-01T00:00:00Z",
+    }
+    pods.api.patch(f"{path}/nic/status", {"status": {"allocation": allocation}})
+    spec = {
+        "containers": [container({keys.GPU_WHOLE: 1})],
+        "resourceClaims": [{"name": "nic", "resourceClaimName": "nic"}],
+    }
+
+    make_stateful_gang(pods, "train", 2, spec)
+
+    wait_until(lambda: len(pods.bound()) == 2, "both are bound", PATIENCE)
+    assert set(nodes_of(pods).values()) == {"gpu-2"}

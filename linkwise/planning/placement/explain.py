@@ -8,7 +8,7 @@ from linkwise.cluster.nodes.node import MachineSource
 from linkwise.cluster.requests.request import Family
 from linkwise.planning.placement.bandwidth import Bandwidth
 from linkwise.planning.placement.pods.member import Member
-from linkwise.planning.placement.result import Plan
+from linkwise.planning.placement.result import Placement, Plan
 from linkwise.planning.placement.state.selected_nodes import selected_by
 from linkwise.planning.placement.state.snapshot import Snapshot
 from linkwise.topology.choice import ChoiceRequest
@@ -104,6 +104,7 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
         notes.append(f"the bandwidth is not known: NVIDIA's plugin chooses the GPUs of {where}")
     notes += _bandwidth_notes(plan.bandwidth)
     delegated = {c for p in plan.placements for c in delegated_constraints(p.member)}
+    delegated |= {name for p in plan.placements for name in _claimed_resources(snapshot, p)}
     if delegated:
         notes.append(f"left to kube-scheduler: {', '.join(sorted(delegated))}")
     notes += _preferences(plan)
@@ -122,6 +123,14 @@ def _preferences(plan: Plan) -> Iterator[str]:
             uncounted.add(spread)
     if uncounted:
         yield f"not counted: {', '.join(sorted(uncounted))}"
+
+
+def _claimed_resources(snapshot: Snapshot, placement: Placement) -> Iterator[str]:
+    """Yield the resources of a pod for which kube-scheduler makes a claim on its node."""
+    offered = snapshot.ledger.nodes[placement.node].node.resources
+    for name, _ in placement.member.demand.others:
+        if name in snapshot.class_resources and not offered.get(name):
+            yield name
 
 
 def _bandwidth_notes(bandwidth: Bandwidth) -> Iterator[str]:

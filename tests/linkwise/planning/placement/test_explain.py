@@ -7,6 +7,7 @@ from linkwise.cluster.gang import Link
 from linkwise.cluster.keys import GPU_MEM
 from linkwise.cluster.nodes.node import MachineSource
 from linkwise.cluster.nodes.node_reader import uniform_machine
+from linkwise.cluster.requests.class_resources import ClassResources
 from linkwise.planning.placement.explain import MAX_EXPLAINED, PlanExplanation, explain_plan
 from linkwise.planning.placement.options import PlanOptions
 from linkwise.planning.placement.result import Plan
@@ -111,6 +112,16 @@ def test_preferences_that_do_not_count_are_named():
         "not counted: pod affinity that is preferred, pod anti-affinity that is preferred, "
         f"{preferred}",
     )
+
+
+def test_resources_for_which_kube_scheduler_makes_a_claim_are_named():
+    member = a_member(limits={"rdma/hca": 1})
+    offered = ClassResources(frozenset({"rdma/hca"}))
+    by_class = replace(a_snapshot(a_node()), class_resources=offered)
+    listed = a_snapshot(a_node(resources={"rdma/hca": 1}))
+
+    assert explained(by_class, [member]).notes == ("left to kube-scheduler: rdma/hca",)
+    assert explained(replace(listed, class_resources=offered), [member]).notes == ()
 
 
 @pytest.mark.parametrize(
