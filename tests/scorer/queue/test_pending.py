@@ -206,7 +206,7 @@ def test_the_keys_of_owners_that_share_a_gang_are_gone_with_their_pods():
     )
     labels = {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: "2"}
     for name in ("ps", "worker"):
-        several.put(name, labels=labels, owner={**JOB, "uid": name})
+        several.put(name, labels=labels, owner={**JOB, "name": name, "uid": name})
     several.assemble()
 
     (unit,) = several.pending
