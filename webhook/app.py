@@ -34,10 +34,10 @@ from webhook.metrics import Metrics
 from webhook.review import (
     PodReview,
     ProtocolError,
-    allow_unchanged,
     encode_response,
     parse_pod_review,
 )
+from webhook.update_review import update_response
 
 NAMESPACE_TIMEOUT = 0.5
 """Maximum time for which a review waits for a new namespace to appear in the informer [s]."""
@@ -84,9 +84,8 @@ class Admission:
         if review.unreadable:
             return self._respond(review, deny_unreadable(review.unreadable))
         if review.pod is None:
-            return HttpResponse(
-                allow_unchanged(review), fields={"uid": review.uid, "verdict": _SKIPPED}
-            )
+            answer = update_response(request.body, review)
+            return HttpResponse(answer, fields={"uid": review.uid, "verdict": _SKIPPED})
         if reason := self._informers.not_ready_reason():
             return retry_later(reason)
         sources = self._sources_of(review.pod)

@@ -184,7 +184,7 @@ def register(
         standby: Port of the second webhook, which is called after the first; 0: no listener.
         seconds: For how long an API server waits for an answer; as shipped when None.
     """
-    mutating = (f"{port}/mutate", f"{standby or _UNREACHABLE}/mutate")
+    mutating = (f"{port}/mutate", f"{standby or _UNREACHABLE}/mutate", f"{port}/mutate")
     _name(plane, MUTATING, mutating, bundle, seconds)
     _name(plane, VALIDATING, (f"{port}/validate",), bundle, seconds)
     wait_until(lambda: _is_in_force(plane), "the registrations are in force")
@@ -192,7 +192,7 @@ def register(
 
 def register_unreachable(plane: ControlPlane) -> None:
     """Register addresses without a listener."""
-    _name(plane, MUTATING, (f"{_UNREACHABLE}/",) * 2)
+    _name(plane, MUTATING, (f"{_UNREACHABLE}/",) * 3)
     _name(plane, VALIDATING, (f"{_UNREACHABLE}/",))
 
 

@@ -71,7 +71,7 @@ def hook(kind):
 
 def retry_hook():
     """Return the webhook that is called after the first call has failed."""
-    _, second = document("MutatingWebhookConfiguration", "linkwise")["webhooks"]
+    _, second, _ = document("MutatingWebhookConfiguration", "linkwise")["webhooks"]
     return second
 
 
@@ -144,6 +144,15 @@ def test_retry_webhook_calls_the_standby_for_pods_that_the_policy_would_refuse()
     (called,) = retry_hook()["matchConditions"]
     (refused,) = document("ValidatingAdmissionPolicy", "linkwise-placed")["spec"]["matchConditions"]
     assert called["expression"].split() == refused["expression"].split()
+
+
+def test_updates_of_pods_are_sent_to_the_webhook_as_their_creation_is():
+    differ = ("name", "matchConditions", "rules")
+    first, *_, update = document("MutatingWebhookConfiguration", "linkwise")["webhooks"]
+    assert update["rules"] == [{**first["rules"][0], "operations": ["UPDATE"]}]
+    assert {key: update[key] for key in update if key not in differ} == {
+        key: first[key] for key in first if key not in differ
+    }
 
 
 @pytest.mark.parametrize("policy", ["registration", "placed"])
@@ -667,7 +676,7 @@ def test_rights_of_the_scorer():
         ("*", "gangs/status", "patch"),
         *(("*", kind, verb) for kind in ("jobs", "statefulsets") for verb in (*read, "get")),
         ("*", "tokenreviews", "create"),
-        *(("*", resource, "get") for resource in OWNERS),
+        *(("*", resource, verb) for resource in OWNERS for verb in ("get", *read)),
         *(("*", kind, verb) for kind in ("resourceclaims", "resourceslices") for verb in read),
         *(("*", "deviceclasses", verb) for verb in read),
         *(("*", "resourceclaims", verb) for verb in ("get", "create", "delete")),

@@ -8,6 +8,7 @@ the one before it. So does an owner whose pods have all ended not join those tha
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
 from linkwise.cluster.gang import GangKey, is_of_group
 from linkwise.cluster.objects.metadata import Owner
@@ -104,7 +105,10 @@ class _Gang:
 
 
 def joint_gangs(
-    pods: Collection[PodInfo], owners: Owners, recorded: Iterable[Joint] = ()
+    pods: Collection[PodInfo],
+    owners: Owners,
+    recorded: Iterable[Joint] = (),
+    first: Iterable[GangKey] = (),
 ) -> dict[GangKey, Joint]:
     """Return the gangs of several owners, by the keys of their parts.
 
@@ -112,6 +116,7 @@ def joint_gangs(
         pods: All pods of one namespace and gang name.
         owners: What is known of their owners, and which of these were a gang before.
         recorded: Gangs of several owners that their objects show.
+        first: Parts that were there before others: a gang has the key of one of them.
 
     Cost: linear in the pods; owners are sorted, and compared with a few gangs.
     """
@@ -126,9 +131,10 @@ def joint_gangs(
     left = sorted((part for key, part in live.items() if key not in taken), key=lambda p: p.age)
     gangs += [_Gang([part]) for part in left if part.is_whole]
     _join([part for part in left if not part.is_whole], gangs)
+    first = tuple(first)
     for gang in gangs:
         if gang.before or len(gang.parts) > 1:
-            found = _joint(gang, owners)
+            found = _joint(gang, owners, first)
             joint.update(dict.fromkeys(found.parts, found))
     return joint
 
@@ -255,13 +261,14 @@ def _join(short: Iterable[_Part], gangs: list[_Gang]) -> None:
             lacking.append(newest)
 
 
-def _joint(gang: _Gang, owners: Owners) -> Joint:
+def _joint(gang: _Gang, owners: Owners, first: Iterable[GangKey]) -> Joint:
     known = gang.before.parts if gang.before else ()
     keys = dict.fromkeys((*known, *(part.key for part in gang.parts)))
     is_certain = all(part.is_read for part in gang.parts)
     if gang.before:
         return Joint(gang.before.key, tuple(keys), is_certain)
     before = (owners.joint.get(part.key) for part in gang.parts)
-    key = next((joint.key for joint in before if joint and joint.key in keys), None)
+    candidates = chain((joint.key for joint in before if joint), first)
+    key = next((key for key in candidates if key in keys), None)
     oldest = min(gang.parts, key=lambda part: part.age)
     return Joint(key or oldest.key, tuple(keys), is_certain)

@@ -48,6 +48,8 @@ class WorkloadInformer:
         self._group_sizes: dict[GangKey, int] = {}
         self._totals: dict[str, int] = {}
         self._joint: dict[GangKey, Joint] = {}
+        self._seen: dict[Key, tuple[GangKey, ...]] = {}
+        """By namespace and gang name: keys of the pods of each owner, the first one first."""
         self._joint_keys: dict[Key, tuple[GangKey, ...]] = {}
         """By namespace and gang name: the keys of these."""
         self.owners = Owners(
@@ -112,8 +114,13 @@ class WorkloadInformer:
 
     def regroup(self, group: Key) -> None:
         """Decide again which owners of the pods of a gang name have one gang."""
-        pods = self._state.groups.of(group)
-        found = joint_gangs(tuple(pods), self.owners, self._gangs.joints(group))
+        pods = tuple(self._state.groups.of(group))
+        present = dict.fromkeys(self.owners.own_key(pod) for pod in pods if pod.gang)
+        # One that is known to users keeps its name when another owner joins it.
+        first = (*sorted(self._gangs.named(group)), *self._seen.pop(group, ()))
+        found = joint_gangs(pods, self.owners, self._gangs.joints(group), first)
+        if kept := tuple(dict.fromkeys((*(key for key in first if key in present), *present))):
+            self._seen[group] = kept
         for key in self._joint_keys.pop(group, ()):
             del self._joint[key]
         if found:

@@ -157,6 +157,15 @@ def test_a_gang_of_several_owners_keeps_its_key_while_it_runs():
     assert (unit.key, unit.needed, unit.owner.uid) == (key("ps"), 5, "worker")
 
 
+@pytest.mark.parametrize("first", ["ps", "worker"])
+def test_the_owner_that_was_there_first_gives_the_key(first):
+    found = [*pods(SET, "ps", 1), *pods(SET, "worker", 4)]
+
+    joint = joint_gangs(found, owners_of(), first=[key("gone"), key(first)])
+
+    assert {each.key for each in joint.values()} == {key(first)}
+
+
 def test_while_owners_are_read_their_gang_waits():
     owners = Owners({}, {}, is_read_on_demand=True)
     found = [*pods(SET, "ps", 1), *pods(SET, "worker", 4)]
