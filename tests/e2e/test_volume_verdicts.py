@@ -1,0 +1,144 @@
+"""The planner and kube-scheduler judge the volumes of pods on the same nodes alike."""
+
+from random import Random
+
+import msgspec
+import pytest
+from controlplane.nodes import NODES
+from controlplane.pods import Pods, a_pod, container
+from controlplane.soak import often
+from controlplane.temporary import temporary_namespace
+from controlplane.verdicts import refusal
+from support.builders import a_held_pod
+from support.volumes import (
+    CLASSES,
+    CSI_NODES,
+    VOLUMES,
+    a_csi_node,
+    a_storage_class,
+    a_volume,
+    a_volume_claim,
+    one_of,
+)
+
+from linkwise.cluster import keys, volume_keys
+from linkwise.cluster.objects.pod import Pod
+from linkwise.planning.gang.pod_info import pod_info
+from linkwise.planning.gang.pod_volumes import with_volumes
+from linkwise.planning.placement.schedule import feasible_nodes
+from linkwise.views.analysis.fit import placement_snapshot
+from linkwise.views.live.kubeconfig import Access
+from linkwise.views.live.load import load_cluster
+
+pytestmark = pytest.mark.usefixtures("bare")
+
+HOSTS = ("v-0", "v-1", "v-2", "v-3")
+ZONES = {
+    "v-0": {volume_keys.ZONE: "z1"},
+    "v-1": {volume_keys.ZONE: "z2", volume_keys.REGION: "r"},
+    "v-2": {volume_keys.ZONE_BEFORE: "z1"},
+    "v-3": {},
+}
+NOT_Z1 = {
+    "nodeSelectorTerms": [
+        {"matchExpressions": [{"key": volume_keys.ZONE, "operator": "NotIn", "values": ["z1"]}]}
+    ]
+}
+PODS = often(30, 400)
+DRIVER = "disk.example"
+
+
+def csi(handle):
+    return {"csi": {"driver": DRIVER, "volumeHandle": handle}}
+
+
+NFS = {"nfs": {"server": "192.0.2.9", "path": "/x"}}
+BOUND = {
+    "host": {**NFS, "hosts": ["v-1", "v-3"]},
+    "zone": {**NFS, "nodeAffinity": {"required": one_of(volume_keys.ZONE, "z1")}},
+    "not-z1": {**NFS, "nodeAffinity": {"required": NOT_Z1}},
+    "label": {**NFS, "labels": {volume_keys.ZONE: "z1"}},
+    "labels": {**NFS, "labels": {volume_keys.ZONE: "z1__z2", volume_keys.REGION: "r"}},
+    "old-label": {**NFS, "labels": {volume_keys.ZONE_BEFORE: "z2"}},
+    "free": NFS,
+    "disk-0": csi("0"),
+    "disk-1": csi("1"),
+    "disk-2": csi("2"),
+}
+UNBOUND = {"pending": {"storage_class": "later"}, "nowhere": {"storage_class": "no-such-class"}}
+NAMES = (*BOUND, *UNBOUND, "missing")
+
+
+@pytest.fixture
+def pods(plane, nodes):
+    """Four nodes with zones, of which one has its only disk, and claims of every kind."""
+    line = {"name": "v", "count": len(HOSTS), "machine": "dgx1-v100", "mode": "topology"}
+    nodes({**line, "cpu": 96, "memory": "768Gi"})
+    api, made = plane.api, []
+
+    def create(collection, body):
+        body = {**body, "metadata": {**body["metadata"]}}
+        body["metadata"].pop("namespace", None)
+        body["metadata"].pop("uid", None)
+        made.append(f"{collection}/{body['metadata']['name']}")
+        return api.create(collection, body)
+
+    with temporary_namespace(api, "volumes-") as namespace:
+        claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+        for host in HOSTS:
+            labels = {keys.HOSTNAME: host, **ZONES[host]}
+            api.patch(f"{NODES}/{host}", {"metadata": {"labels": labels}})
+            create(CSI_NODES, a_csi_node(host, **{DRIVER: 1 if host == "v-0" else 2}))
+        create(CLASSES, a_storage_class("later", "none.example", immediate=True))
+        for name, fields in BOUND.items():
+            volume = f"{namespace}-{name}"
+            reference = {"namespace": namespace, "name": name}
+            body = a_volume(volume, storage_class="any", claimRef=reference, **fields)
+            create(VOLUMES, body)
+            uid = create(claims, a_volume_claim(name, volume, storage_class="any"))["metadata"][
+                "uid"
+            ]
+            api.patch(f"{VOLUMES}/{volume}", {"spec": {"claimRef": {"uid": uid}}})
+            for path in (f"{VOLUMES}/{volume}", f"{claims}/{name}"):
+                api.patch(f"{path}/status", {"status": {"phase": "Bound"}})
+        for name, fields in UNBOUND.items():
+            create(claims, a_volume_claim(name, **fields))
+        found = Pods(api, namespace)
+        found.create({}, name="has-disk", spec={"nodeName": "v-0", "volumes": naming("disk-0")})
+        # The command reads volumes only while a pod waits for some.
+        found.create({keys.GPU_WHOLE: 1}, name="waits", spec=gated("free"))
+        yield found
+        found.clear()
+        for path in made:
+            api.patch(path, {"metadata": {"finalizers": None}})
+            api.delete(path)
+
+
+def naming(*claims):
+    return [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims]
+
+
+def gated(*claims):
+    return {"volumes": naming(*claims), "schedulingGates": [{"name": keys.GANG}]}
+
+
+def test_a_pod_is_refused_where_kube_scheduler_cannot_use_its_volumes(plane, pods):
+    current = load_cluster(Access(str(plane.kubeconfig)))
+    snapshot, known = placement_snapshot(current.cluster, current.policy), current.cluster.volumes
+    random = Random(36)  # noqa: S311 - the same draws in every run.
+    wrong, verdicts = [], set()
+    for index in range(PODS):
+        claims = random.sample(NAMES, random.choice((1, 1, 2)))
+        for host in HOSTS:
+            spec = {"containers": [container()], **gated(*claims)}
+            body = a_pod(f"pod-{index}-{host}", **spec)
+            asking = a_held_pod(1, "asking", namespace=pods.namespace, volumes=naming(*claims))
+            info = pod_info(msgspec.convert(asking, Pod))
+            member = with_volumes(info, known, lambda _: ()).member
+            fits = not member.volumes.waits and host in feasible_nodes(snapshot, [member])
+            why = refusal(pods, body, host)
+            verdicts.add((fits, why is None))
+            if fits != (why is None):
+                wrong.append(f"{claims} on {host}: {why or 'bound'}: {member.volumes.waits}")
+    assert not wrong, "\n".join(wrong)
+    assert verdicts == {(True, True), (False, False)}
