@@ -154,6 +154,7 @@ def templates_of(
         head.owner.kind,
         head.owner.name,
         members_of(workload) if kind.sized else None,
+        rolled_out=workload.rolled_out,
         fails_when_evicted=workload.fails_when_evicted,
     )
     templates = tuple(head.template(pods, owner, base) for pods in sets)

@@ -22,6 +22,8 @@ class GangOwner:
     """Number of GPU pods; None if unknown."""
     ordered: OrderedStart | None = None
     """It creates some pods of the gang only when others are ready."""
+    rolled_out: int | None = None
+    """How many pods of a new revision it makes before they run; None: all."""
     fails_when_evicted: bool = False
     """It counts an evicted pod as a failure (a batch Job without the policy to ignore it)."""
 
@@ -36,6 +38,9 @@ def gang_findings(pod: NewPod, mark: Mark, workload: GangOwner | None) -> list[F
         return found
     if workload.ordered:
         found.append(_ordered(mark, workload, workload.ordered))
+    size = mark.min_available or mark.total
+    if size is not None and workload.rolled_out is not None and workload.rolled_out < size:
+        found.append(_stuck(mark, workload, workload.rolled_out, size))
     if workload.fails_when_evicted:
         found.append(_unmovable(mark, workload))
     return found
@@ -69,6 +74,19 @@ def _ordered(mark: Mark, workload: GangOwner, ordered: OrderedStart) -> Finding:
         mark.name,
         f"{workload.kind} {workload.name} makes {ordered.late}, which waits for the whole gang",
         f"set {ordered.setting} in the {workload.kind}",
+    )
+
+
+def _stuck(mark: Mark, workload: GangOwner, rolled_out: int, size: int) -> Finding:
+    pods = f"{rolled_out} pod" if rolled_out == 1 else f"{rolled_out} pods"
+    return Finding(
+        Code.GANG_ORDERED,
+        Severity.WARNING,
+        mark.source,
+        mark.name,
+        f"{workload.kind} {workload.name} can never be rolled out: it makes {pods} of a new "
+        f"revision while the others run, and their gang waits for {size}",
+        "set strategy.type: Recreate, or strategy.rollingUpdate.maxSurge: 100%",
     )
 
 

@@ -76,6 +76,11 @@ class Workload(KubeObject, frozen=True):
         return False
 
     @property
+    def rolled_out(self) -> int | None:
+        """How many pods of a new revision it makes before they run; None: all, or it has none."""
+        return None
+
+    @property
     def fails_when_evicted(self) -> bool:
         """It counts an evicted pod as a failure."""
         return False

@@ -70,6 +70,11 @@ def missing_members(
             f"{reason}; {owner.kind} {owner.name} makes {ordered.late}, which never happens in a "
             f"gang: create it again with {ordered.setting}"
         )
+    if owner and owner.kind == "ReplicaSet":
+        return (
+            f"{reason}; a Deployment makes {needed} pods of a new revision at once only with "
+            "strategy.type: Recreate, or strategy.rollingUpdate.maxSurge: 100%"
+        )
     return reason
 
 

@@ -37,10 +37,35 @@ class ReplicaSet(Workload, frozen=True):
         return (PodSet(("spec", "template"), spec, number(self.spec.replicas), stamp),)
 
 
+class _RollingUpdate(KubeObject, frozen=True):
+    max_surge: int | str = "25%"
+    max_unavailable: int | str = "25%"
+
+
+class _Strategy(KubeObject, frozen=True):
+    type: str = "RollingUpdate"
+    rolling_update: _RollingUpdate = _RollingUpdate()
+
+
+class _DeploymentSpec(_Spec, frozen=True):
+    strategy: _Strategy = _Strategy()
+
+
 class Deployment(Workload, frozen=True):
     """A Deployment."""
 
-    spec: _Spec = _Spec()
+    spec: _DeploymentSpec = _DeploymentSpec()
+
+    @property
+    def rolled_out(self) -> int | None:
+        """How many pods of a new revision run beside those before it, or in their place."""
+        strategy, replicas = self.spec.strategy, number(self.spec.replicas)
+        if strategy.type != "RollingUpdate" or not replicas:
+            return None
+        # As Kubernetes does, a share of surplus pods is rounded up, and one of missing pods down.
+        surge = -_part(strategy.rolling_update.max_surge, -replicas)
+        missing = min(_part(strategy.rolling_update.max_unavailable, replicas), replicas)
+        return max(surge + missing, 1)
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         """Return the pods of its ReplicaSet."""
@@ -59,6 +84,14 @@ class DaemonSet(Workload, frozen=True):
         note = "a DaemonSet makes a pod for each node; this is one of them"
         spec = self.spec.template.spec
         return (PodSet(("spec", "template"), spec, 1, numbered(self.name), note=note),)
+
+
+def _part(written: int | str, replicas: int) -> int:
+    """Return a number of pods, which may be a percentage of the replicas, rounded down."""
+    if isinstance(written, int):
+        return written if replicas >= 0 else -written
+    percent = written.removesuffix("%")
+    return int(percent) * replicas // 100 if percent.isdecimal() and len(percent) <= 9 else 0
 
 
 APPS = (

@@ -120,6 +120,28 @@ def test_a_stateful_set_is_ordered_unless_it_is_parallel(expand, policy, ordered
     assert bool(template.workload.ordered) is ordered
 
 
+@pytest.mark.parametrize(
+    ("spec", "rolled_out"),
+    [
+        ("replicas: 4,", 2),
+        ("replicas: 2,", 1),
+        ("replicas: 0,", None),
+        ("", 1),
+        ("replicas: 4, strategy: {type: Recreate},", None),
+        ("replicas: 4, strategy: {rollingUpdate: {maxSurge: 100%, maxUnavailable: 0}},", 4),
+        ("replicas: 4, strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 3}},", 3),
+        ("replicas: 4, strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 9}},", 4),
+        ("replicas: 3, strategy: {rollingUpdate: {maxSurge: 50%, maxUnavailable: 50%}},", 3),
+        ("replicas: 4, strategy: {rollingUpdate: {maxSurge: 0, maxUnavailable: 10%}},", 1),
+        ("replicas: 4, strategy: {rollingUpdate: {maxSurge: x, maxUnavailable: 0}},", 1),
+    ],
+)
+def test_a_deployment_makes_a_part_of_a_new_revision_at_once(expand, spec, rolled_out):
+    (template,) = expand(a_workload("Deployment", f"{{{spec} {TEMPLATE}}}"))
+
+    assert template.workload.rolled_out == rolled_out
+
+
 def test_a_daemon_set_stands_for_all_its_nodes(expand):
     (template,) = expand(a_workload("DaemonSet", f"{{{TEMPLATE}}}"))
 

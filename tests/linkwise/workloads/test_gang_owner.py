@@ -55,6 +55,13 @@ def test_a_gang_whose_pods_are_made_one_after_the_other_is_refused():
     )
 
 
+@pytest.mark.parametrize(("rolled_out", "is_stuck"), [(None, False), (3, True), (4, False)])
+def test_a_gang_that_can_never_be_rolled_out_is_told_so(rolled_out, is_stuck):
+    found = codes(SIZED, GangOwner("Deployment", "serve", rolled_out=rolled_out))
+
+    assert found == ([(Code.GANG_ORDERED, Severity.WARNING)] if is_stuck else [])
+
+
 @pytest.mark.parametrize("kind", [JOB_SET, LEADER_WORKER_SET, VOLCANO_JOB])
 def test_a_gang_of_which_a_part_waits_for_another_is_refused(kind):
     found = codes(SIZED, GangOwner(kind.name, "train", members=4, ordered=kind.ordered))

@@ -122,6 +122,8 @@ def test_a_new_revision_of_a_deployment_does_not_join_the_one_before():
     old, new = pods(REPLICA_SET, "serve-a", 3, size=4, **RUNNING), pods(REPLICA_SET, "serve-b", 1)
 
     assert gangs([*old, *new]) == {frozenset({"serve-b"}): (5, False)}
+    (unit,) = units_of([*old, *new], owners_of())
+    assert "a Deployment makes 5 pods of a new revision at once only with" in unit.blocked
 
 
 def test_an_owner_that_was_created_again_under_its_name_does_not_join_the_one_before():
