@@ -52,7 +52,7 @@ class Refusals:
             # Pods can have thousands of containers, and only the resource of the first one counts.
             replace(request, containers=request.containers[:1]),
             pod.spec.priority or 0,
-            # The same names are decoded anew for each pod.
+            # The same names are decoded again for each pod.
             tuple(map(intern, chain(verdict.resolvable, verdict.unresolvable))),
             self._generation,
         )
@@ -67,6 +67,6 @@ class Refusals:
         ]
 
     def forget(self, key: Key, refusal: Refusal) -> None:
-        """Remove a pod, unless it was refused anew."""
+        """Remove a pod, unless it was refused once more."""
         if self._pods.get(key) is refusal:
             del self._pods[key]

@@ -84,7 +84,7 @@ class Requeuer:
         return pod if pod and pod.uid == refusal.uid and not pod.bound else None
 
     async def _requeue(self, refusal: Refusal, pod: PodInfo) -> None:
-        # Before the write, because the pod may be refused anew before its answer.
+        # Before the write, because the pod may be refused once more before its answer.
         self._refusals.forget(pod.key, refusal)
         annotations = {REQUEUED: rfc3339(self._clock())}
         body = {"metadata": {"uid": pod.uid, "annotations": annotations}}

@@ -48,15 +48,15 @@ def answer_of(unbound: Iterable[PodInfo]) -> BindAnswer | None:
     Args:
         unbound: The members with GPUs and without a node.
     """
-    told = [
+    answers = [
         (pod, pod.usage.target, answer)
         for pod in unbound
         if pod.unschedulable and pod.usage and (answer := _read(pod.unschedulable))
     ]
-    if not told:
+    if not answers:
         return None
-    pod, node, answer = min(told, key=lambda each: (_ORDER.index(each[2].fault), each[0].name))
-    nodes = {target for _, target, each in told if each.fault is not Fault.UNIT}
+    pod, node, answer = min(answers, key=lambda each: (_ORDER.index(each[2].fault), each[0].name))
+    nodes = {target for _, target, each in answers if each.fault is not Fault.UNIT}
     return BindAnswer(answer.fault, pod.name, node, answer.words, frozenset(nodes))
 
 

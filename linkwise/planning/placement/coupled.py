@@ -3,8 +3,8 @@
 Where their rules limit the members of a node, or tie all to one domain, they are planned as others
 are. Members that are alike under one spread constraint are divided among its domains
 (`even_spread`). All others are placed in turn, each where its rules allow it beside the ones before
-it; then the members of each domain are planned anew together, for better nodes and GPUs. Of the
-plans that kube-scheduler can bind, in some order, the one on the fewest nodes is taken.
+it; then the members of each domain are planned once more, together, for better nodes and GPUs. Of
+the plans that kube-scheduler can bind, in some order, the one on the fewest nodes is taken.
 """
 
 from collections import defaultdict
