@@ -68,6 +68,7 @@ POD_GROUP_NAME = "pod-group.scheduling.sigs.k8s.io/name"
 POD_GROUP_MIN_AVAILABLE = "pod-group.scheduling.sigs.k8s.io/min-available"
 KOORDINATOR_GANG_NAME = "gang.scheduling.koordinator.sh/name"
 KOORDINATOR_GANG_MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
+KOORDINATOR_GANG_GROUPS = "gang.scheduling.koordinator.sh/groups"
 GPU_TOPOLOGY_REPLICA = "gpu-topology-replica"
 OTHER_GROUPS = (
     "scheduling.k8s.io/group-name",

@@ -2,14 +2,23 @@
 
 from dataclasses import dataclass
 
+import msgspec
+
 from linkwise.cluster.finding import Code, Finding, Severity
 from linkwise.cluster.gang import Mark, link_strictness
-from linkwise.cluster.keys import GANG_SIZE, POD_GROUP
+from linkwise.cluster.keys import (
+    GANG_SIZE,
+    KOORDINATOR_GANG_GROUPS,
+    KOORDINATOR_GANG_NAME,
+    POD_GROUP,
+)
 from linkwise.cluster.objects.pod import NewPod
 from linkwise.workloads.kind import OrderedStart
 
 _POD_GROUPS = ("spec.schedulingGroup.podGroupName", f"metadata.labels[{POD_GROUP}]")
 """Marks that name a PodGroup, which has the size."""
+_KOORDINATOR = f"metadata.annotations[{KOORDINATOR_GANG_NAME}]"
+_names = msgspec.json.Decoder(list[str])
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,7 @@ class GangOwner:
 def gang_findings(pod: NewPod, mark: Mark, workload: GangOwner | None) -> list[Finding]:
     """Return findings that prevent a member of a gang from being placed, or moved later."""
     _, of_link = link_strictness(pod)
-    found = [*of_link]
+    found = [*of_link, *_groups(pod, mark)]
     if not _has_size(mark, pod, workload):
         found.append(_sizeless(mark))
     if workload is None:
@@ -44,6 +53,30 @@ def gang_findings(pod: NewPod, mark: Mark, workload: GangOwner | None) -> list[F
     if workload.fails_when_evicted:
         found.append(_unmovable(mark, workload))
     return found
+
+
+def _groups(pod: NewPod, mark: Mark) -> list[Finding]:
+    """Return an error for a gang that Koordinator would start only together with others."""
+    text = (pod.metadata.annotations or {}).get(KOORDINATOR_GANG_GROUPS)
+    if text is None or mark.source != _KOORDINATOR:
+        return []
+    try:
+        groups = _names.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        # Koordinator ignores it, too.
+        return []
+    if all(group.rpartition("/")[2] == mark.name for group in groups):
+        return []
+    return [
+        Finding(
+            Code.GANG_GROUPS,
+            Severity.ERROR,
+            f"metadata.annotations[{KOORDINATOR_GANG_GROUPS}]",
+            text,
+            f"gang {mark.name} is to start only together with other gangs, and would start alone",
+            "give all pods one gang name and the number of all of them, and remove the annotation",
+        )
+    ]
 
 
 def _has_size(mark: Mark, pod: NewPod, workload: GangOwner | None) -> bool:

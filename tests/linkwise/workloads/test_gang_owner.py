@@ -55,6 +55,30 @@ def test_a_gang_whose_pods_are_made_one_after_the_other_is_refused():
     )
 
 
+@pytest.mark.parametrize(
+    ("groups", "is_refused"),
+    [
+        ('["team/g", "team/h"]', True),
+        ('["team/g"]', False),
+        ("[]", False),
+        ("no list", False),
+        ("[7]", False),
+        ("[" * 100_000, False),
+    ],
+)
+def test_a_gang_that_starts_only_with_others_is_refused(groups, is_refused):
+    annotations = {
+        keys.KOORDINATOR_GANG_NAME: "g",
+        keys.KOORDINATOR_GANG_MIN_AVAILABLE: "4",
+        keys.KOORDINATOR_GANG_GROUPS: groups,
+    }
+
+    found = codes({}, annotations=annotations)
+
+    assert found == ([(Code.GANG_GROUPS, Severity.ERROR)] if is_refused else [])
+    assert codes(SIZED, annotations=annotations) == []
+
+
 @pytest.mark.parametrize(("rolled_out", "is_stuck"), [(None, False), (3, True), (4, False)])
 def test_a_gang_that_can_never_be_rolled_out_is_told_so(rolled_out, is_stuck):
     found = codes(SIZED, GangOwner("Deployment", "serve", rolled_out=rolled_out))
