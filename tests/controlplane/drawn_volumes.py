@@ -135,8 +135,12 @@ class DrawnVolumes:
     @staticmethod
     def is_fresh(pod: Object) -> bool:
         """Return whether kube-scheduler ties a claim of a pod to the node that it chooses."""
-        names = [one["name"] for one in pod["spec"].get("volumes", ())]
-        return any(name.startswith(("zoned", "anywhere")) for name in names)
+        return any(name.startswith(("zoned", "anywhere")) for name in _names(pod))
+
+    @staticmethod
+    def is_for_one(pod: Object) -> bool:
+        """Return whether only one pod may use a claim of a pod."""
+        return "alone" in _names(pod)
 
     def _made(self, path: str, body: Object) -> str:
         self._api.create(path, body)
@@ -144,6 +148,10 @@ class DrawnVolumes:
 
     def _volumes(self, *claims: str) -> list[Object]:
         return [{"name": c, "persistentVolumeClaim": {"claimName": c}} for c in claims]
+
+
+def _names(pod: Object) -> list[str]:
+    return [one["name"] for one in pod["spec"].get("volumes", ())]
 
 
 def _class(name: str, mode: str) -> Object:

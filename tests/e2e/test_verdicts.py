@@ -29,7 +29,7 @@ from linkwise.views.files.cluster_file import Cluster
 from linkwise.views.live.kubeconfig import Access
 from linkwise.views.live.load import load_cluster
 
-pytestmark = pytest.mark.usefixtures("bare")
+pytestmark = [pytest.mark.usefixtures("bare"), pytest.mark.timeout(often(900, 3600))]
 
 WORLDS = 10
 PODS = often(7, 115)
@@ -123,7 +123,8 @@ def test_kube_scheduler_binds_all_members_where_they_are_planned(plane, worlds):
     def judge(world: World) -> list[str]:
         wrong: list[str] = []
         for bodies in gangs[world.number]:
-            if DrawnVolumes.is_fresh(bodies[0]):
+            # A claim for one pod alone keeps a gang at its gate: no plan is asked for.
+            if DrawnVolumes.is_fresh(bodies[0]) or DrawnVolumes.is_for_one(bodies[0]):
                 continue
             names = [f"{world.pods.namespace}/{body['metadata']['name']}" for body in bodies]
             present = [member for name in names if (member := members[name])]
