@@ -16,6 +16,7 @@ from msgspec.json import Decoder
 from linkwise.runtime.kube.client import ApiError, Kube, KubeError
 from linkwise.runtime.kube.decode import decode
 from linkwise.runtime.kube.objects import ObjectMeta
+from linkwise.runtime.kube.paths import api_path
 from linkwise.runtime.kube.reflector import Reflector
 
 _INTERVAL = 15.0
@@ -111,8 +112,8 @@ class SourceWatch:
         was_refused = False
         while True:
             for version in list(self._versions[group, plural]):
-                path = f"/apis/{group}/{version}/{plural}"
                 try:
+                    path = api_path(f"{group}/{version}", plural)
                     await self._kube.get(path, _Nothing, params={"limit": "1"})
                 except KubeError as error:
                     is_refused = isinstance(error, ApiError) and error.status == 403

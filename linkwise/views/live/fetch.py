@@ -35,8 +35,8 @@ _DRA = "/apis/resource.k8s.io"
 """The API group for dynamic resource allocation."""
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 _VOLUME_PATHS = {
-    "PersistentVolumeClaim": f"{_CORE}/persistentvolumeclaims",
-    "PersistentVolume": f"{_CORE}/persistentvolumes",
+    "PersistentVolumeClaim": "/api/v1/persistentvolumeclaims",
+    "PersistentVolume": "/api/v1/persistentvolumes",
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
     "CSINode": "/apis/storage.k8s.io/v1/csinodes",
 }

@@ -53,31 +53,30 @@ class VolumeInformer:
         self._was_known = False
         self._by_volume = ClaimIndex(lambda claim: claim.volume)
         self._by_class = ClaimIndex(lambda claim: "" if claim.is_bound else claim.storage_class)
-        core, storage = "/api/v1", "/apis/storage.k8s.io/v1"
         self.claims: Reflector[Claim] = Reflector(
             kube,
-            f"{core}/persistentvolumeclaims",
+            "/api/v1/persistentvolumeclaims",
             read_claim,
             on_change=self._claims_changed,
             on_forbidden=self._forbidden,
         )
         self.volumes: Reflector[PersistentVolume] = Reflector(
             kube,
-            f"{core}/persistentvolumes",
+            "/api/v1/persistentvolumes",
             read_volume,
             on_change=self._volumes_changed,
             on_forbidden=self._forbidden,
         )
         self.classes: Reflector[StorageClass] = Reflector(
             kube,
-            f"{storage}/storageclasses",
+            "/apis/storage.k8s.io/v1/storageclasses",
             read_class,
             on_change=self._classes_changed,
             on_forbidden=self._forbidden,
         )
         self.csi_nodes: Reflector[AttachLimits] = Reflector(
             kube,
-            f"{storage}/csinodes",
+            "/apis/storage.k8s.io/v1/csinodes",
             read_limits,
             on_change=self._limits_changed,
             on_forbidden=self._forbidden,
