@@ -15,8 +15,10 @@ from linkwise.cluster.volume_keys import BIND_COMPLETED, SELECTED_NODE, STORAGE_
 from linkwise.cluster.volumes.names import kept_name
 from linkwise.cluster.volumes.storage_amount import storage_bytes
 
-SELECTOR_MAX = 8 << 10
+SELECTOR_MAX = 2 << 10
 """Largest selector of an unbound claim that is kept [bytes, encoded]."""
+REQUIREMENTS_MAX = 8
+"""Requirements of such a selector; people write one or two."""
 _MODES_MAX = 8
 """Access modes that are kept; Kubernetes has four."""
 _EXCLUSIVE = "ReadWriteOncePod"
@@ -111,7 +113,8 @@ class ClaimObject(KubeObject, frozen=True):
         spec = self.spec
         modes = sorted({kept_name(mode) for mode in spec.access_modes or ()})
         selector = msgspec.msgpack.encode(spec.selector) if spec.selector else None
-        if len(modes) > _MODES_MAX or len(selector or b"") > SELECTOR_MAX:
+        is_long = spec.selector is not None and _length(spec.selector) > REQUIREMENTS_MAX
+        if is_long or len(modes) > _MODES_MAX or len(selector or b"") > SELECTOR_MAX:
             return None
         return Wanted(
             size=storage_bytes(spec.resources.requests if spec.resources else None),
@@ -120,3 +123,7 @@ class ClaimObject(KubeObject, frozen=True):
             selector=selector,
             attributes=kept_name(spec.volume_attributes_class_name or ""),
         )
+
+
+def _length(selector: LabelSelector) -> int:
+    return len(selector.match_labels or ()) + len(selector.match_expressions or ())

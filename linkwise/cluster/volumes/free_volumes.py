@@ -20,8 +20,9 @@ _CHOICES_MAX = 64
 """Different choices of nodes, beside those of one label, that are compared with every node."""
 _WANTED_MAX = 64
 """Different sets of volumes that are remembered."""
-_SELECTED_MAX = 4096
-"""Volumes of a class that are compared with the selector of a claim."""
+_SELECTED_MAX = 256
+"""Kinds of volumes, by their labels, too, that are compared with the selector of a claim: a pod may
+name 64 claims, each with another selector."""
 
 _selectors = msgspec.msgpack.Decoder(LabelSelector)
 
@@ -49,16 +50,18 @@ class FreeVolumes:
 
     def __init__(self, volumes: Mapping[str, PersistentVolume]) -> None:
         """Take the volumes, by name. Cost: linear."""
-        self._available = [
-            (volume.affinity, volume.free)
-            for _, volume in sorted(volumes.items())
-            if volume.free and volume.is_available
-        ]
         kinds: dict[FreeVolume, list[NodeChoice | None]] = {}
-        for affinity, free in self._available:
-            kinds.setdefault(free._replace(labels=None), []).append(affinity)
+        labelled: dict[Hashable, tuple[FreeVolume, list[NodeChoice | None]]] = {}
+        for _, volume in sorted(volumes.items()):
+            if (free := volume.free) and volume.is_available:
+                kind = free._replace(labels=None)
+                kinds.setdefault(kind, []).append(volume.affinity)
+                labels = tuple(sorted((free.labels or {}).items()))
+                labelled.setdefault((kind, labels), (free, []))[1].append(volume.affinity)
         self._kinds = tuple(kinds.items())
         """Volumes that differ in no more than their labels and nodes."""
+        self._labelled = tuple(labelled.values())
+        """Volumes that differ in no more than their nodes."""
         self._claimed = {
             volume.claim[:2]: volume for volume in volumes.values() if volume.free and volume.claim
         }
@@ -72,8 +75,8 @@ class FreeVolumes:
             uid: Its uid.
             wanted: What it asks for.
 
-        Cost: linear in the kinds of volumes; with a selector in the volumes, at most
-        `_SELECTED_MAX`.
+        Cost: linear in the kinds of volumes; with a selector in those that differ in labels, too,
+        at most `_SELECTED_MAX`.
         """
         own = self._claimed.get(key)
         is_own = own and own.claim and own.claim[2] in ("", uid)
@@ -102,10 +105,11 @@ class FreeVolumes:
         term = _selector_term(wanted.selector)
         return [
             affinity
-            for affinity, free in self._available[:_SELECTED_MAX]
+            for free, affinities in self._labelled[:_SELECTED_MAX]
             if _suits(free, wanted)
             and wanted.modes_in(free.modes)
             and (term is None or terms_match([term], "", free.labels or {}))
+            for affinity in affinities
         ]
 
 

@@ -25,6 +25,7 @@ from linkwise.planning.state.scheduler_nominations import (
     is_nominated,
     reserve_for_scheduler,
 )
+from linkwise.planning.state.waiting_rules import WaitingRules
 from linkwise.runtime.kube.objects import Key
 from linkwise.topology.table import Table
 
@@ -44,8 +45,7 @@ class ClusterState:
         """Pods behind our gate that have a nominated node."""
         self._nominated_by_scheduler: set[Key] = set()
         """Pods without our gate that have one."""
-        self._following: set[Key] = set()
-        """Pods that wait, and that may fit because of others that come."""
+        self._waiting_rules = WaitingRules()
         self.groups = PodGroups()
         """The pods with their assumed allocations, by group."""
         self.usages = PodUsages()
@@ -224,7 +224,7 @@ class ClusterState:
     def _set(self, key: Key, pod: PodInfo | None) -> None:
         before = self._pods.pop(key, None)
         self._nominated.discard(key)
-        self._following.discard(key)
+        self._waiting_rules.update(key, pod)
         if key in self._nominated_by_scheduler:
             self._nominated_by_scheduler.remove(key)
             self._snapshot = None
@@ -239,16 +239,12 @@ class ClusterState:
             elif is_nominated(pod):
                 self._nominated_by_scheduler.add(key)
                 self._snapshot = None
-            if pod.member and (pod.member.rules.affinity or pod.member.rules.spread):
-                self._following.add(key)
             self.usages.add(pod)
             self.groups.add(pod)
         old = before.usage if before else None
         new = pod.usage if pod else None
         if old != new:
-            has_left = old is not None and bool(old.target)
-            has_come = bool(self._following) and new is not None and bool(new.target)
-            self.capacity_version += has_left or has_come
+            self.capacity_version += self._waiting_rules.may_fit(old, new)
             for usage in (old, new):
                 if usage and has_place(usage):
                     self._mark_node_dirty(usage.target, usage.uid)

@@ -325,3 +325,15 @@ def test_claims_that_differ_only_in_size_may_bind_the_same_candidates():
         ).bindings
     }
     assert sorted(one.total for one in found) == [5, 10]
+
+
+@pytest.mark.parametrize(("requirements", "count"), [(8, 1), (9, 0)])
+def test_a_claim_with_a_long_selector_is_compared_with_no_volume(requirements, count):
+    labels = {f"label-{i}": "x" for i in range(requirements)}
+    found = resolved(
+        claims=[a_volume_claim(storage_class="local", selector={"matchLabels": labels})],
+        classes=[a_storage_class()],
+        volumes=[local(labels=labels)],
+    )
+    assert sum(one.candidates.total for one in found.bindings) == count
+    assert (found.waits is None) == bool(count)

@@ -276,6 +276,27 @@ def test_other_gpus_of_an_unbound_pod_stay_assumed_until_the_watch_shows_them():
     assert not state.is_assumed(before)
 
 
+@pytest.mark.parametrize("is_ruled", [False, True])
+def test_new_labels_of_a_running_pod_free_nothing_unless_a_pod_waits_for_them(is_ruled):
+    """A tenant may change them several times a second."""
+    state = ClusterState()
+    state.update_node("a", a_node("a"))
+    if is_ruled:
+        term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
+        rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+        gates = [{"name": GANG}]
+        raw = a_pod({GPU_WHOLE: 1}, name="train", affinity=rules, schedulingGates=gates)
+        waiting = pod_info(msgspec.convert(raw, Pod))
+        state.update_pod(waiting.key, waiting)
+    versions = []
+    for app in ("db", "web"):
+        raw = a_pod({}, name="other", labels={"app": app}, nodeName="a")
+        running = pod_info(msgspec.convert(raw, Pod))
+        state.update_pod(running.key, running)
+        versions.append(state.capacity_version)
+    assert (versions[1] > versions[0]) is is_ruled
+
+
 def test_pod_that_comes_may_let_one_fit_that_follows_it():
     state = ClusterState()
     state.update_node("a", a_node("a"))
