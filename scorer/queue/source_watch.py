@@ -118,7 +118,8 @@ class SourceWatch:
                 except KubeError as error:
                     is_refused = isinstance(error, ApiError) and error.status == 403
                     if is_refused and not was_refused:
-                        _log.warning("Not watched, read from time to time", resource=path)
+                        name = f"{plural}.{group}"
+                        _log.warning("Not watched, read from time to time", resource=name)
                     was_refused |= is_refused
                     continue
                 await self._reflector(path, group, plural).run()
