@@ -6,6 +6,7 @@ member is refused there again, the next one lasts for some time in any case, and
 on a busy node, pods come and go for other reasons.
 """
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -29,7 +30,7 @@ PUBLISHED = 12 * 1024
 _NUMBER = 24
 """More than a time and the punctuation of an entry take of it [characters]."""
 _KEPT = 1024
-"""The most exclusions that are kept, the latest ones."""
+"""The most exclusions that are kept; beyond them, those of the namespace that has most go first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,10 @@ class ExcludedNodes:
         for key in reversed(self._entries):
             current = self._entries[key].items()
             nodes = {node: each.exclusion.until for node, each in current if not each.is_over(now)}
-            size += sum(len(node) + _NUMBER for node in nodes) + _NUMBER
-            if size > PUBLISHED:
-                break
-            if nodes:
+            length = sum(len(node) + _NUMBER for node in nodes) + _NUMBER
+            # One unit with many nodes does not hide those of the others.
+            if nodes and size + length <= PUBLISHED:
+                size += length
                 found[exclusion_id(key)] = nodes
         return found
 
@@ -134,8 +135,17 @@ class ExcludedNodes:
             entries[node] = _Entry(exclusion, cause, asked, now + least, times)
         if entries:
             self._entries[key] = dict(islice(entries.items(), max(0, len(entries) - _KEPT), None))
-        while sum(map(len, self._entries.values())) > _KEPT:
-            del self._entries[next(iter(self._entries))]
+        self._forget_most()
+
+    def _forget_most(self) -> None:
+        """Forget the oldest exclusions of the namespace that has most, while there are too many."""
+        counts = Counter[str]()
+        for key, nodes in self._entries.items():
+            counts[key.namespace] += len(nodes)
+        while counts.total() > _KEPT:
+            [(namespace, _)] = counts.most_common(1)
+            oldest = next(key for key in self._entries if key.namespace == namespace)
+            counts[namespace] -= len(self._entries.pop(oldest))
 
     def update(self) -> None:
         """End exclusions whose cause may be gone. Cost: the pods of nodes that have changed."""

@@ -139,6 +139,19 @@ def test_few_exclusions_are_kept_the_latest_ones(nodes):
     assert not nodes.excluded.is_said_elsewhere(GangKey("team", "g1029", ""), "", frozenset())
 
 
+def test_one_namespace_neither_pushes_out_nor_hides_the_exclusions_of_others(nodes):
+    nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "")
+    for i in range(1100):
+        nodes.excluded.exclude(GangKey("hostile", str(i), ""), frozenset({"gpu-0"}), "")
+    many = frozenset(f"{'n' * 100}-{i}" for i in range(200))
+    nodes.excluded.exclude(GangKey("hostile", "many", ""), many, "")
+
+    assert nodes.now
+    nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "")
+    nodes.excluded.exclude(GangKey("hostile", "many", ""), many, "")
+    assert exclusion_id(KEY) in nodes.excluded.published()
+
+
 def test_little_is_written_into_the_lease_the_latest_exclusions(nodes):
     for i in range(1000):
         nodes.excluded.exclude(GangKey("team", f"g{i}", ""), frozenset({f"gpu-{'x' * 200}"}), "")
