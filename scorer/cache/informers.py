@@ -173,7 +173,8 @@ class Informers:
 
     def ages(self) -> Mapping[str, Callable[[], float | None]]:
         """Return, by resource, what returns the time since the last message of its watch [s]."""
-        return {name: reflector.age for name, reflector in self._reflectors.items()}
+        watches = {**self._reflectors, **self.volumes.reflectors}
+        return {name: reflector.age for name, reflector in watches.items()}
 
     def _pods_changed(self, items: Mapping[Key, PodInfo], changed: Set[Key]) -> None:
         lost: set[Key] = set()

@@ -35,7 +35,7 @@ from linkwise.runtime.kube.paging import Page, Params, pages
 
 T = TypeVar("T")
 
-_FORBIDDEN, _GONE = 403, 410
+_REFUSED, _GONE = frozenset({403, 404}), 410  # 404: the collection is not served.
 _PASSING = frozenset({429, 500, 502, 503})
 """Statuses that do not concern the version: the API server is overloaded or starting."""
 
@@ -108,12 +108,11 @@ class Reflector(Generic[T]):
                 that were added, changed or deleted; an exception that it raises ends `run`.
             on_deleted: Called before `on_change` with the last state of an object whose deletion
                 was watched.
-            on_forbidden: Called when the right to read turns out to be missing; it is tried again.
+            on_forbidden: Called once if, before the first list, the right to read is missing or the
+                collection is not served; it is tried again. Later, the last items stay in use.
             timings: Durations, and sizes of pages.
         """
-        self._kube = kube
-        self._path = path
-        self._read = read
+        self._kube, self._path, self._read = kube, path, read
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: text for name, text in selectors.items() if text}
         self._on_change, self._on_deleted = on_change, on_deleted
@@ -125,9 +124,9 @@ class Reflector(Generic[T]):
         self.synced = asyncio.Event()
         """Set after the first complete list."""
         self.answered = asyncio.Event()
-        """Set after the first complete list, or once the right to list is missing."""
+        """Set after the first complete list, or once the right is missing or it is not served."""
         self.is_forbidden = False
-        """The right to read the collection was missing when it was last tried."""
+        """The right was missing, or the collection not served, since it was last listed."""
         self.lists = 0
         """Number of complete lists."""
         self.error: str | None = None
@@ -172,13 +171,14 @@ class Reflector(Generic[T]):
         status = error.status if isinstance(error, ApiError) else None
         if status not in _PASSING and not isinstance(error, Unreachable):
             self._version = ""
-        was_forbidden = status == _FORBIDDEN and self.is_forbidden
+        was_forbidden = status in _REFUSED and self.is_forbidden
         if status != _GONE and not was_forbidden:
             _log.warning("Lost watch", resource=self._path, err=str(error))
-        if status == _FORBIDDEN and not was_forbidden:
+        if status in _REFUSED and not was_forbidden:
             self.is_forbidden = True
             self.answered.set()
-            self._on_forbidden()
+            if not self.synced.is_set():
+                self._on_forbidden()
 
     async def _list(self) -> None:
         try:

@@ -1,6 +1,9 @@
 """Watch claims, volumes, their classes, and how many volumes each node can attach.
 
-Without the right to read them (an older ClusterRole) they are left to kube-scheduler.
+They are left to kube-scheduler while they were never listed, since the right to read them is
+missing (an older ClusterRole) or they are not served. What was listed once is kept, whatever comes
+later: a right may be missing for a moment only, and pods that wait for a volume must not be planned
+then.
 """
 
 import asyncio
@@ -79,7 +82,7 @@ class VolumeInformer:
             "/apis/storage.k8s.io/v1/csinodes",
             read_limits,
             on_change=self._limits_changed,
-            on_forbidden=self._forbidden,
+            on_forbidden=self._limits_forbidden,
         )
 
     @property
@@ -89,12 +92,17 @@ class VolumeInformer:
 
     @property
     def _is_known(self) -> bool:
-        watches = (self.claims, self.volumes, self.classes)
-        return all(one.synced.is_set() and not one.is_forbidden for one in watches)
+        return all(one.synced.is_set() for one in (self.claims, self.volumes, self.classes))
 
     @property
-    def _reflectors(self) -> tuple[Reflector[Any], ...]:
-        return self.claims, self.volumes, self.classes, self.csi_nodes
+    def reflectors(self) -> Mapping[str, Reflector[Any]]:
+        """The watches, by resource."""
+        return {
+            "persistentvolumeclaims": self.claims,
+            "persistentvolumes": self.volumes,
+            "storageclasses": self.classes,
+            "csinodes": self.csi_nodes,
+        }
 
     def exclusive(self, claims: Set[Key]) -> Set[Key]:
         """Return those of some claims that only one pod may use."""
@@ -104,17 +112,17 @@ class VolumeInformer:
     async def run(self) -> None:
         """Keep the objects up to date until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for reflector in self._reflectors:
+            for reflector in self.reflectors.values():
                 group.create_task(reflector.run())
 
     async def answered(self) -> None:
-        """Wait until everything was listed, or may not be read."""
-        for reflector in self._reflectors:
+        """Wait until everything was listed, may not be read, or is not served."""
+        for reflector in self.reflectors.values():
             await reflector.answered.wait()
 
     def missing(self) -> str | None:
         """Return what `answered` waits for; None: nothing."""
-        waiting = (one for one in self._reflectors if not one.answered.is_set())
+        waiting = (one for one in self.reflectors.values() if not one.answered.is_set())
         return next((one.error or "the list is under way" for one in waiting), None)
 
     def _claims_changed(self, items: Mapping[Key, Claim], changed: Set[Key]) -> None:
@@ -136,13 +144,12 @@ class VolumeInformer:
         self._on_limits({key[1]: items.get(key, ()) for key in changed})
 
     def _forbidden(self) -> None:
-        _log.warning(
-            "Left volumes to kube-scheduler",
-            err=[one.error for one in self._reflectors if one.is_forbidden],
-        )
-        if self.csi_nodes.is_forbidden:
-            self._on_limits({name: () for _, name in self.csi_nodes.items})
-        self._report(set())
+        watches = (self.claims, self.volumes, self.classes)
+        errors = [one.error for one in watches if one.is_forbidden and not one.synced.is_set()]
+        _log.warning("Left volumes to kube-scheduler", err=errors)
+
+    def _limits_forbidden(self) -> None:
+        _log.warning("Left attach limits of nodes to kube-scheduler", err=self.csi_nodes.error)
 
     def _report(self, claims: Set[Key]) -> None:
         is_known = self._is_known

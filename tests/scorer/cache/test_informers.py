@@ -28,6 +28,10 @@ async def test_every_resource_is_listed_and_has_an_age(cluster):
             "statefulsets",
             "gangs",
             "poddisruptionbudgets",
+            "persistentvolumeclaims",
+            "persistentvolumes",
+            "storageclasses",
+            "csinodes",
         }
         await until(lambda: all(age() < 30 for age in ages.values()))
 

@@ -55,6 +55,8 @@ class FakeCluster:
         """By path of a version of an API, such as `/apis/batch/v1`: the names of its resources."""
         self.forbidden = set()
         """Resources that may not be listed and watched."""
+        self.unserved = set()
+        """Resources that are not served."""
         self.users = {}
         """The status of a TokenReview, by token."""
         self.version = 0
@@ -74,9 +76,14 @@ class FakeCluster:
         return self
 
     async def __aexit__(self, *_):
+        self.end_watches()
+        await self._runner.cleanup()
+
+    def end_watches(self):
+        """End all watches, as an API server that stops."""
         for _, queue in self._watches:
             queue.put_nowait(None)
-        await self._runner.cleanup()
+        self._watches.clear()
 
     # ---- Changes in the cluster.
 
@@ -169,6 +176,8 @@ class FakeCluster:
             return web.json_response(found) if found else status(404, "it is not there")
         if place["kind"] in self.forbidden:
             return status(403, f"{place['kind']} is forbidden")
+        if place["kind"] in self.unserved:
+            return status(404, f"{place['kind']} is not served")
         wanted = _chosen(place, request.query.get("fieldSelector", ""))
         watch = "watch" in request.query
         return await self._watch(request, wanted) if watch else self._list(place, wanted)
