@@ -13,6 +13,9 @@ LABELS_MAX = 2 << 10
 """Longest labels of a pod that are kept [characters]."""
 VALUES_MAX = 64
 """Values of the anti-affinity of a pod that are kept; larger ones are left to kube-scheduler."""
+REPELS_MAX = 8
+"""Terms of the anti-affinity of a pod that are kept: the first ones; others are left to
+kube-scheduler."""
 _Pairs: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -24,7 +27,7 @@ class Neighbor:
     labels: Labels | None = field(default_factory=dict, hash=False)
     """None: they are too long to keep. Such a pod counts as one that others must not be near."""
     repels: tuple[PodTerm, ...] = ()
-    """Its required anti-affinity, which keeps pods away from it."""
+    """Its required anti-affinity, which keeps pods away from it: at most `REPELS_MAX` terms."""
     is_ending: bool = False
     """It is being deleted, so that topology spread does not count it."""
 
@@ -50,6 +53,7 @@ def neighbor_of(pod: Pod, namespace: str) -> Neighbor:
     repels = repelling_terms(pod, namespace) or ()
     if sum(_size(term) for term in repels) > VALUES_MAX:
         repels = ()
+    repels = tuple(dict.fromkeys(repels))[:REPELS_MAX]
     is_ending = bool(pod.metadata.deletion_timestamp)
     if sum(len(key) + len(value) for key, value in labels.items()) > LABELS_MAX:
         return Neighbor(intern(namespace), None, repels, is_ending)

@@ -6,8 +6,6 @@ Source: kubernetes v1.36 and v1.37, `pkg/scheduler/framework/plugins`.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,15 +19,12 @@ from linkwise.planning.placement.filtering.pod_columns import (
     rows_of,
 )
 from linkwise.planning.placement.filtering.reasons import Reason
+from linkwise.planning.placement.filtering.repelling import Repelling, repelling_of
 from linkwise.planning.placement.filtering.spread import spread_masks
 from linkwise.planning.placement.pods.member import Member
 from linkwise.planning.placement.state.node_cache import Value
 from linkwise.planning.placement.state.node_columns import Ints, labels
 from linkwise.planning.placement.state.snapshot import Snapshot
-
-REPELLING_MAX = 4_096
-"""Different sets of anti-affinity terms, each of the pods of one node, that are compared with a
-pod; what other nodes have is left to kube-scheduler."""
 
 
 def judge(snapshot: Snapshot, members: Iterable[Member]) -> list[tuple[Reason, Mask]]:
@@ -48,7 +43,7 @@ def judge(snapshot: Snapshot, members: Iterable[Member]) -> list[tuple[Reason, M
     whole = snapshot.whole
     if not whole.nodes:
         return []
-    repelling = _repelling(whole)
+    repelling = repelling_of(whole)
     # Members differ in labels such as an index, which few rules read.
     different: dict[Hashable, Member] = {}
     for member in members:
@@ -74,15 +69,18 @@ def has_affine(snapshot: Snapshot, member: Member) -> bool:
     return bool(_affine_counts(snapshot.whole, member).any())
 
 
-def _seen_by_rules(member: Member, repelling: "_Repelling | None") -> Hashable:
+def _seen_by_rules(member: Member, repelling: Repelling | None) -> Hashable:
     """Return what the rules of a pod, and those of others, depend on."""
     known, seen = member.neighbor.labels, member.neighbor.namespace
     constraints = member.node_constraints if member.rules.spread else b""
     own = frozenset[str]().union(*(pods.selector.keys for pods in member.rules.pods))
-    read = own | repelling.keys if repelling else own
     if known is None:
         return member.rules, constraints, seen
-    values = tuple((key, known[key]) for key in sorted(read & known.keys()))
+    # The labels of the pod are few, and what the terms of others read may be much.
+    read = own.intersection(known)
+    if repelling:
+        read |= repelling.keys.intersection(known)
+    values = tuple((key, known[key]) for key in sorted(read))
     return member.rules, constraints, seen, values
 
 
@@ -133,50 +131,15 @@ def _same_domain(snapshot: Snapshot, key: str, where: Mask) -> Mask:
     return found[values]
 
 
-class _Repelling(NamedTuple):
-    """The anti-affinity terms of all pods."""
+def _repelled(snapshot: Snapshot, member: Member, repelling: Repelling) -> Mask:
+    """Return the nodes from which the anti-affinity of other pods keeps a pod away.
 
-    place: Ints
-    """By node: the number of its set of terms."""
-    sets: dict[PodTerm, list[int]]
-    """By term: the numbers of the sets that have it."""
-    keys: frozenset[str]
-    """The labels of pods that the terms read."""
-
-
-def _repelling(snapshot: Snapshot) -> _Repelling | None:
-    """Return the anti-affinity terms of all pods; None: there are none."""
-    cache = snapshot.cache
-
-    def compute(node: NodeLedger) -> Value:
-        terms = frozenset(_terms_on(node))
-        return (cache.number(("repelling", terms)) if terms else 0,)
-
-    values = cache.get_or_compute("repelling", snapshot.nodes, compute, np.int64)
-    if not values.any():
-        return None
-    return cache.derived("repelling", values, partial(_by_term, snapshot, values[0]))
-
-
-def _terms_on(node: NodeLedger) -> Iterable[PodTerm]:
-    return (term for held in node.holdings.values() for term in held.neighbor.repels)
-
-
-def _by_term(snapshot: Snapshot, column: Ints) -> _Repelling:
-    _, rows, place = np.unique(column, return_index=True, return_inverse=True)
-    sets: dict[PodTerm, list[int]] = {}
-    for index, row in enumerate(rows[:REPELLING_MAX].tolist()):
-        for term in frozenset(_terms_on(snapshot.nodes[row])):
-            sets.setdefault(term, []).append(index)
-    keys = frozenset[str]().union(*(term.pods.selector.keys for term in sets))
-    return _Repelling(place, sets, keys)
-
-
-def _repelled(snapshot: Snapshot, member: Member, repelling: _Repelling) -> Mask:
-    """Return the nodes from which the anti-affinity of other pods keeps a pod away."""
+    Cost: 1 µs for each of at most `TERMS_MAX` terms; the deadline is checked before each.
+    """
     away = np.zeros(len(snapshot.nodes), dtype=np.bool_)
     by_key: dict[str, set[int]] = {}
     for term, sets in repelling.sets.items():
+        snapshot.cache.check_deadline()
         if member.neighbor.may_be_in(term.pods):
             by_key.setdefault(term.key, set()).update(sets)
     for key, indices in by_key.items():

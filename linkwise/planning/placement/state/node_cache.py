@@ -106,6 +106,8 @@ class NodeCache:
         """By number: a machine's tables, and the mask of its free GPUs."""
         self._derived: dict[Hashable, tuple[NDArray[Any], Any]] = {}
         """By key: a column, and what was made of it."""
+        self.kept: dict[int, Any] = {}
+        """By value of a column: what it stands for. Who reads the column drops what no node has."""
         self.nodes_without_pods: NodesWithoutPods | None = None
         """The nodes of the last `Snapshot.without_pods`."""
         self._selected: dict[DeviceNeeds, SelectedNodes] = {}
@@ -158,7 +160,7 @@ class NodeCache:
         """
         cache = NodeCache(is_over)
         cache._columns, cache._numbers = dict(self._columns), dict(self._numbers)
-        cache._generations = copy(self._generations)
+        cache._generations, cache.kept = copy(self._generations), dict(self.kept)
         cache._state_numbers, cache.states = dict(self._state_numbers), list(self.states)
         if (empty := self.nodes_without_pods) is not None:
             cache.nodes_without_pods = replace(empty, cache=empty.cache.fork(is_over))

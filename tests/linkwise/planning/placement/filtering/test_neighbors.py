@@ -17,10 +17,15 @@ from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.nodes.node import Taint
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.objects.selector import node_matches
-from linkwise.cluster.requests.neighbors.neighbor import LABELS_MAX, VALUES_MAX, neighbor_of
-from linkwise.planning.placement.filtering import neighbors
-from linkwise.planning.placement.filtering.neighbors import REPELLING_MAX, judge
+from linkwise.cluster.requests.neighbors.neighbor import (
+    LABELS_MAX,
+    REPELS_MAX,
+    VALUES_MAX,
+    neighbor_of,
+)
+from linkwise.planning.placement.filtering.neighbors import judge
 from linkwise.planning.placement.pods.member import new_member
+from linkwise.planning.placement.state.node_cache import DeadlineExceeded
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 HOST, ZONE = "kubernetes.io/hostname", "zone"
@@ -290,10 +295,25 @@ def test_too_large_anti_affinity_of_a_running_pod_is_left_to_kube_scheduler(valu
     assert excluded(a_cluster_of(("a", owner))) == kept_away
 
 
-def test_at_most_so_many_sets_of_anti_affinity_terms_are_compared(monkeypatch):
-    monkeypatch.setattr(neighbors, "REPELLING_MAX", 1)
-    exists = {"key": "none", "operator": "DoesNotExist"}
-    placed = [(name, a_pod(affinity=apart(exists))) for name in "a"]
+def test_of_a_running_pod_the_first_terms_of_its_anti_affinity_are_kept():
+    absent = {"key": "app", "operator": "DoesNotExist"}
+    mute = [apart({"key": f"k{i}", "operator": "Exists"}) for i in range(REPELS_MAX)]
+    terms = [one["podAntiAffinity"][REQUIRED][0] for one in [*mute, apart(absent)]]
+    every, all_but_one = ({"podAntiAffinity": {REQUIRED: one}} for one in (terms, terms[1:]))
 
-    assert REPELLING_MAX == 4_096
-    assert excluded(a_cluster_of(*placed)) == set()
+    assert excluded(a_cluster_of(("a", a_pod(affinity=all_but_one)))) == {"a"}
+    assert excluded(a_cluster_of(("a", a_pod(affinity=every)))) == set()
+
+
+def test_comparing_a_pod_with_many_terms_ends_with_the_time():
+    wanted = [{"key": f"k{i}", "operator": "Exists"} for i in range(9)]
+    placed = [("a", a_pod(affinity=apart(one))) for one in wanted]
+    snapshot, asked = a_cluster_of(*placed), []
+    assert excluded(snapshot) == set()
+
+    def is_over():
+        asked.append(None)
+        return len(asked) > len(wanted)
+
+    with snapshot.cache.deadline(is_over), pytest.raises(DeadlineExceeded):
+        excluded(snapshot)
