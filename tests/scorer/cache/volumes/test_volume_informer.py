@@ -1,4 +1,4 @@
-"""What the scorer knows of volumes while it may not read them, or they are not served."""
+"""The informer of volumes keeps what it knows while they may not be read, or are not served."""
 
 import pytest
 from structlog.testing import capture_logs
