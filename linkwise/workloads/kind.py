@@ -7,7 +7,7 @@ from typing import NamedTuple
 from msgspec.json import Decoder
 
 from linkwise.cluster.finding import Code
-from linkwise.cluster.objects.kube_object import KubeObject
+from linkwise.cluster.objects.kube_object import KubeObject, Labels
 from linkwise.cluster.objects.metadata import Owner
 from linkwise.workloads.pod_set import Path, PodSet
 from linkwise.workloads.state import OwnerState, Status
@@ -17,6 +17,7 @@ class _Metadata(KubeObject, frozen=True):
     name: str = ""
     generate_name: str = ""
     uid: str = ""
+    annotations: Labels | None = None
     owner_references: list[Owner] | None = None
 
 

@@ -8,6 +8,7 @@ from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.demand import Demand
 from linkwise.cluster.requests.pod_demand import demand_of
 from linkwise.workloads.kind import Kind, OrderedStart, Workload
+from linkwise.workloads.operator_keys import KUEUE_MIN_PARALLELISM
 from linkwise.workloads.pod_set import PodSet
 from linkwise.workloads.state import OwnerState
 
@@ -54,7 +55,8 @@ class OwnerPods(NamedTuple):
     members: int = 0
     expected: ExpectedPods = ExpectedPods()
     total: int = 0
-    """Its pods, also those without GPUs; of one group, as the members."""
+    """Its pods, also those without GPUs; of one group, as the members. 0: it may have been made
+    with more."""
 
 
 def declared(kind: Kind, workload: Workload, uid: str) -> OwnerPods:
@@ -70,7 +72,8 @@ def declared(kind: Kind, workload: Workload, uid: str) -> OwnerPods:
     every = workload.pod_sets()
     sets = placed(every)
     expected = _expected(sets, ordered_start(kind, workload, sets))
-    total = sum(pods.count for pods in every)
+    is_reduced = KUEUE_MIN_PARALLELISM in (workload.metadata.annotations or {})
+    total = 0 if is_reduced else sum(pods.count for pods in every)
     return OwnerPods(workload.state, _number(workload, sets), expected, total)
 
 

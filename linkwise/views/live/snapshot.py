@@ -67,6 +67,10 @@ class Snapshot(Document, frozen=True, kw_only=True):
     items: list[dict[str, Any]]
 
 
+_OF_OWNERS = {operator_keys.KUEUE_MIN_PARALLELISM}
+"""Annotations of owners of pods that are read."""
+
+
 def reduced(kind: str, plain: Plain) -> Plain | None:
     """Return an object reduced to what Linkwise reads; None for one that it does not read.
 
@@ -224,7 +228,8 @@ def _declaration(plain: Plain, kind: type[Struct]) -> Plain:
 
 def _metadata(plain: Plain) -> Plain:
     metadata = msgspec.convert(plain.get("metadata", {}), Metadata)
-    return _encoded(structs.replace(metadata, annotations=None, resource_version=""))
+    kept = {key: text for key, text in (metadata.annotations or {}).items() if key in _OF_OWNERS}
+    return _encoded(structs.replace(metadata, annotations=kept or None, resource_version=""))
 
 
 def _reduced_metadata(metadata: Metadata) -> Metadata:

@@ -19,6 +19,7 @@ from linkwise.workloads import operator_keys
 from linkwise.workloads.kinds import stateful_set
 from linkwise.workloads.members import ExpectedPods, OwnerPods
 from linkwise.workloads.members import declared as declared_by
+from linkwise.workloads.operator_keys import KUEUE_MIN_PARALLELISM
 from linkwise.workloads.paths import path_of
 from linkwise.workloads.pod_group import PodGroup, group_paths
 from linkwise.workloads.registry import kind_of
@@ -345,6 +346,19 @@ def test_pods_that_linkwise_does_not_place_do_not_count(change):
 )
 def test_a_job_never_runs_more_pods_than_it_completes(completions, members):
     assert declared(JOB, lambda spec: spec.update(completions=completions)) == members
+
+
+@pytest.mark.parametrize(
+    ("annotations", "total"),
+    [({}, 6), ({KUEUE_MIN_PARALLELISM: "2"}, 0)],
+    ids=["as it was made", "Kueue may have reduced it"],
+)
+def test_the_pods_of_a_job_that_kueue_may_reduce_are_not_all_that_it_was_made_with(
+    annotations, total
+):
+    document = yaml.safe_load(JOB)
+    document["metadata"]["annotations"] = annotations
+    assert (read(document).total, read(document).members) == (total, 6)
 
 
 @pytest.mark.parametrize(
