@@ -29,7 +29,11 @@ from linkwise.views.files.cluster_file import Cluster
 from linkwise.views.live.kubeconfig import Access
 from linkwise.views.live.load import load_cluster
 
-pytestmark = [pytest.mark.usefixtures("bare"), pytest.mark.timeout(often(900, 3600))]
+pytestmark = [
+    pytest.mark.usefixtures("bare"),
+    pytest.mark.timeout(often(900, 3600)),
+    pytest.mark.versions,
+]
 
 WORLDS = 10
 PODS = often(7, 115)
