@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from linkwise.cluster import keys
 from linkwise.cluster.finding import Code
+from linkwise.cluster.objects.condition import Condition, can_hold
 from linkwise.manifest.place import Path, Place, field
-from linkwise.policy.condition import Condition, can_hold
 from linkwise.policy.problem import Problem, warning
 from linkwise.policy.selection import Addition, Selector
 

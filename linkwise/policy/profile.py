@@ -9,6 +9,7 @@ from pydantic import AfterValidator
 
 from linkwise.cluster.finding import Code
 from linkwise.cluster.objects.affinity import LabelSelector, Requirement
+from linkwise.cluster.objects.condition import Condition, conditions_of
 from linkwise.cluster.objects.selector import (
     check_label_selector,
     label_key_problem,
@@ -17,7 +18,6 @@ from linkwise.cluster.objects.selector import (
 from linkwise.manifest.json_text import places, read_json
 from linkwise.manifest.lines import WHOLE, Embedded
 from linkwise.manifest.place import Path, Place, SourceError, field
-from linkwise.policy.condition import Condition, conditions_of
 from linkwise.policy.problem import PolicyError, Problem, check_length, outer
 from linkwise.policy.selection import Addition, ProfileResult, Profiles, Selector, Trace
 from linkwise.policy.wire import Wire, read_value

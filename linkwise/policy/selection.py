@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from linkwise.policy.condition import Condition, first_unmet
+from linkwise.cluster.objects.condition import Condition, first_unmet
 
 
 class Trace(Struct, frozen=True, gc=False):

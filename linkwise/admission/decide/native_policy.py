@@ -13,9 +13,9 @@ from linkwise.admission.patch.mutation import without_record
 from linkwise.admission.read.work_limits import MAX_PARTS
 from linkwise.cluster.finding import Code
 from linkwise.cluster.keys import MODEL_SERIES, NAMESPACE_NAME, POLICY_NAMESPACE, PROFILE_NAMESPACE
+from linkwise.cluster.objects.condition import Condition
 from linkwise.cluster.objects.selector import REQUIRED_PATH
 from linkwise.cluster.pointer import escape
-from linkwise.policy.condition import Condition
 from linkwise.policy.models import Catalogue
 from linkwise.policy.selection import Profiles
 from linkwise.policy.snapshot import PolicySnapshot

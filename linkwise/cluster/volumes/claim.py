@@ -10,6 +10,7 @@ import msgspec
 from linkwise.cluster.objects.affinity import LabelSelector
 from linkwise.cluster.objects.container import Amounts
 from linkwise.cluster.objects.kube_object import KubeObject
+from linkwise.cluster.objects.label_match import LabelMatch, label_match
 from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.volume_keys import BIND_COMPLETED, SELECTED_NODE, STORAGE_CLASS_BEFORE
 from linkwise.cluster.volumes.names import kept_name
@@ -31,8 +32,8 @@ class Wanted(NamedTuple):
     """[bytes]"""
     modes: tuple[str, ...]
     is_block: bool
-    selector: bytes | None
-    """Of the labels of a volume, encoded; None: any."""
+    selector: LabelMatch | None
+    """Of the labels of a volume; None: any."""
     attributes: str
     """Its VolumeAttributesClass; empty: none."""
 
@@ -112,18 +113,17 @@ class ClaimObject(KubeObject, frozen=True):
     def _wanted(self) -> Wanted | None:
         spec = self.spec
         modes = sorted({kept_name(mode) for mode in spec.access_modes or ()})
-        selector = msgspec.msgpack.encode(spec.selector) if spec.selector else None
-        is_long = spec.selector is not None and _length(spec.selector) > REQUIREMENTS_MAX
-        if is_long or len(modes) > _MODES_MAX or len(selector or b"") > SELECTOR_MAX:
+        if len(modes) > _MODES_MAX or (spec.selector and _is_long(spec.selector)):
             return None
         return Wanted(
             size=storage_bytes(spec.resources.requests if spec.resources else None),
             modes=tuple(modes),
             is_block=spec.volume_mode == "Block",
-            selector=selector,
+            selector=label_match(spec.selector, {}) if spec.selector else None,
             attributes=kept_name(spec.volume_attributes_class_name or ""),
         )
 
 
-def _length(selector: LabelSelector) -> int:
-    return len(selector.match_labels or ()) + len(selector.match_expressions or ())
+def _is_long(selector: LabelSelector) -> bool:
+    length = len(selector.match_labels or ()) + len(selector.match_expressions or ())
+    return length > REQUIREMENTS_MAX or len(msgspec.msgpack.encode(selector)) > SELECTOR_MAX

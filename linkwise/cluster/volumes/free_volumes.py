@@ -8,10 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 
-import msgspec
-
-from linkwise.cluster.objects.affinity import LabelSelector, NodeSelectorTerm, Requirement
-from linkwise.cluster.objects.selector import terms_match
+from linkwise.cluster.objects.affinity import NodeSelectorTerm, Requirement
+from linkwise.cluster.objects.label_match import LabelMatch
 from linkwise.cluster.volumes.claim import Wanted
 from linkwise.cluster.volumes.node_choice import NodeChoice
 from linkwise.cluster.volumes.volume import FreeVolume, PersistentVolume
@@ -23,8 +21,6 @@ _WANTED_MAX = 64
 _SELECTED_MAX = 256
 """Kinds of volumes, by their labels, too, that are compared with the selector of a claim: a pod may
 name 64 claims, each with another selector."""
-
-_selectors = msgspec.msgpack.Decoder(LabelSelector)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,7 +79,8 @@ class FreeVolumes:
         if own and is_own and own.free and _suits(own.free, wanted):
             return self._remembered((key, uid), lambda: [own.affinity])
         if wanted.selector is not None:
-            return self._remembered(wanted, lambda: self._selected(wanted))
+            selector = wanted.selector
+            return self._remembered(wanted, lambda: self._selected(wanted, selector))
         kinds = tuple(
             number
             for number, (free, _) in enumerate(self._kinds)
@@ -101,14 +98,13 @@ class FreeVolumes:
                 del self._candidates[next(iter(self._candidates))]
         return found
 
-    def _selected(self, wanted: Wanted) -> list[NodeChoice | None]:
-        term = _selector_term(wanted.selector)
+    def _selected(self, wanted: Wanted, selector: LabelMatch) -> list[NodeChoice | None]:
         return [
             affinity
             for free, affinities in self._labelled[:_SELECTED_MAX]
             if _suits(free, wanted)
             and wanted.modes_in(free.modes)
-            and (term is None or terms_match([term], "", free.labels or {}))
+            and selector.matches(free.labels or {})
             for affinity in affinities
         ]
 
@@ -116,19 +112,6 @@ class FreeVolumes:
 def _suits(free: FreeVolume, wanted: Wanted) -> bool:
     is_alike = (free.is_block, free.attributes) == (wanted.is_block, wanted.attributes)
     return is_alike and free.size >= wanted.size
-
-
-def _selector_term(encoded: bytes | None) -> NodeSelectorTerm | None:
-    """Return a selector of labels as a term; None: it selects everything."""
-    if encoded is None:
-        return None
-    selector = _selectors.decode(encoded)
-    exact = (selector.match_labels or {}).items()
-    requirements = [
-        *(Requirement(key=key, operator="In", values=[value]) for key, value in exact),
-        *(selector.match_expressions or ()),
-    ]
-    return NodeSelectorTerm(match_expressions=requirements) if requirements else None
 
 
 def _counted(choices: list[NodeChoice | None]) -> Candidates:

@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 
+from linkwise.cluster.objects.condition import Condition, conditions_of, first_unmet
 from linkwise.cluster.objects.disruption_budget import DisruptionBudget
 from linkwise.cluster.objects.kube_object import Labels
-from linkwise.policy.condition import Condition, conditions_of, first_unmet
 
 OF_NAMESPACE_MAX = 16
 """Budgets of a namespace that pods are compared with."""

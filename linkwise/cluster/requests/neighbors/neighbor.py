@@ -69,5 +69,5 @@ def _shared(
 
 
 def _size(term: PodTerm) -> int:
-    requirements = term.pods.selector.requirements
-    return len(term.pods.namespaces or ()) + sum(1 + len(one.values) for one in requirements)
+    conditions = term.pods.selector.conditions
+    return len(term.pods.namespaces or ()) + sum(1 + len(one.values) for one in conditions)

@@ -16,8 +16,8 @@ from linkwise.cluster.objects.affinity import (
     PodAffinityTerm,
     TopologySpreadConstraint,
 )
+from linkwise.cluster.objects.label_match import LabelMatch, label_match
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.neighbors.label_match import LabelMatch, label_match
 
 MAX_TERMS = 32
 """Terms and constraints of a pod; people write one to three."""
@@ -223,10 +223,10 @@ def _named(selector: LabelSelector) -> frozenset[str] | None:
     if match.is_everything:
         return frozenset()
     if match.is_nothing or any(
-        one.key != NAMESPACE_NAME or one.operator != "In" for one in match.requirements
+        one.key != NAMESPACE_NAME or one.operator != "In" for one in match.conditions
     ):
         return None
-    first, *others = (one.values for one in match.requirements)
+    first, *others = (one.values for one in match.conditions)
     # No namespace has an empty name: of none that is named in common, no pod is selected.
     return first.intersection(*others) or frozenset(("",))
 

@@ -9,7 +9,7 @@ from support.builders import a_node, a_snapshot
 
 from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.objects.affinity import LabelSelector
-from linkwise.cluster.requests.neighbors.label_match import label_match
+from linkwise.cluster.objects.label_match import label_match
 from linkwise.cluster.requests.neighbors.neighbor import Neighbor
 from linkwise.cluster.requests.neighbors.rules import PodTerm, Selected
 from linkwise.planning.placement.filtering import repelling

@@ -14,8 +14,8 @@ class Condition:
     operator: str
     """In, NotIn, Exists or DoesNotExist."""
     values: frozenset[str]
-    text: str
-    """The requirement as people write it, such as `team In (a, b)`."""
+    text: str = ""
+    """The requirement as people write it, such as `team In (a, b)`; empty: nobody reads it."""
 
     def holds(self, value: str | None) -> bool:
         """Return whether it holds for the value of the label; None for an absent label."""
@@ -44,7 +44,7 @@ def _expressions(selector: LabelSelector) -> Iterator[Condition]:
         yield Condition(key, operator, frozenset(values), text)
 
 
-def first_unmet(conditions: tuple[Condition, ...], labels: Mapping[str, str]) -> Condition | None:
+def first_unmet(conditions: Iterable[Condition], labels: Mapping[str, str]) -> Condition | None:
     """Return the first condition that labels do not meet; None if they meet all."""
     for condition in conditions:
         if not condition.holds(labels.get(condition.key)):

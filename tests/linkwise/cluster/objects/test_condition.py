@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from support.strategies import profile_labels, profiles
 
 from linkwise.cluster.objects.affinity import LabelSelector, Requirement
-from linkwise.policy.condition import can_hold, conditions_of, first_unmet
+from linkwise.cluster.objects.condition import can_hold, conditions_of, first_unmet
 
 
 def selector(raw):
