@@ -11,10 +11,10 @@ from controlplane.nodes import NODES, Line
 from controlplane.pods import Pods, a_pod, requirement
 
 from linkwise.cluster import keys
+from linkwise.cluster.volume_keys import ZONE
 
-WORLD, ZONE, HOST = "world", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+WORLD, HOST = "world", keys.HOSTNAME
 NIC, HUGE, DISK = "rdma/hca", "hugepages-2Mi", "ephemeral-storage"
-_CORDON = "node.kubernetes.io/unschedulable"
 _APPS = ("a", "b", "c")
 _NODES = 5
 _TAINT = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
@@ -96,7 +96,9 @@ class World:
             "schedulingGates": [{"name": keys.GANG}],
             **_resources(random, 1),
         }
-        tolerations = [{"key": key, "operator": "Exists"} for key in (_CORDON, "dedicated")]
+        tolerations = [
+            {"key": key, "operator": "Exists"} for key in (keys.UNSCHEDULABLE, "dedicated")
+        ]
         spec["tolerations"] = [one for one in tolerations if random.random() < 0.5]
         affinity: dict[str, object] = {}
         if random.random() < 0.2:

@@ -4,16 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from random import Random
+from typing import Any
 
 from controlplane.api import Object
-from controlplane.pods import Pods, requirement
+from controlplane.pods import Pods
+from controlplane.volume_store import VolumeStore
+from support.volumes import CLASSES, CSI_NODES, a_csi_node, a_storage_class, a_volume_claim
 
-from linkwise.cluster.volume_keys import BIND_COMPLETED
+from linkwise.cluster.volume_keys import ZONE
 
-_VOLUMES, _STORAGE = "/api/v1/persistentvolumes", "/apis/storage.k8s.io/v1"
-_DRIVER = "disk.example"
+_DRIVER, _MADE = "disk.example", "made.example"
 _DISKS = 4
-_HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 
 
 class DrawnVolumes:
@@ -28,26 +29,28 @@ class DrawnVolumes:
             pods: Of the namespace.
             nodes: The nodes of the world.
         """
-        self._number, self._random, self._pods, self._nodes = number, random, pods, nodes
-        self._api, self._names = pods.api, list[str]()
-        self._claims = f"/api/v1/namespaces/{pods.namespace}/persistentvolumeclaims"
+        self._number, self._random, self._nodes = number, random, nodes
+        self._store = VolumeStore(pods)
         self._fresh = count()
 
     @contextmanager
     def present(self) -> Iterator[None]:
         """Make all of them, and delete them afterwards."""
-        made = [self._made(path, body) for path, body in self._objects()]
-        for name in ("host", "zone", "alone", *(f"disk-{i}" for i in range(_DISKS))):
-            self._bind(name)
-        self._claim("pending", storageClassName=f"now-{self._number}")
+        n, east = self._number, f"east-{self._number}"
         try:
+            self._make_classes()
+            self._bound("host", hosts=self._nodes[:2])
+            self._bound("zone", labels={ZONE: east})
+            self._bound("alone", mode="ReadWriteOncePod")
+            for i in range(_DISKS):
+                self._bound(f"disk-{i}", csi={"driver": _DRIVER, "volumeHandle": f"{n}-{i}"})
+            for node in self._nodes:
+                most = self._random.choice((1, 2, 4))
+                self._store.create(CSI_NODES, a_csi_node(node, **{_DRIVER: most}))
+            self._claim("pending", "now")
             yield
         finally:
-            claims = [f"{self._claims}/{name}" for name in self._names]
-            for path in (*claims, *made):
-                # No controller is there that would remove them.
-                self._api.patch(path, {"metadata": {"finalizers": None}})
-                self._api.delete(path)
+            self._store.clear()
 
     def of_others(self) -> list[Object]:
         """Draw the volumes of a pod that runs."""
@@ -64,73 +67,25 @@ class DrawnVolumes:
         if chosen == [zoned]:
             # Of its own, since kube-scheduler ties the claim to the node that it chooses.
             chosen = [f"{zoned}-{next(self._fresh)}"]
-            self._claim(chosen[0], storageClassName=f"{zoned}-{self._number}")
+            self._claim(chosen[0], zoned)
         return self._volumes(*chosen)
 
-    def _objects(self) -> Iterator[tuple[str, Object]]:
-        """Yield the objects that are in no namespace, with their collections."""
-        n, east = self._number, f"east-{self._number}"
-        zone = {"matchLabelExpressions": [{"key": _ZONE, "values": [east]}]}
-        yield f"{_STORAGE}/storageclasses", _class(f"now-{n}", "Immediate")
-        yield f"{_STORAGE}/storageclasses", _class(f"anywhere-{n}", "WaitForFirstConsumer")
-        yield (
-            f"{_STORAGE}/storageclasses",
-            {**_class(f"zoned-{n}", "WaitForFirstConsumer"), "allowedTopologies": [zone]},
-        )
-        hosts = [{"matchExpressions": [requirement(_HOST, "In", *self._nodes[:2])]}]
-        affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": hosts}}}
-        yield _VOLUMES, self._volume("host", **affinity)
-        yield (
-            _VOLUMES,
-            {**self._volume("zone"), "metadata": {"name": f"zone-{n}", "labels": {_ZONE: east}}},
-        )
-        yield _VOLUMES, self._volume("alone", accessModes=["ReadWriteOncePod"])
-        for i in range(_DISKS):
-            yield (
-                _VOLUMES,
-                self._volume(f"disk-{i}", csi={"driver": _DRIVER, "volumeHandle": f"{n}-{i}"}),
-            )
-        for node in self._nodes:
-            most = {"count": self._random.choice((1, 2, 4))}
-            driver = {"name": _DRIVER, "nodeID": node, "allocatable": most}
-            yield (
-                f"{_STORAGE}/csinodes",
-                {"metadata": {"name": node}, "spec": {"drivers": [driver]}},
-            )
+    def _make_classes(self) -> None:
+        # No such provisioner runs, so the claims of these classes are never bound.
+        n, zones = self._number, [f"east-{self._number}"]
+        for body in (
+            a_storage_class(f"now-{n}", _MADE, immediate=True),
+            a_storage_class(f"anywhere-{n}", _MADE),
+            a_storage_class(f"zoned-{n}", _MADE, zones=zones),
+        ):
+            self._store.create(CLASSES, body)
 
-    def _volume(self, name: str, **spec: object) -> Object:
-        claim = {"namespace": self._pods.namespace, "name": name}
-        source = {} if "csi" in spec else {"nfs": {"server": "nfs.example", "path": "/"}}
-        return {
-            "metadata": {"name": f"{name}-{self._number}"},
-            "spec": {
-                "capacity": {"storage": "1Gi"},
-                "accessModes": ["ReadWriteOnce"],
-                "claimRef": claim,
-                "persistentVolumeReclaimPolicy": "Retain",
-                **source,
-                **spec,
-            },
-        }
+    def _bound(self, name: str, **fields: Any) -> None:
+        self._store.bound(name, f"{name}-{self._number}", **fields)
 
-    def _bind(self, name: str) -> None:
-        """Make a claim that has the volume of its name, as the controller leaves both."""
-        volume = f"{name}-{self._number}"
-        uid = self._claim(name, volumeName=volume, storageClassName="")
-        self._api.patch(f"{_VOLUMES}/{volume}", {"spec": {"claimRef": {"uid": uid}}})
-        for path in (f"{_VOLUMES}/{volume}", f"{self._claims}/{name}"):
-            self._api.patch(f"{path}/status", {"status": {"phase": "Bound"}})
-
-    def _claim(self, name: str, **spec: object) -> str:
-        """Make a claim, and return its uid."""
-        modes = ["ReadWriteOncePod" if name == "alone" else "ReadWriteOnce"]
-        resources = {"requests": {"storage": "1Gi"}}
-        annotations = {BIND_COMPLETED: "yes"} if "volumeName" in spec else {}
-        metadata = {"name": name, "annotations": annotations}
-        body = {"accessModes": modes, "resources": resources, **spec}
-        made = self._api.create(self._claims, {"metadata": metadata, "spec": body})
-        self._names.append(name)
-        return str(made["metadata"]["uid"])
+    def _claim(self, name: str, of_class: str) -> None:
+        body = a_volume_claim(name, storage_class=f"{of_class}-{self._number}")
+        self._store.create(self._store.claims, body)
 
     @staticmethod
     def is_fresh(pod: Object) -> bool:
@@ -142,18 +97,9 @@ class DrawnVolumes:
         """Return whether only one pod may use a claim of a pod."""
         return "alone" in _names(pod)
 
-    def _made(self, path: str, body: Object) -> str:
-        self._api.create(path, body)
-        return f"{path}/{body['metadata']['name']}"
-
     def _volumes(self, *claims: str) -> list[Object]:
         return [{"name": c, "persistentVolumeClaim": {"claimName": c}} for c in claims]
 
 
 def _names(pod: Object) -> list[str]:
     return [one["name"] for one in pod["spec"].get("volumes", ())]
-
-
-def _class(name: str, mode: str) -> Object:
-    # No such provisioner runs, so the claims of the class are never bound.
-    return {"metadata": {"name": name}, "provisioner": "made.example", "volumeBindingMode": mode}

@@ -9,14 +9,13 @@ from controlplane.pods import Pods, a_pod, container
 from controlplane.soak import often
 from controlplane.temporary import temporary_namespace
 from controlplane.verdicts import refusal
+from controlplane.volume_store import NFS, volume_store
 from support.builders import a_held_pod
 from support.volumes import (
     CLASSES,
     CSI_NODES,
-    VOLUMES,
     a_csi_node,
     a_storage_class,
-    a_volume,
     a_volume_claim,
     one_of,
 )
@@ -52,7 +51,6 @@ def csi(handle):
     return {"csi": {"driver": DRIVER, "volumeHandle": handle}}
 
 
-NFS = {"nfs": {"server": "192.0.2.9", "path": "/x"}}
 BOUND = {
     "host": {**NFS, "hosts": ["v-1", "v-3"]},
     "zone": {**NFS, "nodeAffinity": {"required": one_of(volume_keys.ZONE, "z1")}},
@@ -74,44 +72,25 @@ def pods(plane, nodes):
     """Four nodes with zones, of which one has its only disk, and claims of every kind."""
     line = {"name": "v", "count": len(HOSTS), "machine": "dgx1-v100", "mode": "topology"}
     nodes({**line, "cpu": 96, "memory": "768Gi"})
-    api, made = plane.api, []
-
-    def create(collection, body):
-        body = {**body, "metadata": {**body["metadata"]}}
-        body["metadata"].pop("namespace", None)
-        body["metadata"].pop("uid", None)
-        made.append(f"{collection}/{body['metadata']['name']}")
-        return api.create(collection, body)
-
+    api = plane.api
     with temporary_namespace(api, "volumes-") as namespace:
-        claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
-        for host in HOSTS:
-            labels = {keys.HOSTNAME: host, **ZONES[host]}
-            api.patch(f"{NODES}/{host}", {"metadata": {"labels": labels}})
-            create(CSI_NODES, a_csi_node(host, **{DRIVER: 1 if host == "v-0" else 2}))
-        create(CLASSES, a_storage_class("later", "none.example", immediate=True))
-        for name, fields in BOUND.items():
-            volume = f"{namespace}-{name}"
-            reference = {"namespace": namespace, "name": name}
-            body = a_volume(volume, storage_class="any", claimRef=reference, **fields)
-            create(VOLUMES, body)
-            uid = create(claims, a_volume_claim(name, volume, storage_class="any"))["metadata"][
-                "uid"
-            ]
-            api.patch(f"{VOLUMES}/{volume}", {"spec": {"claimRef": {"uid": uid}}})
-            for path in (f"{VOLUMES}/{volume}", f"{claims}/{name}"):
-                api.patch(f"{path}/status", {"status": {"phase": "Bound"}})
-        for name, fields in UNBOUND.items():
-            create(claims, a_volume_claim(name, **fields))
         found = Pods(api, namespace)
-        found.create({}, name="has-disk", spec={"nodeName": "v-0", "volumes": naming("disk-0")})
-        # The command reads volumes only while a pod waits for some.
-        found.create({keys.GPU_WHOLE: 1}, name="waits", spec=gated("free"))
-        yield found
-        found.clear()
-        for path in made:
-            api.patch(path, {"metadata": {"finalizers": None}})
-            api.delete(path)
+        with volume_store(found) as store:
+            for host in HOSTS:
+                labels = {keys.HOSTNAME: host, **ZONES[host]}
+                api.patch(f"{NODES}/{host}", {"metadata": {"labels": labels}})
+                store.create(CSI_NODES, a_csi_node(host, **{DRIVER: 1 if host == "v-0" else 2}))
+            store.create(CLASSES, a_storage_class("later", "none.example", immediate=True))
+            for name, fields in BOUND.items():
+                store.bound(name, f"{namespace}-{name}", **fields)
+            for name, fields in UNBOUND.items():
+                store.create(store.claims, a_volume_claim(name, **fields))
+            spec = {"nodeName": "v-0", "volumes": naming("disk-0")}
+            found.create({}, name="has-disk", spec=spec)
+            # The command reads volumes only while a pod waits for some.
+            found.create({keys.GPU_WHOLE: 1}, name="waits", spec=gated("free"))
+            yield found
+            found.clear()
 
 
 def naming(*claims):

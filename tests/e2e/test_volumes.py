@@ -8,6 +8,7 @@ from controlplane.gangs import gang_labels, make_stateful_gang, wait_for_phase
 from controlplane.nodes import NODES
 from controlplane.pods import container
 from controlplane.process import wait_until
+from controlplane.volume_store import volume_store
 from support.volumes import CLASSES, VOLUMES, a_storage_class, a_volume, a_volume_claim
 
 from linkwise.cluster import keys
@@ -25,39 +26,8 @@ def hosts(plane, machines):
 
 @pytest.fixture
 def store(pods):
-    """Create claims in the namespace of the pods, and volumes, which are deleted at the end."""
-    made = []
-
-    class Store:
-        claims = f"/api/v1/namespaces/{pods.namespace}/persistentvolumeclaims"
-
-        def create(self, collection, body):
-            body["metadata"].pop("namespace", None)
-            body["metadata"].pop("uid", None)
-            made.append(f"{collection}/{body['metadata']['name']}")
-            return pods.api.create(collection, body)
-
-        def bound(self, claim, volume, **of_volume):
-            """Create a volume and the claim that has it, as the controllers leave both."""
-            reference = {"namespace": pods.namespace, "name": claim}
-            body = a_volume(
-                volume,
-                storage_class="any",
-                claimRef=reference,
-                nfs={"server": "192.0.2.9", "path": "/x"},
-                **of_volume,
-            )
-            self.create(VOLUMES, body)
-            of_claim = a_volume_claim(claim, volume, storage_class="any")
-            uid = self.create(self.claims, of_claim)["metadata"]["uid"]
-            pods.api.patch(f"{VOLUMES}/{volume}", {"spec": {"claimRef": {"uid": uid}}})
-            for path in (f"{VOLUMES}/{volume}", f"{self.claims}/{claim}"):
-                pods.api.patch(f"{path}/status", {"status": {"phase": "Bound"}})
-
-    yield Store()
-    for path in made:
-        pods.api.patch(path, {"metadata": {"finalizers": None}})
-        pods.api.delete(path)
+    with volume_store(pods) as store:
+        yield store
 
 
 def naming(claim):

@@ -276,17 +276,22 @@ def test_other_gpus_of_an_unbound_pod_stay_assumed_until_the_watch_shows_them():
     assert not state.is_assumed(before)
 
 
+def waiting_with(rule):
+    """Return a pod behind our gate with a rule about the pods of the app `db`."""
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
+    affinity = {rule: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    gates = [{"name": GANG}]
+    raw = a_pod({GPU_WHOLE: 1}, name="train", affinity=affinity, schedulingGates=gates)
+    return pod_info(msgspec.convert(raw, Pod))
+
+
 @pytest.mark.parametrize("is_ruled", [False, True])
 def test_new_labels_of_a_running_pod_free_nothing_unless_a_pod_waits_for_them(is_ruled):
     """A tenant may change them several times a second."""
     state = ClusterState()
     state.update_node("a", a_node("a"))
     if is_ruled:
-        term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
-        rules = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-        gates = [{"name": GANG}]
-        raw = a_pod({GPU_WHOLE: 1}, name="train", affinity=rules, schedulingGates=gates)
-        waiting = pod_info(msgspec.convert(raw, Pod))
+        waiting = waiting_with("podAntiAffinity")
         state.update_pod(waiting.key, waiting)
     versions = []
     for app in ("db", "web"):
@@ -303,11 +308,7 @@ def test_pod_that_comes_may_let_one_fit_that_follows_it():
     came = pod_info(recorded("db", "1", node="a", gpus=(0,)))
     state.update_pod(came.key, came)
     version = state.capacity_version
-    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "db"}}}
-    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    gates = [{"name": GANG}]
-    raw = a_pod({GPU_WHOLE: 1}, name="train", affinity=affinity, schedulingGates=gates)
-    follower = pod_info(msgspec.convert(raw, Pod))
+    follower = waiting_with("podAffinity")
     state.update_pod(follower.key, follower)
     assert state.capacity_version == version
 
