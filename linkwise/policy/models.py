@@ -88,6 +88,8 @@ SHIPPED = Catalogue(
         Model("G28Ti", (_OPEN,)),
         Model("L20N", (_OPEN, "580.126.09-open"), default=_OPEN),
         Model("L20NE", ("580.126.09-open",), default="580.126.09-open"),
+        # Its pods ask for `alibabacloud.com/ppu`; the table of drivers does not have it.
+        Model("PPU810E"),
     )
 )
 """Source: ACS documentation, GPU models and driver versions, as of 2026-09-24."""

@@ -21,6 +21,11 @@ from linkwise.topology.machine import MAX_GPUS, Level, TopologyError
 LEVELS: Mapping[str, Level] = {level.name: level for level in Level if level} | {"SOC": Level.SYS}
 """The words for PCIe levels; drivers before 2017 wrote SOC for SYS."""
 
+_COMMAND = re.compile(
+    r"\btopo\b.{0,40}?\s(?:-m|-mp|-?-p2p(?:_status)?[\s=]+[\"']?([rwnap])(?![a-z]))", re.IGNORECASE
+)
+"""A command that prints a matrix, with the capability that `-p2p` asks for."""
+
 _PASTE = "paste the whole output of `nvidia-smi topo -m`"
 
 
@@ -30,6 +35,8 @@ class Block:
 
     header: Header
     rows: tuple[Row, ...]
+    capability: str = ""
+    """The letter after `-p2p` in the command above it; empty: no command is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,8 @@ class Grid:
     """Number of GPUs the header names; more than `rows` where the text is partial."""
     left_out: str
     """Missing facts about the other GPUs; empty if none."""
+    capability: str = ""
+    """The letter after `-p2p` in its command; empty: it is not known."""
 
     @property
     def gpus(self) -> tuple[int, ...]:
@@ -57,9 +66,14 @@ class Grid:
         )
 
     @property
-    def tells_peer_access(self) -> bool:
-        """This is the matrix of `topo -p2p`, not one of links."""
+    def is_p2p(self) -> bool:
+        """This is a matrix of `topo -p2p`, not one of links."""
         return bool(self.words) and not any(is_link(word) for word in self.words)
+
+    @property
+    def tells_peer_access(self) -> bool:
+        """This is a matrix of reads, writes or both; NVLink (`n`) and atomics (`a`) are others."""
+        return self.is_p2p and self.capability not in {"n", "a"}
 
     def word(self, gpu: int, device: str) -> str:
         """Return the word in a GPU's row under a device."""
@@ -92,15 +106,18 @@ def blocks_of(text: str) -> list[Block]:
 def _blocks(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:
     header: Header | None = None
     rows: list[Row] = []
+    capability = asked = ""
     for number, line in lines:
         if found := read_header(number, line):
             if header:
-                yield Block(header, tuple(rows))
-            header, rows = found, []
+                yield Block(header, tuple(rows), capability)
+            header, rows, capability, asked = found, [], asked, ""
         elif header and (row := read_row(number, line, header)):
             rows.append(row)
+        elif command := _COMMAND.search(line):
+            asked = (command[1] or "").lower()
     if header:
-        yield Block(header, tuple(rows))
+        yield Block(header, tuple(rows), capability)
 
 
 def _what_instead(text: str, lines: Sequence[tuple[int, str]]) -> str:
@@ -149,7 +166,7 @@ def grid_of(block: Block, *, partial: bool) -> Grid:
         raise TopologyError(
             f"the matrix in line {header.line} is not whole: {left_out}; {_PASTE}{offer}"
         )
-    grid = Grid(header, whole, count, left_out)
+    grid = Grid(header, whole, count, left_out, block.capability)
     if any(is_link(word) for word in grid.words) and not all(is_link(w) for w in grid.words):
         raise TopologyError(f"the matrix in line {header.line} mixes links and peer access")
     return grid

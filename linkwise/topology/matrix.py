@@ -1,7 +1,8 @@
 """Read a machine from the text of `nvidia-smi topo -m`.
 
 The first matrix of links is the machine. A later one without NVLinks (`topo -mp`) adds the PCIe
-level of NVLink pairs, and one of peer access (`topo -p2p`) marks the pairs that have none.
+level of NVLink pairs, and those of peer access (`topo -p2p`, of `r`, `w` or `p`) mark the pairs
+that have none. Those of NVLink (`n`) and atomics (`a`) say nothing about peer access.
 """
 
 from itertools import combinations
@@ -40,12 +41,11 @@ def read_matrix(text: str, *, model: str | None = None, partial: bool = False) -
         warnings.insert(0, _kept(grid))
     switched = any(_row_sum(grid, links, gpu) > known.links for gpu in grid.gpus)
     others, ignored = _others(grid, blocks[:at] + blocks[at + 1 :], partial=partial)
-    # Peer access comes last: it caps levels, also those of `topo -mp`.
-    for other in sorted(others, key=lambda other: other.tells_peer_access):
-        if other.tells_peer_access:
-            warnings += _deny_peers(other, links, levels)
-        else:
+    for other in others:
+        if not other.is_p2p:
             _add_levels(other, levels)
+    # Peer access comes last: it caps levels, also those of `topo -mp`.
+    warnings += _deny_peers([one for one in others if one.tells_peer_access], links, levels)
     numa, unknown_numa = _numa(grid)
     return Machine(
         links=_square(grid, links, 0),
@@ -63,7 +63,7 @@ def _first_of_links(blocks: list[Block], *, partial: bool) -> tuple[int, Grid]:
     """Return the first matrix that is not about peer access, and its place."""
     for at, block in enumerate(blocks):
         grid = grid_of(block, partial=partial)
-        if not grid.tells_peer_access:
+        if not grid.is_p2p:
             return at, grid
     raise TopologyError(
         f"line {blocks[0].header.line} begins a matrix of peer access (`topo -p2p`), which has no"
@@ -133,16 +133,29 @@ def _add_levels(other: Grid, levels: dict[Pair, Level]) -> None:
             levels[pair] = level
 
 
-def _deny_peers(other: Grid, links: dict[Pair, int], levels: dict[Pair, Level]) -> list[str]:
+def _deny_peers(others: list[Grid], links: dict[Pair, int], levels: dict[Pair, Level]) -> list[str]:
     """Take links and switches from pairs without peer access: they talk through host memory."""
-    denied = [
-        (i, j) for i, j in links if {other.word(i, f"GPU{j}"), other.word(j, f"GPU{i}")} != {"OK"}
-    ]
+    denied: dict[Pair, None] = {}
+    for other in others:
+        for i, j in links:
+            if {other.word(i, f"GPU{j}"), other.word(j, f"GPU{i}")} != {"OK"}:
+                denied[i, j] = None
     for pair in denied:
         links[pair] = 0
         levels[pair] = min(levels[pair], Level.PHB)
-    names = ", ".join(f"GPU{i}-GPU{j}" for i, j in denied[:4]) + (", …" if denied[4:] else "")
-    return [f"no peer access between {names}: through host memory"] if denied else []
+    if not denied:
+        return []
+    pairs = [f"GPU{i}-GPU{j}" for i, j in sorted(denied)]
+    names = ", ".join(pairs[:4]) + (", …" if pairs[4:] else "")
+    warnings = [f"no peer access between {names}: through host memory"]
+    # Of reads, drivers mostly say what does not support them: the chipset, the GPU, the topology.
+    unnamed = [one for one in others if not one.capability and "NS" in one.words <= {"OK", "NS"}]
+    if unnamed:
+        warnings.append(
+            f"the matrix in line {unnamed[0].header.line} is taken for that of `topo -p2p r`: no"
+            " command above it says so; leave it out if it is of NVLink (`n`) or atomics (`a`)"
+        )
+    return warnings
 
 
 def _numa(grid: Grid) -> tuple[tuple[int, ...], list[str]]:

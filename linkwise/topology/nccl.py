@@ -16,6 +16,24 @@ from linkwise.topology.machine import GPU, MAX_GPUS, NIC, Level, Machine, Topolo
 
 _DUMP = "run NCCL on the machine with NCCL_TOPO_DUMP_FILE set, and give the file that it writes"
 _SWITCH = "0x068000"
+_ACCELERATORS = {"0x03", "0x12"}
+"""Beginnings of PCI classes: display devices, and processing accelerators."""
+_NVIDIA = "0x10de"
+_VENDORS = {
+    "0x1002": "AMD",
+    "0x1d94": "Hygon",
+    "0x8086": "Intel",
+    "0x19e5": "Huawei",
+    "0x1ed5": "Moore Threads",
+    "0x1ed8": "T-Head",
+    "0x1e3e": "Iluvatar",
+    "0x1e36": "Enflame",
+    "0x1ee0": "Biren",
+    "0x1d22": "Kunlunxin",
+    "0x9999": "MetaX",
+    "0xcabc": "Cambricon",
+}
+"""Other vendors of GPUs by PCI id; their libraries write files like NCCL's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +75,10 @@ def read_nccl(text: str, *, model: str | None = None) -> Machine:
     if len({cpu.get("host_hash") for cpu in cpus}) > 1:
         raise TopologyError("the file describes several hosts; give that of one")
     devices = [device for at, cpu in enumerate(cpus) for device in _devices(cpu, at)]
-    gpus = _numbered([device for device in devices if _is_gpu(device.element)])
+    found = [device for device in devices if _is_gpu(device.element)]
+    for device in found:
+        _refuse_other_vendor(device)
+    gpus = _numbered(found)
     if not gpus:
         raise TopologyError(_no_gpus(root))
     links, switched, warnings = _nvlinks(gpus)
@@ -93,8 +114,28 @@ def _is_gpu(element: Element) -> bool:
     """Return whether a device is a GPU, and not another display device such as the BMC's."""
     if element.tag != "pci":
         return False
-    nvidia = element.get("vendor").lower() in {"", "0x10de"}
+    nvidia = element.get("vendor").lower() in {"", _NVIDIA}
     return any(element.find("gpu")) or (nvidia and element.get("class").startswith("0x03"))
+
+
+def _refuse_other_vendor(device: _Device) -> None:
+    """Refuse a GPU that is not NVIDIA's: speeds and links of others are not known.
+
+    Raises:
+        TopologyError: Another vendor's id, or an element of RCCL, is there.
+    """
+    element = device.element
+    vendor = element.get("vendor").lower()
+    parts = list(element.find("gpu"))
+    is_rccl = any(part.get("gcn") or any(part.find("xgmi")) for part in parts)
+    if vendor in {"", _NVIDIA} and not is_rccl:
+        return
+    name = _VENDORS.get(vendor) or ("AMD" if is_rccl else f"PCI vendor {vendor[:40]}")
+    library = "RCCL" if is_rccl else "a library like NCCL"
+    raise TopologyError(
+        f"this is a topology file of {library} with GPUs of {name}, which are not read; only"
+        " NVIDIA GPUs are"
+    )
 
 
 def _is_nic(element: Element) -> bool:
@@ -143,6 +184,9 @@ def _no_gpus(root: Element) -> str:
         elements += element.children
         count += element.tag == "pci"
         classless += element.tag == "pci" and not element.get("class")
+        vendor = _VENDORS.get(element.get("vendor").lower())
+        if vendor and element.get("class")[:4] in _ACCELERATORS and vendor != "Intel":
+            return f"the GPUs in the file are of {vendor}, which are not read; only NVIDIA GPUs are"
     return (
         f"no GPU in the file: of its {count} PCI devices none has class 0x030200 or a <gpu>, and"
         f" {classless} have no class at all; a template that NCCL completes at start? Then {_DUMP}"

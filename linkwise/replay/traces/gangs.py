@@ -54,8 +54,18 @@ def _philly(row: Row) -> Job | LeftOut:
     return shape if isinstance(shape, LeftOut) else Job(f"line-{row.line}", submit, duration, shape)
 
 
-def _slurm(row: Row) -> Job | LeftOut:
-    submit, duration = row.time("submit_time"), row.number("duration")
+def _helios(row: Row) -> Job | LeftOut:
+    return _slurm(row, row.number("duration"))
+
+
+def _acme(row: Row) -> Job | LeftOut:
+    start, end = row.time("start_time"), row.time("end_time")
+    # The column `duration` has the time in the queue, too, in the file of Kalos.
+    return _slurm(row, None if start is None or end is None else max(0.0, end - start))
+
+
+def _slurm(row: Row, duration: float | None) -> Job | LeftOut:
+    submit = row.time("submit_time")
     if submit is None or duration is None:
         return NOT_SUBMITTED if submit is None else NEVER_RAN
     shape = workers(row.whole("gpu_num", GPUS_MAX), row.whole("node_num", GPUS_MAX))
@@ -134,7 +144,7 @@ HELIOS = TraceFormat(
     "SenseTime, Helios, 2020",
     "S-Lab-System-Group/HeliosData, cluster_log.csv of each cluster",
     ("job_id", "vc", "gpu_num", "cpu_num", "node_num", "submit_time", "duration"),
-    _slurm,
+    _helios,
 )
 """Q. Hu et al., SC 2021."""
 
@@ -142,8 +152,8 @@ ACME = TraceFormat(
     "acme",
     "Shanghai AI Lab, Acme, 2023",
     "InternLM/AcmeTrace, data/job_trace/trace_seren.csv and trace_kalos.csv",
-    ("job_id", "type", "gpu_num", "cpu_num", "node_num", "submit_time", "duration"),
-    _slurm,
+    ("job_id", "type", "gpu_num", "cpu_num", "node_num", "submit_time", "start_time", "end_time"),
+    _acme,
 )
 """Q. Hu et al., NSDI 2024."""
 

@@ -53,7 +53,8 @@ DAY = 86_400
         ),
         (
             "acme",
-            "8,u1,1,8,128,Other,FAILED,1970-01-02 08:00:00+08:00,x,x,117,32,936.0",
+            "8,u1,1,8,128,Other,FAILED,1970-01-02 08:00:00+08:00,1970-01-02 08:00:32+08:00,"
+            "1970-01-02 08:02:29+08:00,149,32,936.0",
             DAY,
             117,
             Shape(8, cpu=128_000),
@@ -94,6 +95,11 @@ def test_a_line_of_the_documented_format(name, line, submit, duration, shape):
         ("philly", "1970-01-02 00:00:10,,1,0.0,abc", "without a duration"),
         ("philly", ",60.0,1,0.0,abc", "without a submit time"),
         ("helios", "7,u,v,1,1,2,X,1970-01-02 00:00:00,x,x,90,0", "with more nodes than GPUs"),
+        (
+            "acme",
+            "8,u,1,8,9,Other,CANCELLED,1970-01-02 00:00:00,,1970-01-02 00:00:09,9,9,0",
+            "without a duration",
+        ),
         ("gfs", "9,13,A10,20,0.5,1,0,41060,HP", "with a part of a GPU"),
         ("gfs", "9,13,,20,0,1,0,41060,HP", "without GPUs"),
         ("dlrm", "i3,CN,app_1,64,64,0,0,1,1,320.0,320.0,2.0,3.0,-1,1.0,1.0,2.0", "without GPUs"),
