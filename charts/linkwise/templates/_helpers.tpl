@@ -18,18 +18,20 @@ imagePullPolicy: {{ . }}
 
 {{/* Of the pod of a component in linkwise-system on which pods depend. */}}
 {{- define "linkwise.podSettings" -}}
-priorityClassName: system-cluster-critical
 {{ include "linkwise.podBase" . }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 {{- end }}
 
 {{/* Of the pod of a component in linkwise-system: security, nodes. */}}
 {{- define "linkwise.podBase" -}}
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
-  seccompProfile: {type: RuntimeDefault}
+  {{- $context := .Values.podSecurityContext }}
+  {{- if include "linkwise.idsAreAssigned" . }}
+  {{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" }}
+  {{- end }}
+  {{- toYaml $context | nindent 2 }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{ toJson . }}
 {{- end }}
@@ -39,6 +41,14 @@ nodeSelector: {{ toJson . }}
 {{- with .Values.tolerations }}
 tolerations: {{ toJson . }}
 {{- end }}
+{{- end }}
+
+{{/* Not empty where the platform assigns the ids of users and groups, and refuses fixed ones. */}}
+{{- define "linkwise.idsAreAssigned" -}}
+{{- $when := .Values.openshift.assignedIds -}}
+{{- if or (eq $when "always") (and (eq $when "auto") (.Capabilities.APIVersions.Has "security.openshift.io/v1")) -}}
+true
+{{- end -}}
 {{- end }}
 
 {{/* Probes of a component. */}}
@@ -66,9 +76,7 @@ livenessProbe:
 
 {{- define "linkwise.containerSecurity" -}}
 securityContext:
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities: {drop: [ALL]}
+  {{- toYaml .Values.containerSecurityContext | nindent 2 }}
 {{- end }}
 
 {{/* The variable of the log level, where it is not the default. */}}

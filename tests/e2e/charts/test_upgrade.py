@@ -19,7 +19,7 @@ SCHEDULER = (
     "--set=scheduler.enabled=true,scheduler.image.repository=registry.example/kube-scheduler"
 )
 KINDS = (
-    "namespaces,configmaps,serviceaccounts,services,deployments,daemonsets,poddisruptionbudgets,networkpolicies,"
+    "namespaces,resourcequotas,configmaps,serviceaccounts,services,deployments,daemonsets,poddisruptionbudgets,networkpolicies,"
     "roles,rolebindings,clusterroles,clusterrolebindings,crds,flowschemas,"
     "mutatingwebhookconfigurations,validatingwebhookconfigurations,"
     "validatingadmissionpolicies,validatingadmissionpolicybindings"
