@@ -37,7 +37,6 @@ from scorer.report.leader_report import LeaderGauges
 from scorer.report.lease_annotations import (
     publish_address,
     report_claims_nodes,
-    report_excluded_nodes,
     report_nvidia_nodes,
     report_refused_machines,
     report_unfenced_nodes,
@@ -154,9 +153,6 @@ def _announced(leader: Leader, kube: Kube, address: str) -> Lead:
             ),
             report_refused_machines(
                 partial(leader.when_synced, LeaderContext.refused_machines), kube, term
-            ),
-            report_excluded_nodes(
-                partial(leader.when_synced, LeaderContext.excluded_nodes), kube, term
             ),
             report_unfenced_nodes(partial(leader.when_synced, LeaderContext.unfenced), kube, term),
         )

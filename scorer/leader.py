@@ -29,6 +29,7 @@ from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.claim_problems import ClaimProblems
 from scorer.report.delegated_claims import DelegatedClaims
 from scorer.report.leader_report import LeaderReport
+from scorer.report.lease_annotations import report_excluded_nodes, report_vain_preemptions
 from scorer.report.status_reporter import StatusReporter
 from scorer.report.unaccounted_nodes import report_unaccounted
 from scorer.report.usage_meter import measure_usage
@@ -145,6 +146,12 @@ class Leader:
                     interval=self._timings.usage_interval,
                 ),
                 context.device_fence.run(interval),
+                report_excluded_nodes(
+                    lambda: context.planner.excluded_nodes, self._writing, context.term, interval
+                ),
+                report_vain_preemptions(
+                    lambda: context.planner.vain_preemptions, self._writing, context.term, interval
+                ),
                 Requeuer(handle, context.filter, context.refusals).run(
                     self._timings.requeue_interval
                 ),

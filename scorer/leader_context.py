@@ -84,10 +84,6 @@ class LeaderContext:
         """Return, by node, why its machine is not used."""
         return {node.name: node.machine_refused for node in self._nodes if node.machine_refused}
 
-    def excluded_nodes(self) -> Mapping[str, Mapping[str, float]]:
-        """Return, by id of a unit and node, until when the unit does not use the node."""
-        return self.planner.excluded_nodes
-
     def unfenced(self) -> Mapping[str, str]:
         """Return, by claims node, why claims of others may get its GPUs."""
         return self.device_fence.unfenced()

@@ -28,7 +28,11 @@ from scorer.metrics import Stage, WaitReason
 from scorer.preemption.preemptor import Preemptor
 from scorer.queue.gang_size import GangSizeResolver
 from scorer.queue.pending import PendingUnits
+from scorer.report.lease_annotations import read_lease
 from scorer.unit_scheduler import UnitScheduler
+
+_READ_AGAIN = 1.0
+"""Delay before the Lease is read again that was not read [s]."""
 
 
 class Planner:
@@ -39,6 +43,7 @@ class Planner:
         informers, faults, timings = handle.informers, handle.faults, handle.timings
         self._informers, self._faults, self._timings = informers, faults, timings
         self._status_reporter, self._clock = handle.status_reporter, handle.clock
+        self._kube = handle.kube
         self._pending = PendingUnits(
             informers.state, informers.owners, faults, informers.workloads.regroup
         )
@@ -50,7 +55,7 @@ class Planner:
             lacks_members=self._pending.incomplete.__contains__,
         )
         self._removals = Removals(handle)
-        vain = VainPreemptions(informers.state)
+        self._vain = vain = VainPreemptions(informers.state)
         self._binding_tracker = BindingTracker(handle, self._removals, vain)
         self._commit_queue = CommitQueue(handle, self._binding_tracker)
         self._healer = Healer(handle, self._binding_tracker, self._removals)
@@ -85,9 +90,14 @@ class Planner:
         return self._removals.units | self._healer.moving
 
     @property
-    def excluded_nodes(self) -> Mapping[str, Mapping[str, float]]:
-        """The nodes where units could not be bound, as the Lease has them."""
-        return self._binding_tracker.excluded.published()
+    def excluded_nodes(self) -> Mapping[str, Mapping[str, float]] | None:
+        """The nodes where units could not be bound, as the Lease has them; None: not read yet."""
+        return self._binding_tracker.excluded.published() if self.has_synced else None
+
+    @property
+    def vain_preemptions(self) -> Mapping[str, Mapping[str, str]] | None:
+        """Where evictions did not help a unit, as the Lease has it; None: not read yet."""
+        return self._vain.published() if self.has_synced else None
 
     def preemptions(self, now: float) -> RunningUnits:
         """Return the preemptions under way, and what budgets allow; no units to evict.
@@ -148,7 +158,7 @@ class Planner:
                 group.create_task(self._commit_queue.run())
                 group.create_task(self._sizes.run())
                 self._binding_tracker.restore()
-                await self._preemptor.load()
+                await self._remember()
                 while True:
                     started = loop_time()
                     self._informers.changed.clear()
@@ -164,6 +174,13 @@ class Planner:
                     await wait_at_most(self._time_left(), self._informers.changed)
         finally:
             self._commit_queue.close()
+
+    async def _remember(self) -> None:
+        """Take from the Lease what the last leader knew, however long that takes."""
+        lease = await read_lease(self._kube, _READ_AGAIN)
+        self._preemptor.load(lease)
+        self._binding_tracker.excluded.restore(lease.excluded_nodes)
+        self._vain.restore(lease.vain_preemptions)
 
     def _start(self, group: asyncio.TaskGroup, call: Coroutine[Any, Any, object]) -> None:
         task = group.create_task(self._isolated(call))

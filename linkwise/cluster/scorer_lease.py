@@ -1,6 +1,7 @@
 """The Lease of the leading scorer, with its address."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +16,7 @@ from linkwise.cluster.keys import (
     SCORER,
     SCORER_ADDRESS,
     UNFENCED_NODES,
+    VAIN_PREEMPTIONS,
 )
 from linkwise.cluster.nodes.gpu_kinds import decode_kinds
 from linkwise.cluster.objects.metadata import Metadata
@@ -26,6 +28,8 @@ LEASE = api_path("coordination.k8s.io/v1", "namespaces", POLICY_NAMESPACE, "leas
 
 _reasons = msgspec.json.Decoder(dict[str, str])
 _times = msgspec.json.Decoder(dict[str, dict[str, float]])
+_digests = msgspec.json.Decoder(dict[str, dict[str, str]])
+T = TypeVar("T")
 
 
 class _Spec(Struct, frozen=True, rename="camel"):
@@ -61,25 +65,26 @@ class ScorerLease(Struct, frozen=True):
     @property
     def refused_machines(self) -> Mapping[str, str]:
         """By node: why the scorer does not use its machine; empty if that cannot be read."""
-        return self._reasons(REFUSED_MACHINES)
+        return self._decoded(REFUSED_MACHINES, _reasons)
 
     @property
     def unfenced_nodes(self) -> Mapping[str, str]:
         """By node: why claims of others may get its GPUs; empty if that cannot be read."""
-        return self._reasons(UNFENCED_NODES)
+        return self._decoded(UNFENCED_NODES, _reasons)
 
     @property
     def excluded_nodes(self) -> Mapping[str, Mapping[str, float]]:
         """By id of a unit and node: until when [s since 1970]; empty if that cannot be read."""
-        text = (self.metadata.annotations or {}).get(EXCLUDED_NODES, "")
-        try:
-            return _times.decode(text) if text else {}
-        except msgspec.MsgspecError:
-            return {}
+        return self._decoded(EXCLUDED_NODES, _times)
 
-    def _reasons(self, key: str) -> Mapping[str, str]:
+    @property
+    def vain_preemptions(self) -> Mapping[str, Mapping[str, str]]:
+        """By id of a unit and node: its digest when evictions there did not help; empty: unread."""
+        return self._decoded(VAIN_PREEMPTIONS, _digests)
+
+    def _decoded(self, key: str, decoder: msgspec.json.Decoder[dict[str, T]]) -> Mapping[str, T]:
         text = (self.metadata.annotations or {}).get(key, "")
         try:
-            return _reasons.decode(text) if text else {}
+            return decoder.decode(text) if text else {}
         except msgspec.MsgspecError:
             return {}

@@ -14,6 +14,7 @@ from dataclasses import replace
 import structlog
 
 from linkwise.cluster.gang import GangKey
+from linkwise.cluster.scorer_lease import ScorerLease
 from linkwise.planning.gang.placed_units import PlacedUnit
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
@@ -42,14 +43,11 @@ from scorer.preemption.nomination import (
     restored_places,
 )
 from scorer.preemption.nominations import Nominations
-from scorer.preemption.record import Record, read_records
+from scorer.preemption.record import Record, records_of
 from scorer.preemption.search_delays import SearchDelays
 from scorer.preemption.units import ending_soon, placed_in
 from scorer.preemption.victim_owners import VictimOwners
 from scorer.queue.gang_size import GangSizeResolver
-
-_READ_AGAIN = 1.0
-"""Delay before the preemptions of the last leader are read again [s]."""
 
 _log = structlog.get_logger()
 
@@ -76,7 +74,7 @@ class Preemptor:
         """
         self._vain = vain
         self._removals, self._is_moving = removals, is_moving
-        self._kube, self._informers, self._clock = handle.kube, handle.informers, handle.clock
+        self._informers, self._clock = handle.informers, handle.clock
         self._state, self._metrics = handle.informers.state, handle.metrics
         self._delays = SearchDelays(handle.informers.changed.set)
         self._owners = VictimOwners(handle.informers, sizes)
@@ -199,9 +197,9 @@ class Preemptor:
         _log.warning("Preempting", unit="/".join(unit.key[:2]), victims=names[:10], of=len(names))
         return None
 
-    async def load(self) -> None:
-        """Read the preemptions of the last leader, however long that takes."""
-        self._last = await read_records(self._kube, _READ_AGAIN)
+    def load(self, lease: ScorerLease) -> None:
+        """Take the preemptions of the last leader."""
+        self._last = records_of(lease)
 
     def restore(self, units: Iterable[Unit]) -> None:
         """Carry on the preemptions of the last leader.

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.keys import NOMINATIONS
-from linkwise.cluster.scorer_lease import LEASE, ScorerLease
+from linkwise.cluster.scorer_lease import ScorerLease
 from linkwise.planning.gang.crd_plan import PlannedPod
 from linkwise.runtime.kube.client import Kube, KubeError
 from linkwise.runtime.process.clock import loop_time
@@ -24,9 +24,9 @@ from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FAULT
 from scorer.report.lease_annotations import annotate_lease
 
-LONGEST = 192 * 1024
-"""The longest text [characters], about 4,000 evicted pods. The API server accepts 256 KiB of
-annotations, and the others of the Lease have up to 61 KiB."""
+LONGEST = 184 * 1024
+"""The longest text [characters], about 3,800 evicted pods. The API server accepts 256 KiB of
+annotations, and the others of the Lease have up to 69 KiB."""
 _PAUSE, _PAUSE_MAX = 0.2, 10.0
 """The least time between two writes [s], longer after one that was refused. Each may delay a
 renewal of the Lease."""
@@ -96,25 +96,9 @@ async def write_records(kube: Kube, text: str, term: int) -> str | None:
     return None
 
 
-async def read_records(kube: Kube, retry: float) -> tuple[Record, ...]:
-    """Return the nominations of the last leader; none where they cannot be decoded.
-
-    Args:
-        kube: The API server.
-        retry: Delay before the Lease is read again that was not read [s].
-    """
-    while True:
-        try:
-            lease = await kube.find(LEASE, ScorerLease)
-        except KubeError as error:
-            _log.warning("Could not read nominations", err=str(error))
-            await asyncio.sleep(retry)
-        else:
-            annotations = (lease.metadata.annotations if lease else None) or {}
-            return _records_of(annotations.get(NOMINATIONS, ""))
-
-
-def _records_of(text: str) -> tuple[Record, ...]:
+def records_of(lease: ScorerLease) -> tuple[Record, ...]:
+    """Return the nominations of the last leader; none where they cannot be decoded."""
+    text = (lease.metadata.annotations or {}).get(NOMINATIONS, "")
     try:
         return _decoder.decode(text) if text else ()
     except msgspec.MsgspecError as error:

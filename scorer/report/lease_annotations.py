@@ -14,6 +14,7 @@ from linkwise.cluster.keys import (
     REFUSED_MACHINES,
     SCORER_ADDRESS,
     UNFENCED_NODES,
+    VAIN_PREEMPTIONS,
 )
 from linkwise.cluster.nodes.gpu_kinds import KINDS_MAX, encode_kinds
 from linkwise.cluster.objects.metadata import Metadata
@@ -156,7 +157,7 @@ async def report_excluded_nodes(
 ) -> None:
     """Annotate the Lease, until cancelled, with the nodes that units do not use for a while.
 
-    `linkwise explain` and the other commands that plan read it.
+    `linkwise explain` and the other commands that plan read it, and the next leader.
 
     Args:
         nodes: Returns, by id of a unit and node, until when [s since 1970]; None: unknown.
@@ -164,12 +165,25 @@ async def report_excluded_nodes(
         term: The leader's term; a Lease of another term is not changed.
         interval: Between two checks [s].
     """
+    await _report(EXCLUDED_NODES, lambda: _by_unit(nodes()), kube, term, interval)
 
-    def text() -> str | None:
-        found = nodes()
-        return None if found is None else msgspec.json.encode(found).decode() if found else ""
 
-    await _report(EXCLUDED_NODES, text, kube, term, interval)
+async def report_vain_preemptions(
+    nodes: Callable[[], Mapping[str, Mapping[str, str]] | None],
+    kube: Kube,
+    term: int,
+    interval: float = _INTERVAL,
+) -> None:
+    """Annotate the Lease, until cancelled, with the nodes where evictions did not help a unit.
+
+    The next leader reads it. The arguments are those of `report_excluded_nodes`, with digests of
+    the nodes.
+    """
+    await _report(VAIN_PREEMPTIONS, lambda: _by_unit(nodes()), kube, term, interval)
+
+
+def _by_unit(nodes: Mapping[str, Mapping[str, object]] | None) -> str | None:
+    return None if nodes is None else msgspec.json.encode(nodes).decode() if nodes else ""
 
 
 async def report_unfenced_nodes(
@@ -206,6 +220,21 @@ async def _report(
             except KubeError as error:
                 _log.warning("Could not annotate Lease", err=str(error))
         await asyncio.sleep(interval)
+
+
+async def read_lease(kube: Kube, retry: float) -> ScorerLease:
+    """Return the leader's Lease, however long that takes; an empty one if there is none.
+
+    Args:
+        kube: The API server.
+        retry: Delay before the Lease is read again that was not read [s].
+    """
+    while True:
+        try:
+            return await kube.find(LEASE, ScorerLease) or ScorerLease()
+        except KubeError as error:
+            _log.warning("Could not read Lease", err=str(error))
+            await asyncio.sleep(retry)
 
 
 async def annotate_lease(kube: Kube, key: str, value: str, term: int) -> None:

@@ -570,6 +570,9 @@ async def test_a_preemption_after_which_the_unit_was_not_bound_is_not_repeated(c
             cluster.policy(NONE_YET)
             await until(lambda: "nobody is evicted for it on gpu-0" in waits(leader))
         assert not cluster.ending("low-0")
+    async with leading(cluster, term=8, clock=clock) as leader:
+        await until(lambda: "nobody is evicted for it on gpu-0" in waits(leader))
+        assert not cluster.ending("low-0")
         if changed == "the node":
             cluster.node("gpu-0", **{"example.com/fixed": "true"})
         else:

@@ -5,7 +5,7 @@ controller and of what it asks for, so that they hold for the pod that replaces 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from hashlib import sha256
 
 import msgspec
@@ -16,6 +16,7 @@ from linkwise.planning.gang.unit import Unit
 from linkwise.runtime.process.clock import rfc3339
 
 _SHOWN = 3
+_NAMESPACE_DIGITS, _UNIT_DIGITS, _NODE_DIGITS = 8, 12, 12
 _ORDINAL = "StatefulSet"
 """The kind of controllers that give a replacement the name and the volumes of its predecessor."""
 
@@ -40,12 +41,18 @@ def exclusion_key(unit: Unit) -> GangKey:
     gpus = len(record.gpus) if record else member.request.gpus if member else 0
     name = first.name if owner.kind == _ORDINAL else ""
     shape = msgspec.json.encode((name, usage.family, gpus, usage.demand), order="deterministic")
-    return GangKey(first.namespace, f"/{sha256(shape).hexdigest()[:12]}", owner.uid)
+    return GangKey(first.namespace, f"/{_digest(shape, _UNIT_DIGITS)}", owner.uid)
 
 
 def exclusion_id(key: GangKey) -> str:
     """Return a key as the Lease has it, which people may read who may not see all namespaces."""
-    return sha256("/".join(key).encode()).hexdigest()[:16]
+    namespace = _digest(key.namespace.encode(), _NAMESPACE_DIGITS)
+    return namespace + _digest("/".join(key).encode(), _UNIT_DIGITS)
+
+
+def namespace_of(unit: str) -> str:
+    """Return what stands for its namespace in the id of a unit (`exclusion_id`)."""
+    return unit[:_NAMESPACE_DIGITS]
 
 
 def lasting(node: Node | None) -> Node | None:
@@ -54,6 +61,27 @@ def lasting(node: Node | None) -> Node | None:
         return None
     cards = tuple(replace(card, claimed=False) for card in node.cards)
     return replace(node, cards=cards, pool=None, mismatch=None, warnings=())
+
+
+def lasting_digest(node: Node | None) -> str:
+    """Return a digest of what a node offers whatever its pods are, as it is for another leader."""
+    if (same := lasting(node)) is None:
+        return "-"
+    machine = same.machine and (same.machine.model, same.machine.n)
+    parts = [getattr(same, name) for name in _DIGESTED]
+    encoded = msgspec.msgpack.encode((machine, parts), order="deterministic", enc_hook=str)
+    return _digest(encoded, _NODE_DIGITS)
+
+
+def _digest(content: bytes, digits: int) -> str:
+    return sha256(content).hexdigest()[:digits]
+
+
+_DIGESTED = [
+    each.name
+    for each in fields(Node)
+    if each.compare and each.name not in {"name", "machine", "pool", "mismatch", "warnings"}
+]
 
 
 def exclusions_text(exclusions: Mapping[str, Exclusion]) -> str:

@@ -6,7 +6,6 @@ member is refused there again, the next one lasts for some time in any case, and
 on a busy node, pods come and go for other reasons.
 """
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -18,6 +17,7 @@ from linkwise.planning.gang.exclusion import Exclusion, exclusion_id, exclusion_
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.state.cluster_state import ClusterState
 from scorer.commit.binding.node_cause import NodeCause, cause_at
+from scorer.commit.binding.unit_nodes import KEPT, forget_most, latest
 
 SECONDS = 180.0
 """Time for which a node is excluded for a unit at most [s]."""
@@ -27,10 +27,6 @@ _REMEMBERED = 900.0
 """For how long an earlier exclusion counts after its end [s]."""
 PUBLISHED = 12 * 1024
 """The longest text in the Lease [characters]."""
-_NUMBER = 24
-"""More than a time and the punctuation of an entry take of it [characters]."""
-_KEPT = 1024
-"""The most exclusions that are kept; beyond them, those of the namespace that has most go first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +66,8 @@ class ExcludedNodes:
             clock: The wall clock [s since 1970].
         """
         self._state, self._clock = state, clock
-        self._entries: dict[GangKey, dict[str, _Entry]] = {}
-        """By key (`exclusion_key`) and node, the keys of the oldest first."""
+        self._entries: dict[str, dict[str, _Entry]] = {}
+        """By id of a unit (`exclusion_id`) and node, the ids of the oldest first."""
 
     def __bool__(self) -> bool:
         """Return whether there may be any."""
@@ -82,7 +78,7 @@ class ExcludedNodes:
 
         None hold that were for other requests or volumes, once they may end early.
         """
-        now, nodes = self._clock(), self._entries.get(exclusion_key(unit), {})
+        now, nodes = self._clock(), self._entries.get(exclusion_id(exclusion_key(unit)), {})
         asked = frozenset(member.signature for member in unit.members) if nodes else frozenset()
         return {
             node: each.exclusion
@@ -93,16 +89,35 @@ class ExcludedNodes:
 
     def published(self) -> dict[str, dict[str, float]]:
         """Return the latest exclusions, by id of the unit and node: until when [s since 1970]."""
-        now, found, size = self._clock(), dict[str, dict[str, float]](), 0
-        for key in reversed(self._entries):
-            current = self._entries[key].items()
-            nodes = {node: each.exclusion.until for node, each in current if not each.is_over(now)}
-            length = sum(len(node) + _NUMBER for node in nodes) + _NUMBER
-            # One unit with many nodes does not hide those of the others.
-            if nodes and size + length <= PUBLISHED:
-                size += length
-                found[exclusion_id(key)] = nodes
-        return found
+        now = self._clock()
+        entries = (
+            (unit, node, each.exclusion.until)
+            for unit in reversed(self._entries)
+            for node, each in self._entries[unit].items()
+            if not each.is_over(now)
+        )
+        return latest(entries, PUBLISHED)
+
+    def restore(self, published: Mapping[str, Mapping[str, float]]) -> None:
+        """Take the exclusions that the last leader has published.
+
+        What changed before is not seen, and how often a node was refused is not known: so they last
+        for a while in any case, like those of a node that is refused again.
+        """
+        now = self._clock()
+        for unit, nodes in reversed(list(published.items())):
+            self._entries[unit] = {
+                node: _Entry(
+                    Exclusion(min(until, now + SECONDS)),
+                    cause_at(self._state, node),
+                    frozenset(),
+                    min(until, now + _LEAST),
+                    times=2,
+                )
+                for node, until in nodes.items()
+                if until > now
+            }
+            forget_most(self._entries)
 
     def exclude(
         self,
@@ -124,7 +139,8 @@ class ExcludedNodes:
             asked: The signatures of its members; empty: not known.
             at_least: For how long, whatever changes [s].
         """
-        now, entries = self._clock(), self._entries.pop(key, {})
+        now, unit = self._clock(), exclusion_id(key)
+        entries = self._entries.pop(unit, {})
         for node in sorted(nodes):
             before = entries.pop(node, None)
             times = 1 + (before.times if before and now < before.end + _REMEMBERED else 0)
@@ -134,18 +150,8 @@ class ExcludedNodes:
             cause = causes.get(node) or cause_at(self._state, node)
             entries[node] = _Entry(exclusion, cause, asked, now + least, times)
         if entries:
-            self._entries[key] = dict(islice(entries.items(), max(0, len(entries) - _KEPT), None))
-        self._forget_most()
-
-    def _forget_most(self) -> None:
-        """Forget the oldest exclusions of the namespace that has most, while there are too many."""
-        counts = Counter[str]()
-        for key, nodes in self._entries.items():
-            counts[key.namespace] += len(nodes)
-        while counts.total() > _KEPT:
-            [(namespace, _)] = counts.most_common(1)
-            oldest = next(key for key in self._entries if key.namespace == namespace)
-            counts[namespace] -= len(self._entries.pop(oldest))
+            self._entries[unit] = dict(islice(entries.items(), max(0, len(entries) - KEPT), None))
+        forget_most(self._entries)
 
     def update(self) -> None:
         """End exclusions whose cause may be gone. Cost: the pods of nodes that have changed."""
@@ -159,11 +165,11 @@ class ExcludedNodes:
 
     def include(self, key: GangKey) -> None:
         """Exclude nothing for a unit: all of it is bound."""
-        self._entries.pop(key, None)
+        self._entries.pop(exclusion_id(key), None)
 
     def is_said_elsewhere(self, key: GangKey, why: str, nodes: frozenset[str]) -> bool:
         """Return whether another node did not take a pod of a unit lately, in the same words."""
-        entries = self._entries.get(key, {}).items()
+        entries = self._entries.get(exclusion_id(key), {}).items()
         return any(node not in nodes and each.exclusion.why == why for node, each in entries)
 
     def ends(self) -> list[float]:

@@ -14,7 +14,6 @@ from linkwise.planning.gang.unit import units_of
 from linkwise.planning.state.cluster_state import ClusterState
 from scorer.commit.binding.excluded_nodes import PUBLISHED, ExcludedNodes
 from scorer.commit.binding.node_cause import cause_at
-from scorer.commit.binding.vain_preemptions import VainPreemptions
 
 KEY = GangKey("team", "bert", "job")
 JOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "bert", "uid": "job"}
@@ -187,31 +186,50 @@ def test_exclusions_of_single_pods_are_those_of_their_owner_and_shape(one, other
     assert (exclusion_key(one) == exclusion_key(other)) is same
 
 
-def test_nobody_is_evicted_again_where_a_unit_was_not_bound_then(nodes):
-    vain, unit, again = VainPreemptions(nodes.state), single("a", 8), single("b", 8)
-    vain.not_bound(unit, frozenset({"gpu-0"}))
-    assert vain.nodes(again) == frozenset()
-    vain.placed(unit.key, ["gpu-0"])
-    vain.not_bound(unit, frozenset({"gpu-0", "gpu-1"}))
-    nodes.delete("other")
-    assert vain.nodes(again) == {"gpu-0"}
-    assert vain.nodes(single("b", 4)) == frozenset()
-    nodes.state.update_node("gpu-0", a_node("gpu-0", labels={"a": "b"}))
-    assert vain.nodes(again) == frozenset()
+def test_the_next_leader_excludes_the_same_nodes(nodes):
+    nodes.excluded.exclude(KEY, frozenset({"gpu-0", "gpu-1"}), "Too many pods")
+    following = Nodes()
+    following.clock.now += 60
+    following.excluded.restore(nodes.excluded.published())
+    assert {name: each.until for name, each in following.now.items()} == {
+        "gpu-0": NOW + 180,
+        "gpu-1": NOW + 180,
+    }
+    # It does not know how often they were refused: for a while, no change ends them.
+    following.delete("other")
+    assert following.now.keys() == {"gpu-0", "gpu-1"}
+    following.clock.now += 10
+    assert following.now.keys() == {"gpu-1"}
+    following.clock.now += 110
+    assert following.now == {}
 
 
-def test_a_unit_that_was_bound_may_preempt_again(nodes):
-    vain, unit = VainPreemptions(nodes.state), single("a", 8)
-    vain.placed(unit.key, ["gpu-0"])
-    vain.not_bound(unit, frozenset({"gpu-0"}))
-    vain.bound(single("c", 8))
-    assert vain.nodes(unit) == frozenset()
+def test_exclusions_that_ended_meanwhile_are_not_restored(nodes):
+    nodes.excluded.exclude(KEY, frozenset({"gpu-0"}), "")
+    published = nodes.excluded.published()
+    nodes.clock.now += 180
+    nodes.excluded.restore(published)
+    assert nodes.now == {}
+    assert nodes.excluded.ends() == []
 
 
-def test_few_preemptions_in_vain_are_kept(nodes):
-    vain = VainPreemptions(nodes.state)
-    units = [single("a", uid=f"uid-{i}") for i in range(1030)]
-    for unit in units:
-        vain.placed(unit.key, ["gpu-0"])
-        vain.not_bound(unit, frozenset({"gpu-0"}))
-    assert sum(map(bool, map(vain.nodes, units))) == 1024
+@pytest.mark.parametrize(
+    ("until", "lasts"),
+    [
+        pytest.param(1e300, True, id="far in the future"),
+        pytest.param(-1e300, False, id="long ago"),
+        pytest.param(NOW, False, id="now"),
+    ],
+)
+def test_no_restored_exclusion_lasts_longer_than_others(nodes, until, lasts):
+    nodes.excluded.restore({exclusion_id(KEY): {"gpu-0": until}})
+    assert bool(nodes.now) is lasts
+    nodes.clock.now += 180
+    assert nodes.now == {}
+
+
+def test_of_very_many_restored_exclusions_few_are_kept(nodes):
+    many = {f"{i:020x}": {"gpu-0": NOW + 100} for i in range(5000)}
+    nodes.excluded.restore({exclusion_id(KEY): {"gpu-0": NOW + 100}, **many})
+    assert nodes.now
+    assert len(nodes.excluded.ends()) <= 2 * 1024
