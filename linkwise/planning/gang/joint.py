@@ -243,8 +243,10 @@ def _kept(
 
 
 def _join(short: Iterable[_Part], gangs: list[_Gang]) -> None:
-    """Let parts that are no gang by themselves join one that lacks members, or each other."""
-    newest = gangs[-1] if gangs else None
+    """Let parts that are no gang by themselves join one that lacks members, or each other.
+
+    One that is left over waits for its own members: it neither joins nor delays a whole gang.
+    """
     lacking = [gang for gang in gangs if not gang.is_whole]
     for part in short:
         place = next((i for i, gang in enumerate(lacking[:_OPEN_MAX]) if gang.takes(part)), None)
@@ -252,13 +254,9 @@ def _join(short: Iterable[_Part], gangs: list[_Gang]) -> None:
             lacking[place].add(part)
             if lacking[place].is_whole:
                 del lacking[place]
-        elif part.total is not None and newest and newest.takes(part):
-            # Its owner makes too few for a gang of its own, whatever the others have.
-            newest.add(part)
         else:
-            newest = _Gang([part])
-            gangs.append(newest)
-            lacking.append(newest)
+            gangs.append(_Gang([part]))
+            lacking.append(gangs[-1])
 
 
 def _joint(gang: _Gang, owners: Owners, first: Iterable[GangKey]) -> Joint:

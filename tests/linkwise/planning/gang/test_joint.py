@@ -141,10 +141,37 @@ def test_deployments_of_one_gang_are_one():
     assert gangs(found) == {frozenset({"ps-x", "worker-x"}): (5, True)}
 
 
-def test_an_owner_that_makes_too_few_joins_a_gang_that_runs():
-    found = [*pods(SET, "worker", 5, **RUNNING), *pods(SET, "late", 1)]
+WHOLE = {
+    "runs": ([*pods(SET, "worker", 5, **RUNNING)], [("worker",)]),
+    "waits": ([*pods(SET, "worker", 5)], [("worker",)]),
+    "of two owners, runs": (
+        [*pods(SET, "ps", 1, **RUNNING), *pods(SET, "worker", 4, **RUNNING)],
+        [("ps", "worker")],
+    ),
+    "of two owners, waits": ([*pods(SET, "ps", 1), *pods(SET, "worker", 4)], [("ps", "worker")]),
+}
 
-    assert gangs(found, owners_of(worker=5, late=1)) == {frozenset({"late"}): (5, True)}
+
+@pytest.mark.parametrize(("whole", "together"), WHOLE.values(), ids=WHOLE)
+@pytest.mark.parametrize("late", [{"late": 1}, {}], ids=["read", "not read"])
+def test_an_owner_that_makes_too_few_joins_no_gang_that_is_whole(whole, together, late):
+    """It is later in time; alone it waits for its own members."""
+    known = {"ps": 1, "worker": 4} if ("ps", "worker") in together else {"worker": 5}
+    found = [*whole, *pods(SET, "late", 1, created="2026-01-02T00:00:00Z")]
+    owners = owners_of(**known, **late)
+    owners = replace(owners, joint=joint_gangs(found, owners))
+
+    units = units_of(found, owners)
+    members = {
+        tuple(sorted({pod.controller.uid for pod in (*unit.waiting, *unit.settled)})): unit
+        for unit in units
+    }
+
+    waiting = {uids: unit.blocked is None for uids, unit in members.items() if unit.waiting}
+    assert waiting[("late",)] is False
+    assert members[("late",)].needed == 5
+    assert all(waiting[uids] for uids in together if uids in waiting)
+    assert set(members) <= {("late",), *together}
 
 
 def test_a_gang_of_several_owners_keeps_its_key_while_it_runs():
