@@ -15,6 +15,7 @@ from linkwise.planning.cycle.settling import Settling
 from linkwise.planning.gang.crd import Gang
 from linkwise.planning.gang.exclusion import Exclusion
 from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.pod_volumes import uses_volumes
 from linkwise.planning.gang.unit import Unit
 from linkwise.planning.placement.options import PlanOptions
 from linkwise.planning.placement.result import Plan, Refusal
@@ -61,7 +62,9 @@ class UnitScheduler:
         self._slow: frozenset[str] = frozenset()
         self._queue = SchedulingQueue(self._is_last)
         self._reviews = Portions[Unit](lambda: in_order(self._queue.parked()))
-        self._claimants = Claimants(lambda: self._informers.claims.held, self._waits)
+        self._claimants = Claimants(
+            lambda: self._informers.claims.held, self._waits, self._uses_volumes
+        )
         self._accepted = AcceptedPlans(handle, commit_queue)
         self._rejected = RejectedUnits(handle, pending, self._queue, self._time_budget, preemptor)
 
@@ -153,6 +156,10 @@ class UnitScheduler:
     def _waits(self, pod: PodInfo) -> bool:
         now = self._state.pod(pod.key)
         return now is not None and now.uid == pod.uid and now.member is not None
+
+    def _uses_volumes(self, pod: PodInfo) -> bool:
+        now = self._state.pod(pod.key)
+        return now is not None and now.uid == pod.uid and uses_volumes(now)
 
     def _finish_cycle(self, cycle: SchedulingCycle, reserved: frozenset[str]) -> None:
         """Request another cycle if units are left, and update the reservation."""

@@ -93,6 +93,32 @@ async def test_a_claim_that_only_one_pod_may_use_is_waited_for(cluster):
         await until(lambda: cluster.allocated("second"))
 
 
+async def test_of_two_pods_of_one_cycle_one_has_a_claim_that_only_one_pod_may_use(cluster):
+    cluster.put(f"{VOLUMES}/pv", a_volume(phase="Bound"))
+    exclusive = a_volume_claim(volume="pv", accessModes=["ReadWriteOncePod"])
+    cluster.put(f"{CLAIMS}/data", exclusive)
+    for name in ("first", "second"):
+        cluster.pod(name, volumes=naming("data"))
+    cluster.pod("z")
+    async with leading(cluster):
+        await until(lambda: cluster.allocated("z"))
+        assert not cluster.allocated("first", "second")
+        had = "first" if cluster.record("first") else "second"
+        cluster.delete(had)
+        await until(lambda: cluster.allocated({"first": "second", "second": "first"}[had]))
+
+
+async def test_a_volume_of_a_pod_whose_write_was_refused_is_free_again(cluster):
+    cluster.put(f"{VOLUMES}/pv", a_volume(phase="Bound"))
+    exclusive = a_volume_claim(volume="pv", accessModes=["ReadWriteOncePod"])
+    cluster.put(f"{CLAIMS}/data", exclusive)
+    cluster.fail("PATCH", "first", *[(422, "refused")] * 99)
+    cluster.pod("first", volumes=naming("data"), priority=10)
+    cluster.pod("second", volumes=naming("data"))
+    async with leading(cluster):
+        await until(lambda: cluster.allocated("second"))
+
+
 async def test_two_members_do_not_count_on_the_same_free_volume(cluster):
     cluster.put(f"{CLASSES}/local", a_storage_class())
     for i, node in enumerate(("gpu-0", "gpu-1")):

@@ -60,7 +60,8 @@ class SchedulingCycle:
             exclusions: Returns the nodes on which members of a unit could not be bound.
             ending: GPUs of pods that are being deleted, each with its node.
             may_settle: Whether a unit may wait for these.
-            claimants: The pods that get GPUs by claims which others name, too; they are updated.
+            claimants: The pods that get GPUs, or volumes for one pod, by claims which others name,
+                too; they are updated.
             starving: The unit for which nodes are reserved already, and these.
         """
         self._claimants = Claimants() if claimants is None else claimants
@@ -123,6 +124,8 @@ class SchedulingCycle:
             has_room = self.settling < SETTLING_MAX
             if isinstance(outcome, Plan) and self._ending and has_room and self._may_settle(unit):
                 outcome = self._settle(visible, unit, outcome)
+            if isinstance(outcome, Plan):
+                self._claimants.plan(unit)
         is_holder = self.starving is not None and self.starving.key == unit.key
         if is_holder:
             self.starving, self.reserved_nodes = None, frozenset()

@@ -24,7 +24,7 @@ _NOT_KNOWN = ""
 class _Vain:
     asked: frozenset[Hashable] | None
     """What the members of the unit asked for; None: it is not known, since another leader led."""
-    nodes: Mapping[str, str]
+    nodes: dict[str, str]
     """The digests of the nodes as they were."""
 
     def __len__(self) -> int:
