@@ -14,7 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from playwright.sync_api import Browser, CDPSession, Page
-from support.browser import CHROMIUM, new_context, running_chromium
+from support.browser import new_context, running_chromium
+from support.chromium import CHROMIUM
 from support.dashboard_process import ChangingCluster, resident, running_dashboard
 
 from tools.bench.measure import Figure, spread
