@@ -4,7 +4,7 @@ help: ; @awk '/^\#\# /{text = substr($$0, 4)} /^[a-z0-9]+:/{if (text) printf "%-
 .venv: requirements/dev.txt ; @echo "Setting up .venv ..." && python3 -m venv .venv && .ci/retry $(PY) -m pip install -q --require-hashes -r requirements/dev.txt && $(PY) -m pip install -q --no-deps --no-build-isolation -e . && touch .venv || { rm -rf .venv; exit 1; }
 ## Show what Linkwise does, without a cluster
 demo: .venv ; @docs/demo/run
-## Draw the pictures in README.md, with Chromium
+## Draw the pictures of the documents, with Chromium
 picture: .venv ; @docs/demo/picture
 # End-to-end tests are not even collected, which would take as long as many unit tests.
 UNIT := --ignore=tests/e2e

@@ -8,15 +8,14 @@ from support.printed import blocks, commands
 from linkwise.cli.__main__ import run
 from linkwise.cluster import keys
 from linkwise.policy.lint import lint
-from linkwise.topology.catalogue import NAMES
+from linkwise.topology.catalogue import NAMES, entry
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
+GUIDE = "docs/command.md"
 LIVE = ("inspect", "explain", "snapshot", "dashboard")
 COMMANDS = [
-    shlex.split(line, comments=True)[1:]
-    for line in commands("README.md")
-    if line.startswith("linkwise ")
+    shlex.split(line, comments=True)[1:] for line in commands(GUIDE) if line.startswith("linkwise ")
 ]
 OFFLINE = [words for words in COMMANDS if words[0] not in LIVE]
 EXIT_CODES = {"docs/examples": 1}
@@ -42,7 +41,9 @@ def test_a_command_that_needs_no_cluster_runs_as_it_stands(here, capsys, words):
     assert (here / named).stat().st_size if named else out
 
 
-SHOWN = [block for block in blocks("README.md") if block.startswith("$ ")]
+SHOWN = [
+    block for page in ("README.md", GUIDE) for block in blocks(page) if block.startswith("$ ")
+]
 
 
 @pytest.mark.usefixtures("here")
@@ -65,7 +66,9 @@ def test_the_workload_that_is_shown_is_the_one_that_is_placed():
 
 def test_the_policy_that_is_installed_has_no_problem():
     (written,) = [
-        text for text in commands("README.md") if text.startswith("cat > cluster-a/policy")
+        text
+        for text in commands("docs/operations/install.md")
+        if text.startswith("cat > cluster-a/policy")
     ]
     _, *lines, _ = written.splitlines()
     assert lint("\n".join(lines), machines=NAMES).problems == ()
@@ -78,19 +81,30 @@ def test_links_lead_to_files_that_are_there():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_install_and_try_come_directly_after_the_second_example():
-    second, _, rest = PAGE.partition(SHOWN[1])
-    headings = re.findall(r"^## (.*)$", rest, flags=re.MULTILINE)
+def test_a_reader_sees_the_cluster_first_then_tries_and_installs():
+    assert len(PAGE.splitlines()) <= 120
+    headings = re.findall(r"^## (.*)$", PAGE, flags=re.MULTILINE)
+    assert headings == [
+        "For whom",
+        "See your cluster first",
+        "Try it",
+        "Install it on a cluster",
+        "Where to go",
+    ]
 
-    assert "## " not in second
-    assert headings[:3] == ["Try it", "Install the command", "Install it on a cluster"]
+
+def test_the_machines_on_which_no_set_is_better_are_those_of_the_catalogue():
+    number = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
+    switched = [name for name in NAMES if entry(name).machine.switched]
+
+    assert f"On the {number[len(switched)]} NVSwitch machines of the" in PAGE
 
 
 def test_the_pictures_are_small_images_that_one_command_draws():
-    placement, dashboard = re.findall(r"!\[[^]]+\]\(([^)]+)\)", PAGE)
+    (placement,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", PAGE)
+    (dashboard,) = re.findall(r"!\[[^]]+\]\(([^)]+)\)", (ROOT / GUIDE).read_text(encoding="utf-8"))
 
-    for picture in (placement, dashboard):
-        image = ROOT / picture
+    for image in (ROOT / placement, ROOT / "docs" / dashboard):
         assert image.read_bytes().startswith(b"\x89PNG")
         assert image.stat().st_size < 400_000
     script = (ROOT / "docs/demo/picture").read_text(encoding="utf-8")

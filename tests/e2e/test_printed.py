@@ -14,8 +14,9 @@ from controlplane.process import answered_in_time, wait_until
 from controlplane.up import STATUS
 from support.printed import CHANGING, LOOKING, ROOT, blocks, commands, inline, text_of
 
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("dry-run", "live")), "docs/operations")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("command", "dry-run", "live")), "docs/operations")
 PAGES += ("docs/from-gpushare.md", "docs/examples/README.md")
+INSTALL = "docs/operations/install.md"
 NOT_RUN = {
     "make ": "tests/e2e/test_up.py does what they do",
     "NODES=claims make up": "tests/e2e/test_up.py does what it does",
@@ -118,7 +119,7 @@ def up(plane, tmp_path_factory):
         (shell.folder / "node.json").write_text(json.dumps(NODE_OF_NVIDIAS_PLUGIN))
         made = shell("kubectl create -f node.json")
         assert made.returncode == 0, made.stderr
-        (policy,) = [one for one in commands("README.md") if "cluster-a/policy.yaml" in one]
+        (policy,) = [one for one in commands(INSTALL) if "cluster-a/policy.yaml" in one]
         (shell.folder / "policy.yaml").write_text("\n".join(policy.splitlines()[1:-1]))
         status = json.loads((folder / STATUS).read_text())
         urls = {one["name"]: one["urls"] for one in status["processes"]}
@@ -154,9 +155,9 @@ def test_a_command_runs_as_it_is_printed(up, command):
 
 
 def test_the_refusal_that_operations_shows_is_what_the_api_server_answers(up):
-    (expected,) = [text for text in blocks("docs/operations") if text.startswith("The Pod ")]
+    (expected,) = [text for text in blocks(INSTALL) if text.startswith("The Pod ")]
 
-    (command,) = [one for one in commands("README.md") if one.startswith(REFUSED)]
+    (command,) = [one for one in commands(INSTALL) if one.startswith(REFUSED)]
     assert up(command).stderr == expected
 
 
@@ -187,8 +188,8 @@ def left(shell, folder):
     return {name for name in re.findall(r"\S*linkwise\S*", found) if "linkwise-fence" not in name}
 
 
-def test_an_installation_by_the_readme_holds_its_policy_and_is_removed_by_the_readme(empty):
-    steps = [one for one in commands("README.md") if one.startswith(INSTALLING)]
+def test_an_installation_with_kustomize_holds_its_policy_and_is_removed_as_printed(empty):
+    steps = [one for one in commands(INSTALL) if one.startswith(INSTALLING)]
     removing = [one for one in steps if one.startswith(REMOVING)]
     assert len(removing) == 2
 

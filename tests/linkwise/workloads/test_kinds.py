@@ -75,7 +75,7 @@ def test_the_table_of_the_policy_has_the_kinds_of_gangs():
     assert set(re.findall("`([^`]+)`", " ".join(rows))) == set(GANG_KINDS)
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/dry-run.md"])
+@pytest.mark.parametrize("name", ["docs/command.md", "docs/dry-run.md"])
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.sized], ids=named)
 def test_documents_name_each_kind_that_files_may_have(name, kind):
     assert named(kind) in document(name)

@@ -13,7 +13,7 @@ from zipfile import ZipFile
 import pytest
 
 ROOT = Path(__file__).parents[3]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/command.md").read_text(encoding="utf-8")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # An installation downloads 40 MB.
 pytestmark = pytest.mark.timeout(900)
@@ -48,9 +48,9 @@ def installed(wheel, tmp_path_factory):
     return folder / "bin"
 
 
-def test_the_readme_installs_the_wheel_without_extras():
-    assert "\nmake wheel\n" in README
-    assert f"\npip install dist/linkwise-{VERSION}-py3-none-any.whl " in README
+def test_the_page_of_the_command_installs_the_wheel_without_extras():
+    assert "\nmake wheel\n" in PAGE
+    assert f"\npip install dist/linkwise-{VERSION}-py3-none-any.whl " in PAGE
 
 
 def test_the_wheel_is_the_same_from_the_same_sources(build, wheel, clone, tmp_path):
