@@ -41,9 +41,7 @@ def test_a_command_that_needs_no_cluster_runs_as_it_stands(here, capsys, words):
     assert (here / named).stat().st_size if named else out
 
 
-SHOWN = [
-    block for page in ("README.md", GUIDE) for block in blocks(page) if block.startswith("$ ")
-]
+SHOWN = [block for page in ("README.md", GUIDE) for block in blocks(page) if block.startswith("$ ")]
 
 
 @pytest.mark.usefixtures("here")

@@ -14,8 +14,8 @@ from controlplane.process import answered_in_time, wait_until
 from controlplane.up import STATUS
 from support.printed import CHANGING, LOOKING, ROOT, blocks, commands, inline, text_of
 
-PAGES = ("README.md", *(f"docs/{name}.md" for name in ("command", "dry-run", "live")), "docs/operations")
-PAGES += ("docs/from-gpushare.md", "docs/examples/README.md")
+PAGES = ("README.md", *(f"docs/{name}.md" for name in ("command", "dry-run", "live")))
+PAGES += ("docs/operations", "docs/from-gpushare.md", "docs/examples/README.md")
 INSTALL = "docs/operations/install.md"
 NOT_RUN = {
     "make ": "tests/e2e/test_up.py does what they do",
