@@ -26,6 +26,7 @@ from scorer.metrics import Stage
 from scorer.queue.fault_isolation import FaultIsolation
 from scorer.report.gang_state import GangState, gang_state, with_fault_note
 from scorer.report.gang_writer import GangWriter
+from scorer.report.member_events import MemberEvents
 from scorer.report.status_update import PENDING, StatusUpdate, desired_status, health_event
 from scorer.report.unwritten_plans import UnwrittenPlans
 from scorer.timings import Timings
@@ -79,6 +80,7 @@ class StatusReporter:
         self._timings = timings
         self._informers, self._recorder = informers, recorder
         self._faults, self._clock = faults, clock
+        self._members = MemberEvents(recorder.record)
         self._gangs = GangWriter(kube, informers)
         self._plans = UnwrittenPlans(self._gangs, clock)
         self._reports: dict[GangKey, _Report] = {}
@@ -162,6 +164,7 @@ class StatusReporter:
         """Drop what is kept of a gang without pods."""
         self._reports.pop(key, None)
         self._fault_notes.pop(key, None)
+        self._members.forget(key)
         self._gangs.forget(key)
 
     def forget_gang(self, key: GangKey) -> None:
@@ -227,6 +230,8 @@ class StatusReporter:
         finally:
             # Where the Gang cannot be written, the Event is the only report.
             self._record_event(update)
+            if report.latest and (delay := self._record_member_event(report.latest)):
+                self._schedule(key, delay)
 
     async def _write_status(self, key: GangKey, update: StatusUpdate | None) -> None:
         gang = self._gangs.find(key)
@@ -252,9 +257,15 @@ class StatusReporter:
                 await self._gangs.shrink_plan(gang, state.plan, size)
 
     def _record_event(self, update: StatusUpdate | None) -> None:
-        event = update.event(self._gangs.find(update.unit.key)) if update else None
+        event = self._event(update) if update else None
         if event is not None:
             self._recorder.record(event)
+
+    def _record_member_event(self, update: StatusUpdate) -> float:
+        return self._members.record(update, self._event(update))
+
+    def _event(self, update: StatusUpdate) -> Event | None:
+        return update.event(self._gangs.find(update.unit.key))
 
     def _failed(self, key: GangKey, error: Exception, delay: float | None) -> None:
         if isinstance(error, KubeError):

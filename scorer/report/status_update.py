@@ -24,6 +24,7 @@ from linkwise.planning.gang.events import (
     unhealthy_message,
     waiting,
 )
+from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.unit import Unit
 from linkwise.runtime.kube.event_recorder import Event, ObjectReference
 from linkwise.runtime.process.clock import rfc3339
@@ -70,6 +71,11 @@ class StatusUpdate:
         return self.phase is phase or (bool(self.evicted.members) and phase is not Phase.SUSPENDED)
 
     @property
+    def waits(self) -> bool:
+        """Pods of the unit wait, and `reason` is why."""
+        return bool(self.unit.waiting) and bool(self.reason) and not self.evicted.members
+
+    @property
     def message(self) -> EventMessage | None:
         """The message of its Event; None where the scheduler's own Events suffice."""
         gang, waits = self.unit.key.name, self.phase in PENDING or bool(self.reason)
@@ -107,8 +113,7 @@ class StatusUpdate:
         namespace, owner = unit.key.namespace, unit.owner if unit.is_gang else None
         if owner:
             return ObjectReference(owner.api_version, owner.kind, owner.name, owner.uid, namespace)
-        pod = (unit.waiting or unit.settled)[0]
-        return ObjectReference("v1", "Pod", pod.name, pod.uid, namespace)
+        return about_pod((unit.waiting or unit.settled)[0])
 
     def _change(self, gang: Gang | None) -> str:
         """Identify the change of state. A new reason to wait is none, except the first refusal."""
@@ -154,6 +159,11 @@ def health_event(gang: Gang, unhealthy: str) -> Event:
     """Return the Event about the owner of a gang, else about its Gang, with unhealthy GPUs."""
     message = unhealthy_message(gang.key.name, unhealthy)
     return Event(about_gang(gang), message.reason, message.text, change=unhealthy)
+
+
+def about_pod(pod: PodInfo) -> ObjectReference:
+    """Return a reference to a pod."""
+    return ObjectReference("v1", "Pod", pod.name, pod.uid, pod.namespace)
 
 
 def about_gang(gang: Gang) -> ObjectReference:

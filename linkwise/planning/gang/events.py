@@ -69,6 +69,15 @@ def pod_waiting(why: str) -> EventMessage:
     return EventMessage(EventReason.POD_WAITING, f"Waits for its GPUs: {why}")
 
 
+def reason_of_member(gang: str, why: str) -> EventMessage:
+    """Report on a pod why it waits with its gang; empty: it has none."""
+    if not gang:
+        return pod_waiting(why)
+    return EventMessage(
+        EventReason.POD_WAITING, f"Waits for its GPUs with gang {_printable(gang)}: {why}"
+    )
+
+
 def partial(gang: str, allocated: int, needed: int | None, why: str) -> EventMessage:
     """Report that some members of a gang have GPUs, and that the others were refused theirs.
 

@@ -791,11 +791,13 @@ async def test_a_gang_that_cannot_be_created_is_reported_at_its_job(cluster, ref
         cluster.gang(workers=2, gpus=8)
         await until(lambda: cluster.events("GangWaiting"))
         cluster.node("gpu-1", 8)
-        await until(lambda: any("few-gangs" in one["message"] for one in cluster.events()))
+        await until(
+            lambda: any("few-gangs" in one["message"] for one in cluster.events("GangWaiting"))
+        )
 
-    assert {one["involvedObject"]["uid"] for one in cluster.events()} == {"job"}
+    assert {one["involvedObject"]["uid"] for one in cluster.events("GangWaiting")} == {"job"}
     assert cluster.all(GANGS) == []
-    assert len(cluster.events()) == 2
+    assert len(cluster.events("GangWaiting")) == 2
 
 
 async def test_a_refused_plan_is_reported_in_the_existing_gang(cluster):
