@@ -110,12 +110,17 @@ def explain(
     ] = "table",
 ) -> int:
     """Explain the placement of a pod or gang, or why it waits."""
-    from linkwise.cli.explain import show_explanation
+    from linkwise.cli.explain import show_explanation, show_own_explanation
     from linkwise.runtime.process.clock import wall
     from linkwise.views.live.kubeconfig import Access
     from linkwise.views.live.load import load_cluster
+    from linkwise.views.live.missing_role import MissingRole
 
-    loaded = load_cluster(Access(kubeconfig, context, namespace), cluster)
+    access = Access(kubeconfig, context, namespace)
+    try:
+        loaded = load_cluster(access, cluster)
+    except MissingRole:
+        return show_own_explanation(access, kind, name, output, clock=wall())
     return show_explanation(loaded, kind, name, output, clock=wall())
 
 

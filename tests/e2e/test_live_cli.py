@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from controlplane.credentials import kubeconfig
 from controlplane.gangs import make_gang
+from controlplane.pods import Pods
 from controlplane.process import wait_until
+from controlplane.temporary import temporary_namespace
 
 from linkwise.cluster import keys
 from linkwise.planning.gang.crd import gangs_of
@@ -224,3 +226,55 @@ def test_a_person_needs_the_role_that_ships_and_no_more(plane, nodes, namespace,
         plane.kubectl("delete", "clusterrolebinding", name)
         for home in homes:
             plane.kubectl("delete", "rolebinding", name, f"--namespace={home}")
+
+
+@pytest.mark.usefixtures("placing_on_described_nodes")
+def test_whoever_may_edit_one_namespace_learns_why_a_gang_of_it_waits(
+    plane, nodes, pods, live, tmp_path
+):
+    nodes({**DGX, "count": 1})
+    with temporary_namespace(plane.api, "theirs-") as theirs:
+        make_gang(Pods(plane.api, theirs), "secret", 3, 2)
+        wait_until(
+            lambda: gang_phases(plane, theirs) == ["Placed"], "the other tenant's is placed", 120
+        )
+        make_gang(pods, "mine", 2, 4)
+        reason = wait_for_reason(plane, pods, "mine")
+        ann = editor(plane, pods.namespace, tmp_path)
+
+        wait_until(
+            lambda: live("explain", "gang", "mine", config=ann).returncode == 1, "the role counts"
+        )
+        ran = live("explain", "pod", "mine-0", "-o", "json", config=ann)
+        refused = live("explain", "gang", f"{theirs}/secret", config=ann)
+        page = live("dashboard", "--no-browser", config=ann)
+
+    [item] = json.loads(ran.stdout)["items"]
+    assert (item["kind"], item["state"], item["reason"]) == ("gang", "waits", reason)
+    assert "1 node" in reason
+    for names in (theirs, "secret"):
+        assert names not in ran.stdout
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f'in the namespace "{theirs}"' in refused.stderr
+    assert (page.returncode, page.stdout) == (2, "")
+    assert "Without it, `linkwise explain`" in page.stderr
+
+
+def gang_phases(plane, namespace):
+    return [
+        one.get("status", {}).get("phase") for one in plane.api.get(gangs_of(namespace))["items"]
+    ]
+
+
+def editor(plane, namespace, folder):
+    """Return the kubeconfig of someone who has the role `edit` in one namespace alone."""
+    home = f"--namespace={namespace}"
+    subject = f"--serviceaccount={namespace}:ann"
+    plane.kubectl("create", "serviceaccount", "ann", home)
+    bound = plane.kubectl("create", "rolebinding", "ann", "--clusterrole=edit", subject, home)
+    assert bound.returncode == 0, bound.stderr
+    config = folder / "ann"
+    written = json.loads(kubeconfig(plane.server, plane.ca_file, plane.token(namespace, "ann")))
+    written["contexts"][0]["context"]["namespace"] = namespace
+    config.write_text(json.dumps(written))
+    return config

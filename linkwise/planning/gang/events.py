@@ -18,6 +18,8 @@ FENCED = (
     f"{PLACED} (DeviceTaintRules of Linkwise) are not for such claims; ask for {NVIDIA_GPU} there"
 )
 """About a pod with claims of its own that waits beside fenced nodes."""
+POD_WAITS = "Waits for its GPUs: "
+"""How an Event about a pod without a gang begins; the reason follows."""
 _NODES_SHOWN = 3
 _GANG_SHOWN = 63
 _REASON_SHOWN = 300
@@ -66,7 +68,7 @@ def waiting(gang: str, why: str) -> EventMessage:
 
 def pod_waiting(why: str) -> EventMessage:
     """Report that a pod without a gang waits."""
-    return EventMessage(EventReason.POD_WAITING, f"Waits for its GPUs: {why}")
+    return EventMessage(EventReason.POD_WAITING, f"{POD_WAITS}{why}")
 
 
 def reason_of_member(gang: str, why: str) -> EventMessage:

@@ -4,7 +4,7 @@ A unit that waits is explained by the planner's decision for it, a placed one by
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from linkwise.cluster.finding import printable
@@ -17,10 +17,7 @@ from linkwise.planning.gang.crd import (
     GPUS_AS_PLANNED,
     GPUS_HEALTHY,
     PREPARED,
-    Gang,
     GangStatus,
-    Phase,
-    name_of,
 )
 from linkwise.planning.gang.events import FENCED, SHARED
 from linkwise.planning.gang.health import (
@@ -31,7 +28,7 @@ from linkwise.planning.gang.health import (
     unplanned_gpus,
     unprepared_pods,
 )
-from linkwise.planning.gang.moved import moved_of, running
+from linkwise.planning.gang.moved import running
 from linkwise.planning.gang.pod_info import PodInfo, pod_info
 from linkwise.planning.placement.bandwidth import UNDEFINED
 from linkwise.planning.placement.baselines import best_possible, index_order, never_fits
@@ -39,20 +36,19 @@ from linkwise.planning.placement.pods.member import new_member
 from linkwise.planning.placement.result import Plan
 from linkwise.planning.placement.schedule import plan
 from linkwise.planning.whatif.preemption import Preemptions
-from linkwise.runtime.process.clock import rfc3339
 from linkwise.views.analysis.explain_placed import explain_placed
+from linkwise.views.analysis.named_gangs import (
+    ENDED,
+    evicted_text,
+    explain_empty_gang,
+    gangs_named,
+    members_of,
+)
 from linkwise.views.analysis.planner_view import Decision, PlannerView
 from linkwise.views.analysis.suggestions import suggested_change, suggestions
 from linkwise.views.analysis.unit_explanation import UnitExplanation, UnitState, pod_placement
 from linkwise.workloads.rank import rank_order
 from linkwise.workloads.registry import GANG_KINDS
-
-_STATES_WITHOUT_PODS = {
-    Phase.SUSPENDED: UnitState.SUSPENDED,
-    Phase.FINISHED: UnitState.ENDED,
-    Phase.GONE: UnitState.GONE,
-}
-_ENDED = "it is finished and holds no GPUs"
 
 
 def explain_gang(view: PlannerView, namespace: str, name: str) -> tuple[UnitExplanation, ...]:
@@ -63,19 +59,9 @@ def explain_gang(view: PlannerView, namespace: str, name: str) -> tuple[UnitExpl
         namespace: The gang's namespace.
         name: The gang's name in its pods, or the name of its Gang object.
     """
-    keys = {
-        view.owners.key(pod): None
-        for pod in view.pod_infos
-        if pod.gang is not None and pod.namespace == namespace
-    }
-    present = tuple(_explain_gang(view, key) for key in keys if name in {key.name, name_of(key)})
-    return present + tuple(
-        _explain_empty_gang(gang)
-        for gang in view.gangs.values()
-        if gang.key not in keys
-        and gang.metadata.namespace == namespace
-        and name in {gang.spec.gang, gang.metadata.name}
-    )
+    named = gangs_named(view, namespace, name)
+    present = (_explain_gang(view, key) for key in named.present)
+    return (*present, *map(explain_empty_gang, named.empty))
 
 
 def explain_pod(view: PlannerView, namespace: str, name: str) -> UnitExplanation | None:
@@ -89,7 +75,7 @@ def explain_pod(view: PlannerView, namespace: str, name: str) -> UnitExplanation
     explanation = _explain_single(view, info)
     return replace(
         explanation,
-        reason=explanation.reason or _unbound([info]),
+        reason=explanation.reason or unbound_reason([info]),
         unhealthy=_unhealthy(view, [info]),
         unplanned=_unplanned(view, [info]),
         unprepared=_unprepared(view, [info]),
@@ -97,9 +83,7 @@ def explain_pod(view: PlannerView, namespace: str, name: str) -> UnitExplanation
 
 
 def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
-    members = [
-        pod for pod in view.pod_infos if pod.gang is not None and view.owners.key(pod) == key
-    ]
+    members = members_of(view, key)
     kinds = (view.pods[pod.key].annotations.get(GANG_KIND) for pod in members)
     kind = next((kind for kind in kinds if kind in GANG_KINDS), None)
     explanation, gang = _explain_members(view, key, members), view.gang_object(key)
@@ -110,14 +94,14 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
         explanation,
         # Only the leader knows until when.
         reason=explanation.reason
-        or _unbound(members)
+        or unbound_reason(members)
         or (status.reason if status.reserved else None),
         reserved=status.reserved,
         membership=_membership(kind, key) if kind else None,
         unhealthy=unhealthy,
         unplanned=_noted(_unplanned(view, members), status.message(GPUS_AS_PLANNED)),
         unprepared=_noted(_unprepared(view, members), status.message(PREPARED)),
-        evicted=_evicted(gang),
+        evicted=evicted_text(gang),
         suggestions=(*explanation.suggestions, *(_move(key, members) if is_faulty else ())),
     )
 
@@ -131,18 +115,10 @@ def _move(key: GangKey, members: list[PodInfo]) -> Iterator[str]:
         yield f"to place all its members again together: `{command} {names}`"
 
 
-def _unbound(pods: list[PodInfo]) -> str | None:
+def unbound_reason(pods: Iterable[PodInfo]) -> str | None:
     """Return why kube-scheduler does not bind pods that have their GPUs; None: it says nothing."""
     answer = answer_of(pod for pod in pods if pod.settled and not pod.bound)
     return answer.waiting if answer else None
-
-
-def _evicted(gang: Gang | None) -> str:
-    moved = moved_of(gang) if gang else None
-    if moved is None:
-        return ""
-    why = moved.why or "a fault"
-    return f"all its members were evicted at {rfc3339(moved.at)} because of {why}"
 
 
 def _unhealthy(view: PlannerView, pods: list[PodInfo]) -> str:
@@ -187,20 +163,9 @@ def _explain_members(view: PlannerView, key: GangKey, members: list[PodInfo]) ->
         return explain_placed(view, "gang", key, members)
     running = next((pod for pod in members if pod.usage is not None), None)
     state = UnitState.WAITS if running else UnitState.ENDED
-    reason = _reason_unplaced(view, running) if running else _ENDED
+    reason = reason_unplaced(view, running) if running else ENDED
     pods = tuple(map(pod_placement, members))
     return UnitExplanation("gang", key.namespace, key.name, state, pods, reason)
-
-
-def _explain_empty_gang(gang: Gang) -> UnitExplanation:
-    """Explain a gang that has a Gang object but no pods."""
-    state = _STATES_WITHOUT_PODS.get(gang.status.phase or Phase.GONE)
-    # A status of another phase was written before the pods were deleted.
-    reason = gang.status.reason if state else ""
-    reason = reason or (_ENDED if state is UnitState.ENDED else "none of its pods is there")
-    namespace, name = gang.metadata.namespace, gang.spec.gang
-    state = state or UnitState.GONE
-    return UnitExplanation("gang", namespace, name, state, (), reason, evicted=_evicted(gang))
 
 
 def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
@@ -212,7 +177,7 @@ def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
     suggestion, outcome = None, None
     others = gpus_of_others(view.pods[pod.key].spec, usage.family) if usage else None
     if usage is None:
-        state, reason = UnitState.ENDED, _ENDED
+        state, reason = UnitState.ENDED, ENDED
     elif others:
         delegated = view.pods[pod.key].annotations.get(LEFT_TO_SCHEDULER)
         why = f" ({printable(delegated)})" if delegated else ""
@@ -221,7 +186,7 @@ def _explain_single(view: PlannerView, pod: PodInfo) -> UnitExplanation:
             why = f"; {FENCED}"
         state, reason = UnitState.ALONE, f"it asks for {others}: Linkwise does not place it{why}"
     else:
-        state, reason = UnitState.ALONE, _reason_unplaced(view, pod)
+        state, reason = UnitState.ALONE, reason_unplaced(view, pod)
         if usage.family is not None and not usage.node:
             members = [new_member(view.pods[pod.key], pod.namespace)]
             outcome = plan(view.snapshot, members)
@@ -279,7 +244,7 @@ def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
     )
 
 
-def _reason_unplaced(view: PlannerView, pod: PodInfo) -> str:
+def reason_unplaced(view: PlannerView, pod: PodInfo) -> str:
     """Return why Linkwise did not choose a pod's GPUs."""
     usage = pod.usage
     if usage is None or usage.family is None:

@@ -18,6 +18,7 @@ EXPIRED = 410
 """The status if the resource version of a paged list is too old."""
 PAGE = 500
 """Objects in one page of a list."""
+_NONE: Params = {}
 
 
 class NotFound(Exception):  # noqa: N818 - as in client-go
@@ -33,7 +34,7 @@ class ApiReader:
 
     def __init__(self, kube: Kube) -> None:
         """Read by a client that is open."""
-        self._kube = kube
+        self._kube, self.server = kube, kube.server
 
     async def get(self, path: str) -> Plain:
         """Return the object at a path.
@@ -48,12 +49,28 @@ class ApiReader:
         except KubeError as error:
             self._fail(error, path)
 
-    async def collection(self, path: str, keep: Callable[[Plain], T | None]) -> list[T]:
+    async def create(self, path: str, body: Plain, returns: type[T]) -> T:
+        """Return what the API server makes of an object, such as a review that it does not store.
+
+        Raises:
+            NotFound: There is no such collection.
+            Forbidden: The user may not create it.
+            InputError: There is no answer.
+        """
+        try:
+            return await self._kube.create(path, body, returns)
+        except KubeError as error:
+            self._fail(error, path)
+
+    async def collection(
+        self, path: str, keep: Callable[[Plain], T | None], fields: Params = _NONE
+    ) -> list[T]:
         """Return the reduced objects of a collection, which is read page by page.
 
         Args:
             path: Of the collection.
             keep: Reduces an object; an object for which it returns None is left out.
+            fields: Values of fields; objects with others are left out by the API server.
 
         Raises:
             NotFound: There is no such collection.
@@ -72,13 +89,15 @@ class ApiReader:
                 if (small := keep(item)) is not None
             ]
 
+        selector = ",".join(f"{name}={value}" for name, value in fields.items())
+        selected = {"fieldSelector": selector} if selector else {}
         try:
             try:
-                return await collected({"limit": str(PAGE)})
+                return await collected({"limit": str(PAGE), **selected})
             except ApiError as error:
                 if error.status != EXPIRED:
                     raise
-                return await collected({})
+                return await collected(selected)
         except KubeError as error:
             self._fail(error, path)
         except msgspec.ValidationError as error:
@@ -98,7 +117,7 @@ class ApiReader:
             case Unreadable():
                 self.fail("it does not answer as an API server does. Look at the kubeconfig.")
             case _:
-                reason = _reason(error.__cause__ or error)
+                reason = reason_of(error.__cause__ or error)
                 self.fail(f"{reason}. See whether kubectl gets an answer, or name a --context.")
 
     def fail(self, message: str) -> NoReturn:
@@ -110,7 +129,7 @@ def _line(message: str) -> str:
     return " ".join(message.split()).rstrip(".")
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
     """Return in a few words why there is no response."""
     match error:
         case aiohttp.ClientConnectorCertificateError():

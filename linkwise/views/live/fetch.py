@@ -23,13 +23,12 @@ from linkwise.views.analysis.running import highest_priority
 from linkwise.views.files.objects import AnyObject, Plain
 from linkwise.views.live.api_reader import ApiReader, Forbidden, NotFound
 from linkwise.views.live.kubeconfig import Access
+from linkwise.views.live.missing_role import ROLE, missing_role
 from linkwise.views.live.snapshot import ordered, reduced
 from linkwise.views.live.user_kube import UserKube
 from linkwise.workloads.paths import path_of
 from linkwise.workloads.pod_group import group_paths
 
-ROLE = "linkwise-view"
-"""The ClusterRole for people who look at a cluster; also a Role in `CONFIG_NAMESPACES`."""
 _CORE = "/api/v1"
 _DRA = "/apis/resource.k8s.io"
 """The API group for dynamic resource allocation."""
@@ -90,7 +89,7 @@ async def _fetch(access: Access) -> FetchedCluster:
             _taint_rules(reader, fetched),
         )
         fetched.gangs = await _gangs(reader)
-        waiting = list(_waiting_members(pods))
+        waiting = list(waiting_members(pods))
         read_pods = [msgspec.convert(plain, Pod) for plain in pods]
         evictable = evictable_pods(read_pods)
         owned = [*waiting, *evictable]
@@ -109,7 +108,7 @@ async def _required(reader: ApiReader, kind: str, path: str) -> list[Plain]:
     try:
         return await reader.collection(path, partial(reduced, kind))
     except Forbidden as error:
-        reader.fail(f"{error}. Ask for the ClusterRole {ROLE}.")
+        raise missing_role(reader.server, str(error)) from None
 
 
 async def _config_maps(reader: ApiReader, fetched: FetchedCluster, namespace: str) -> list[Plain]:
@@ -252,7 +251,7 @@ def _groups_of(pods: Iterable[Pod]) -> dict[tuple[str, ...], None]:
     return paths
 
 
-def _waiting_members(pods: Iterable[Plain]) -> Iterator[Pod]:
+def waiting_members(pods: Iterable[Plain]) -> Iterator[Pod]:
     """Yield the members of gangs that have no node yet."""
     for plain in pods:
         pod = msgspec.convert(plain, Pod)

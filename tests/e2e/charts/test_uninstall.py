@@ -32,7 +32,7 @@ KINDS = (
 PATIENCE = 120
 OTHER = {"name": "example.com/other"}
 COMPONENTS = {f"linkwise-{name}" for name in ("agent", "certs", "scorer", "webhook")}
-COMPONENTS |= {"linkwise-device-fence", "linkwise-view", "linkwise-view-gangs"}
+COMPONENTS |= {"linkwise-device-fence", "linkwise-view", "linkwise-user"}
 ALL_KINDS_OF_PODS = (
     {},
     {keys.GPU_WHOLE: "1"},

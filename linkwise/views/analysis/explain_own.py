@@ -1,0 +1,168 @@
+"""Explains a pod or a gang to someone who may read its namespace alone. Pure.
+
+Nothing is computed here, since nodes and other pods are not known: the reasons are those that the
+scorer has written into the Gang and its Events.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from linkwise.cluster.finding import printable
+from linkwise.cluster.gang import GangKey
+from linkwise.cluster.requests.other_systems import gpus_of_others
+from linkwise.planning.gang.crd import (
+    GPUS_AS_PLANNED,
+    GPUS_HEALTHY,
+    PREPARED,
+    Gang,
+    GangStatus,
+    Phase,
+)
+from linkwise.planning.gang.plan_record import recorded_bandwidths
+from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.placement.baselines import IndexOrder
+from linkwise.views.analysis.explain import reason_unplaced, unbound_reason
+from linkwise.views.analysis.named_gangs import (
+    ENDED,
+    evicted_text,
+    explain_empty_gang,
+    gangs_named,
+    members_of,
+)
+from linkwise.views.analysis.planner_view import PlannerView
+from linkwise.views.analysis.unit_explanation import UnitExplanation, UnitState, pod_placement
+from linkwise.workloads.rank import rank_order
+
+Said = Callable[[str], str]
+"""Returns what the last Event of Linkwise says about a pod, by its uid; empty: nothing."""
+
+NOT_SAID = (
+    "Linkwise has not said why: ask whether linkwise-scorer is ready, and look at `kubectl "
+    "describe` of the pod"
+)
+_STATES = {
+    Phase.ASSEMBLING: UnitState.WAITS,
+    Phase.WAITING: UnitState.WAITS,
+    Phase.COMMITTING: UnitState.FITS,
+    Phase.PLACED: UnitState.PLACED,
+    Phase.FINISHED: UnitState.ENDED,
+}
+_COMMITTING = "its GPUs are reserved, and its pods are released to kube-scheduler"
+
+
+def explain_own_gang(view: PlannerView, namespace: str, name: str) -> tuple[UnitExplanation, ...]:
+    """Explain the gangs of a name: several if a job was submitted again, none if there is none.
+
+    Args:
+        view: Of one namespace: its pods and Gangs, without nodes.
+        namespace: The gang's namespace.
+        name: The gang's name in its pods, or the name of its Gang object.
+    """
+    named = gangs_named(view, namespace, name)
+    explained = [(_gang(view, key), key) for key in named.present]
+    shown = {gang.metadata.name for gang, _ in explained if gang}
+    empty = (gang for gang in named.empty if gang.metadata.name not in shown)
+    present = (_explain_gang(view, key, gang) for gang, key in explained)
+    return (*present, *map(explain_empty_gang, empty))
+
+
+def explain_own_pod(
+    view: PlannerView, namespace: str, name: str, said: Said
+) -> UnitExplanation | None:
+    """Explain a pod, together with its gang if it has one; None where there is no such pod.
+
+    Args:
+        view: Of one namespace: its pods and Gangs, without nodes.
+        namespace: The pod's namespace.
+        name: The pod's name.
+        said: The Events.
+    """
+    info = next((info for info in view.pod_infos if info.key == (namespace, name)), None)
+    if info is None:
+        return None
+    if info.gang is not None:
+        key = view.owners.key(info)
+        return _explain_gang(view, key, _gang(view, key))
+    state, reason = _state_of_single(view, info, said)
+    return UnitExplanation("pod", namespace, name, state, (pod_placement(info),), reason)
+
+
+def _gang(view: PlannerView, key: GangKey) -> Gang | None:
+    """Return the object of a gang; by name where the owner of its pods may not be read."""
+    if exact := view.gang_object(key):
+        return exact
+    same = [
+        gang
+        for gang in view.gangs.values()
+        if (gang.key.namespace, gang.key.name) == (key.namespace, key.name)
+    ]
+    return same[0] if len(same) == 1 else None
+
+
+def _explain_gang(view: PlannerView, key: GangKey, gang: Gang | None) -> UnitExplanation:
+    members = members_of(view, key)
+    members.sort(key=lambda pod: (*rank_order(view.pods[pod.key]), pod.name))
+    status = gang.status if gang else GangStatus()
+    state = _state_of_gang(members, status)
+    explanation = UnitExplanation(
+        "gang",
+        key.namespace,
+        key.name,
+        state,
+        tuple(map(pod_placement, members)),
+        _reason(members, status, state),
+        reserved=status.reserved,
+        unhealthy=_problem(status, GPUS_HEALTHY),
+        unplanned=_problem(status, GPUS_AS_PLANNED),
+        unprepared=_problem(status, PREPARED),
+        evicted=evicted_text(gang),
+    )
+    plan = gang.spec.plan if gang and state is UnitState.PLACED else None
+    if plan is None:
+        return explanation
+    recorded = recorded_bandwidths(plan)
+    return replace(
+        explanation,
+        bandwidth=recorded.planned,
+        best_possible=recorded.best_possible,
+        index_order=IndexOrder({}, recorded.index_order)
+        if recorded.index_order.value is not None
+        else None,
+    )
+
+
+def _state_of_gang(members: Sequence[PodInfo], status: GangStatus) -> UnitState:
+    if all(pod.usage is None for pod in members):
+        return UnitState.ENDED
+    # Pods may be newer than what is written about them.
+    return _STATES.get(status.phase or Phase.GONE, UnitState.WAITS)
+
+
+def _reason(members: Sequence[PodInfo], status: GangStatus, state: UnitState) -> str | None:
+    if state is UnitState.ENDED:
+        return ENDED
+    said = unbound_reason(members) or printable(status.reason)
+    if said or state is UnitState.PLACED:
+        return said or None
+    return _COMMITTING if state is UnitState.FITS else NOT_SAID
+
+
+def _problem(status: GangStatus, kind: str) -> str:
+    """Return the message of a condition that does not hold; empty: it holds."""
+    for condition in status.conditions:
+        if condition.type == kind and condition.status == "False":
+            return printable(condition.message)
+    return ""
+
+
+def _state_of_single(view: PlannerView, pod: PodInfo, said: Said) -> tuple[UnitState, str | None]:
+    usage = pod.usage
+    if usage is None:
+        return UnitState.ENDED, ENDED
+    if usage.places and pod.allocation:
+        return UnitState.PLACED, unbound_reason([pod])
+    if pod.waiting is not None:
+        return UnitState.WAITS, pod.unplannable or printable(said(pod.uid)) or NOT_SAID
+    if others := gpus_of_others(view.pods[pod.key].spec, usage.family):
+        return UnitState.ALONE, f"it asks for {others}: Linkwise does not place it"
+    return UnitState.ALONE, reason_unplaced(view, pod)
