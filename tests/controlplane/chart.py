@@ -1,22 +1,51 @@
 """The Helm chart, rendered without a cluster; run as `python -m controlplane.chart`.
 
 Then it renders the manifests that kustomize reads: charts/linkwise/templates/X/Y.yaml becomes
-manifests/X/Y.yaml. It also copies the schema of the policy into that of the chart's values.
+manifests/X/Y.yaml. It also copies the schemas of the policy and of the settings of processes into
+that of the chart's values.
 """
 
 import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from controlplane.chart_programs import chart_binaries
 from controlplane.manifests import NAMESPACE, ROOT
 
+from agent.settings import Settings as AgentSettings
+from certs.settings import Settings as CertsSettings
+from dashboard.settings import Settings as DashboardSettings
+from linkwise.runtime.process.settings import Declaration, ProcessSettings
+from scorer.settings import Settings as ScorerSettings
+from webhook.settings import Settings as WebhookSettings
+
 CHART = ROOT / "charts/linkwise"
 VALUES_SCHEMA = CHART / "values.schema.json"
 RELEASE = "linkwise"
+IMAGE = "--set=image.repository=linkwise"
+"""The image that kustomizations replace."""
+SETTINGS: Mapping[str, type[ProcessSettings]] = {
+    "webhook": WebhookSettings,
+    "certs": CertsSettings,
+    "scorer": ScorerSettings,
+    "agent": AgentSettings,
+    "dashboard": DashboardSettings,
+}
+"""Of each component."""
+OTHER_VALUES = {
+    "LINKWISE_CLIENT_CA": "webhook.clientCAConfigMap",
+    "LINKWISE_CERTIFICATES": "certs.mode",
+    "LINKWISE_DASHBOARD": "dashboard.enabled",
+    "LINKWISE_HOSTS": "dashboard.hosts",
+}
+"""Settings with a value of the chart that also changes other objects."""
+OF_THE_POD = frozenset(
+    f"LINKWISE_{name}" for name in ("NAMESPACE", "NODE_NAME", "POD_UID", "HOST_ROOT")
+)
+"""Settings that say how the chart runs a pod."""
 ALL = (
     "--set=scheduler.enabled=true,scheduler.image.repository=kube-scheduler",
     "--set=monitoring.podMonitor=true,monitoring.alerts=true",
@@ -44,13 +73,13 @@ def rendered(helm: str, *options: str, chart: Path = CHART) -> dict[str, list[st
 
     Args:
         helm: The program.
-        options: Of `helm template`.
+        options: Of `helm template`; the image has a name without them.
         chart: Where it lies.
 
     Raises:
         RenderError: Helm refuses the values.
     """
-    argv = (helm, "template", RELEASE, str(chart), f"--namespace={NAMESPACE}", *options)
+    argv = (helm, "template", RELEASE, str(chart), f"--namespace={NAMESPACE}", IMAGE, *options)
     ran = subprocess.run(argv, capture_output=True, text=True, check=False)
     if ran.returncode:
         raise RenderError(ran.stderr)
@@ -62,7 +91,7 @@ def rendered(helm: str, *options: str, chart: Path = CHART) -> dict[str, list[st
 
 
 def values_schema() -> str:
-    """Return the schema of the chart's values, with the present one of the policy."""
+    """Return the schema of the chart's values, with those of the policy and of settings."""
     schema = json.loads(VALUES_SCHEMA.read_text(encoding="utf-8"))
     policy = json.loads((ROOT / "docs/schemas/Policy.json").read_text(encoding="utf-8"))
     types = policy.pop("$defs")
@@ -70,9 +99,27 @@ def values_schema() -> str:
     for name in ("apiVersion", "kind"):
         del policy["properties"][name]
     del policy["$schema"]
-    own = {name: schema["$defs"][name] for name in ("Component", "Resources")}
+    settings = {f"{name}Settings": _settings_schema(of) for name, of in SETTINGS.items()}
+    names = sorted({name for of in SETTINGS.values() for name, _ in of.declarations()})
+    own = {"Resources": schema["$defs"]["Resources"], "Setting": {"enum": names}, **settings}
     schema["$defs"] = {**own, "Policy": policy, **types}
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _settings_schema(of: type[ProcessSettings]) -> dict[str, object]:
+    left = OTHER_VALUES.keys() | OF_THE_POD
+    properties = {
+        name: _setting_schema(each) for name, each in of.declarations() if name not in left
+    }
+    return {"type": "object", "additionalProperties": False, "properties": properties}
+
+
+def _setting_schema(each: Declaration) -> dict[str, object]:
+    if isinstance(each.default, str):
+        return {"enum": list(each.choices)} if each.choices else {"type": "string"}
+    least = "exclusiveMinimum" if each.positive else "minimum"
+    kind = "integer" if isinstance(each.default, int) else "number"
+    return {"type": kind, least: 0, "maximum": each.most}
 
 
 def manifests(helm: str) -> dict[Path, str]:

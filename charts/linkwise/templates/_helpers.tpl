@@ -1,6 +1,7 @@
-{{/* An image: .image with repository, tag and digest, .tag by default. */}}
+{{/* An image: .image with registry, repository, tag and digest, .tag by default; .global of a parent chart. */}}
 {{- define "linkwise.imageName" -}}
 {{- $image := .image -}}
+{{- with .global.imageRegistry | default $image.registry }}{{ trimSuffix "/" . }}/{{ end -}}
 {{- if $image.digest -}}
 {{ $image.repository }}@{{ $image.digest }}
 {{- else -}}
@@ -8,9 +9,16 @@
 {{- end -}}
 {{- end }}
 
+{{/* Secrets to pull images with: those of a parent chart, too. */}}
+{{- define "linkwise.pullSecrets" -}}
+{{- with uniq (concat (.Values.global.imagePullSecrets | default list) .Values.imagePullSecrets) }}
+imagePullSecrets: {{ toJson . }}
+{{- end }}
+{{- end }}
+
 {{/* Image of the components. */}}
 {{- define "linkwise.image" -}}
-image: {{ include "linkwise.imageName" (dict "image" .Values.image "tag" .Chart.AppVersion) }}
+image: {{ include "linkwise.imageName" (dict "image" .Values.image "tag" .Chart.AppVersion "global" .Values.global) }}
 {{- with .Values.image.pullPolicy }}
 imagePullPolicy: {{ . }}
 {{- end }}
@@ -32,8 +40,9 @@ securityContext:
   {{- $context = omit $context "runAsUser" "runAsGroup" "fsGroup" }}
   {{- end }}
   {{- toYaml $context | nindent 2 }}
-{{- with .Values.imagePullSecrets }}
-imagePullSecrets: {{ toJson . }}
+{{- include "linkwise.pullSecrets" . }}
+{{- with .Values.affinity }}
+affinity: {{ toJson . }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{ toJson . }}
@@ -79,17 +88,78 @@ securityContext:
   {{- toYaml .Values.containerSecurityContext | nindent 2 }}
 {{- end }}
 
-{{/* The variable of the log level, where it is not the default. */}}
-{{- define "linkwise.logLevel" -}}
-{{- if ne .Values.logLevel "info" -}}
-- {name: LINKWISE_LOG_LEVEL, value: {{ .Values.logLevel }}}
+{{/*
+Variables of a container: .own, which the chart sets, a list in YAML; .settings of its component, which
+replace them; .root for those of all components.
+*/}}
+{{- define "linkwise.env" -}}
+{{- $given := .settings -}}
+{{- $all := list -}}
+{{- range .own | fromYamlArray -}}
+{{- if not (hasKey $given .name) }}{{ $all = append $all . }}{{ end -}}
+{{- end -}}
+{{- if and (ne .root.Values.logLevel "info") (not (hasKey $given "LINKWISE_LOG_LEVEL")) -}}
+{{- $all = append $all (dict "name" "LINKWISE_LOG_LEVEL" "value" .root.Values.logLevel) -}}
+{{- end -}}
+{{- range $name, $value := $given -}}
+{{/* Numbers of files are floats, which would be written with an exponent. */}}
+{{- $number := kindIs "float64" $value -}}
+{{- $text := and $number (eq $value (floor $value)) | ternary (int64 (toString $value | float64)) $value -}}
+{{- $all = append $all (dict "name" $name "value" (toString $text)) -}}
+{{- end -}}
+{{- with concat $all .root.Values.extraEnv }}
+env:
+  {{- range . }}
+  {{- if hasKey . "valueFrom" }}
+  - name: {{ .name }}
+    valueFrom:
+      {{- toYaml .valueFrom | nindent 6 }}
+  {{- else }}
+  - {name: {{ .name }}, value: {{ .value | default "" | quote }}}
+  {{- end }}
+  {{- end }}
 {{- end }}
 {{- end }}
 
-{{/* The variable of the CAs of API servers, where client certificates are required. */}}
-{{- define "linkwise.clientCA" -}}
-{{- if .Values.webhook.clientCAConfigMap -}}
-- {name: LINKWISE_CLIENT_CA, value: /etc/linkwise/clients/ca.crt}
+{{/* A port that a setting of a component changes: .settings, .name, .default. */}}
+{{- define "linkwise.port" -}}
+{{ get .settings .name | default .default | int }}
+{{- end }}
+
+{{- define "linkwise.probePort" -}}
+{{ include "linkwise.port" (dict "settings" . "name" "LINKWISE_PROBE_PORT" "default" 8080) }}
+{{- end }}
+
+{{- define "linkwise.fitPort" -}}
+{{ include "linkwise.port" (dict "settings" .Values.scorer.settings "name" "LINKWISE_FIT_PORT" "default" 8445) }}
+{{- end }}
+
+{{- define "linkwise.extenderPort" -}}
+{{ include "linkwise.port" (dict "settings" .Values.scorer.settings "name" "LINKWISE_EXTENDER_PORT" "default" 8082) }}
+{{- end }}
+
+{{/* Namespaces whose pods Linkwise leaves alone. Of our own, the webhook could block its own pods. */}}
+{{- define "linkwise.excludedNamespaces" -}}
+[{{ join ", " (concat (list "kube-system" "kube-node-lease" "linkwise-system") .Values.excludedNamespaces) }}]
+{{- end }}
+
+{{- define "linkwise.podAnnotations" -}}
+{{- with .Values.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "linkwise.podLabels" -}}
+{{- with .Values.podLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "linkwise.accountAnnotations" -}}
+{{- with .Values.serviceAccount.annotations }}
+annotations:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
@@ -120,7 +190,7 @@ name.
   {{- if not $image.repository }}
   {{- fail "scheduler.image.repository: name the image of kube-scheduler that your nodes can pull" }}
   {{- end }}
-  image: {{ include "linkwise.imageName" (dict "image" $image "tag" (regexFind "^v[0-9.]+" .Capabilities.KubeVersion.Version)) }}
+  image: {{ include "linkwise.imageName" (dict "image" $image "tag" (regexFind "^v[0-9.]+" .Capabilities.KubeVersion.Version) "global" .Values.global) }}
   command:
     - kube-scheduler
     - --config=/etc/linkwise/scheduler/config.yaml

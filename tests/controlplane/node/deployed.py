@@ -34,8 +34,9 @@ PATIENCE = 300
 """How long to wait for a Deployment [s]: kubelets mount a late Secret after up to two minutes."""
 PROPAGATION = 30
 """Each wait of a rotation of the CA [s]; kubelets of the tests look for new Secrets every 5 s."""
-_HOST_PATHS = ("/", "/dev", "/var/run/cdi", "/run/linkwise")
-"""What the agent uses of its node, and the tests have in a folder."""
+_HOST_PATHS = {path: path for path in ("/", "/dev", "/run/linkwise")}
+_HOST_PATHS["{{ $cdi }}"] = "/var/run/cdi"
+"""What the agent uses of its node, and the tests have in a folder: as its template writes it."""
 _DEVICES = {"null": (1, 3), "zero": (1, 5), "random": (1, 8), "urandom": (1, 9)}
 
 
@@ -142,19 +143,20 @@ def chart_for(gpus: StandInGPUs, folder: Path) -> Path:
     does not wait for as long as a cluster may need to read a new CA.
     """
     chart = shutil.copytree(CHART, folder / "linkwise")
-    host = "- {name: LINKWISE_HOST_ROOT, value: /host}"
     described = f"/host/{gpus.nvml.path.relative_to(gpus.root)}"
     folders = {
-        f"hostPath: {{path: {path},": f"hostPath: {{path: {gpus.root}{path.rstrip('/')},"
-        for path in _HOST_PATHS
+        f"hostPath: {{path: {written},": f"hostPath: {{path: {gpus.root}{path.rstrip('/')},"
+        for written, path in _HOST_PATHS.items()
     }
-    variable = {host: f"{host}\n            - {{name: {MACHINE}, value: {described}}}"}
-    _edit(chart / "templates/agent/agent.yaml", folders | variable)
+    _edit(chart / "templates/agent/agent.yaml", folders)
     times = {"timeoutSeconds: 3\n": f"timeoutSeconds: {PATIENT}\n"}
     _edit(chart / "templates/base/webhook-configurations.yaml", times)
-    wait = f'- {{name: LINKWISE_PROPAGATION_SECONDS, value: "{PROPAGATION}"}}'
-    env = "          env:\n"
-    _edit(chart / "templates/base/certs.yaml", {env: f"{env}            {wait}\n"})
+    settings = "  mode: self\n  replicas: 2\n  settings: {"
+    values = {
+        settings: f"{settings}LINKWISE_PROPAGATION_SECONDS: {PROPAGATION}",
+        "extraEnv: [": f"extraEnv: [{{name: {MACHINE}, value: {described}}}",
+    }
+    _edit(chart / "values.yaml", values)
     return chart
 
 

@@ -5,7 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from controlplane.chart import RELEASE
+from controlplane.chart import IMAGE, RELEASE
+from controlplane.chart_objects import by_identity, documents
 from controlplane.chart_programs import chart_binaries
 from controlplane.manifests import DEFINITIONS, GANGS, NAMESPACE, NAMESPACES, ROOT, names
 from controlplane.process import wait_until
@@ -20,13 +21,20 @@ def programs():
     return required(chart_binaries)
 
 
+@pytest.fixture(scope="session")
+def chart(programs):
+    """Renders the chart: its objects by identity."""
+    return lambda *options: by_identity(documents(programs["helm"], "--no-hooks", *options))
+
+
 @pytest.fixture(scope="module")
 def helm(plane_of_its_own, programs):
     """Runs Helm as an administrator, in the namespace of Linkwise."""
     options = (f"--kubeconfig={plane_of_its_own.kubeconfig}", f"--namespace={NAMESPACE}")
 
-    def run(*arguments):
-        argv = (programs["helm"], *arguments, *options)
+    def run(command, *arguments):
+        image = [IMAGE] if command in {"install", "upgrade"} else []
+        argv = (programs["helm"], command, *arguments, *image, *options)
         return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=400)
 
     return run

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from controlplane.binaries import binaries
 from controlplane.chart import CHART, RenderError, rendered
+from controlplane.chart_objects import by_identity
 from controlplane.manifests import NAMESPACE, ROOT
 
 from scorer.withdraw.withdrawal import OTHERS, REJECTING
@@ -25,41 +26,6 @@ images:
 """
 OF_NO_FILE = "Namespace", None, NAMESPACE
 """Helm creates the namespace of a release itself."""
-
-
-def by_identity(documents):
-    found = {
-        (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]): normalized(one)
-        for one in documents
-    }
-    assert len(found) == len(documents)
-    return found
-
-
-def normalized(value, key=""):
-    """Return a value without what patches and writers of YAML change, though it means the same.
-
-    These are the order of named items, the text of our policy, and white space in CEL.
-    """
-    if isinstance(value, dict):
-        return {name: normalized(item, name) for name, item in value.items()}
-    if isinstance(value, list):
-        names = [item.get("name") if isinstance(item, dict) else None for item in value]
-        if value and None not in names and len(set(names)) == len(names):
-            return dict(zip(names, map(normalized, value), strict=True))
-        return [normalized(item) for item in value]
-    if key == "policy.yaml":
-        return yaml.safe_load(value)
-    return " ".join(value.split()) if key == "expression" else value
-
-
-@pytest.fixture(scope="module")
-def chart(programs):
-    def objects(*options):
-        texts = rendered(programs["helm"], "--no-hooks", *options).values()
-        return by_identity([yaml.safe_load(text) for each in texts for text in each])
-
-    return objects
 
 
 @pytest.fixture(scope="module")

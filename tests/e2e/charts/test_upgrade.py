@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 import yaml
-from controlplane.chart import CHART, RELEASE, rendered
+from controlplane.chart import CHART, IMAGE, RELEASE, rendered
 from controlplane.installation import SECRET_PATH, certs_process
 from controlplane.manifests import BASE, MUTATING, NAMESPACE, VALIDATING
 from controlplane.process import answers, wait_until
@@ -112,7 +112,7 @@ def test_interrupted_upgrade_is_ended_by_a_rollback(plane, helm, programs):
     # No kubelet makes its pods ready, so that it waits.
     argv = (
         programs["helm"], "upgrade", RELEASE, str(CHART), f"--namespace={NAMESPACE}",
-        f"--kubeconfig={plane.kubeconfig}", "--set=policy.gangs.ageingMinutes=7", "--wait",
+        f"--kubeconfig={plane.kubeconfig}", "--set=policy.gangs.ageingMinutes=7", IMAGE, "--wait",
     )  # fmt: skip
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as upgrade:
         wait_until(lambda: policy(plane)["gangs"] == {"ageingMinutes": 7}, "it is half done")
