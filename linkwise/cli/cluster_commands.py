@@ -28,9 +28,12 @@ def snapshot(
     to: str | None = None,
 ) -> int:
     """Write the state of a live cluster into one file."""
+    from linkwise.cli.long_running import refuse_windows
     from linkwise.cli.snapshot import write_history, write_snapshot
     from linkwise.views.live.kubeconfig import Access
 
+    if watch:
+        refuse_windows("linkwise snapshot --watch")
     access = Access(kubeconfig, context)
     return write_history(access, to) if watch else write_snapshot(access, Format(output), to)
 
@@ -139,6 +142,9 @@ def dashboard(
     context: Context = None,
 ) -> int:
     """Show a live page of the cluster: its GPUs and links, and why gangs wait."""
+    from linkwise.cli.long_running import refuse_windows
+
+    refuse_windows("linkwise dashboard")
     from linkwise.cli.dashboard import run_dashboard
     from linkwise.views.live.kubeconfig import Access
     from linkwise.views.live.load import load_cluster

@@ -36,7 +36,6 @@ def write_history(access: Access, to: str | None) -> int:
         InputError: The kubeconfig cannot be used, or the file not written.
     """
     with line_writer(to) as write:
-        write(HEADER)
         run_until_interrupted(partial(_watch, access, write))
     return 0
 
@@ -46,6 +45,8 @@ async def _watch(access: Access, write: Callable[[str], None], interrupted: asyn
 
     async def publish(current: CurrentCluster) -> None:
         is_first = not history.has_begun
+        if is_first:
+            write(HEADER)
         for line in history.observe(current, wall()):
             write(line)
         if is_first:

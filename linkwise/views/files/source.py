@@ -113,7 +113,8 @@ def write_text(name: str | None, text: str) -> None:
 def line_writer(name: str | None) -> Iterator[Callable[[str], None]]:
     """Write lines one by one to a new file, or to standard output if no file is named.
 
-    What was collected for days is never replaced.
+    What was collected for days is never replaced. A file into which the block wrote nothing is
+    removed, so that the command can be repeated.
 
     The block gets the function that writes a line, after which the line is in the file.
 
@@ -132,7 +133,11 @@ def line_writer(name: str | None) -> Iterator[Callable[[str], None]]:
             def write_line(line: str) -> None:
                 file.write(line)
 
-            yield write_line
+            try:
+                yield write_line
+            finally:
+                if mode == "x" and file.tell() == 0:
+                    path.unlink()
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise InputError(f"{name}: {reason}. Name a file that can be written.") from None

@@ -79,3 +79,22 @@ def test_a_file_that_cannot_be_written_is_refused(linkwise, kubeconfig):
     ran = linkwise("snapshot", "--watch", "--kubeconfig", config, "--to", "none/history.csv")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("linkwise: none/history.csv: no such file or directory.")
+
+
+def test_a_command_with_a_wrong_kubeconfig_leaves_no_file(linkwise, tmp_path):
+    file = tmp_path / "history.csv"
+
+    ran = linkwise("snapshot", "--watch", "--kubeconfig", str(tmp_path / "none"), "--to", str(file))
+
+    assert (ran.code, ran.out) == (2, "")
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("words", [["dashboard"], ["snapshot", "--watch"]], ids=" ".join)
+def test_a_command_that_needs_unix_says_so_on_windows(linkwise, monkeypatch, words):
+    monkeypatch.setattr(sys, "platform", "win32")
+
+    ran = linkwise(*words)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"linkwise: linkwise {' '.join(words)} runs on Linux and macOS.")
