@@ -30,6 +30,7 @@ from webhook.claim_reader import ClaimReader
 from webhook.dry_run_api import DryRun
 from webhook.informers import Informers
 from webhook.metrics import Metrics, register_state
+from webhook.owner_review import OwnerReviews
 from webhook.scorer_client import SCORER_TIMEOUT, ScorerClient
 from webhook.settings import Settings
 
@@ -70,7 +71,11 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
     dry_run_certificate = ServingCertificate(*files)
     async with (
         Kube.from_settings(settings, os.environ) as kube,
-        worker("webhook.config_validation", "linkwise.admission.dry_run.dryrun") as child,
+        worker(
+            "webhook.config_validation",
+            "linkwise.admission.dry_run.dryrun",
+            "linkwise.admission.dry_run.owner_warnings",
+        ) as child,
         asyncio.TaskGroup() as group,
     ):
         informers = Informers(kube, instance=instance)
@@ -82,6 +87,9 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
             expiry=lambda: certificate.expiry,
         )
         claims = ClaimReader(kube) if settings.client_ca else None
+        scorer = ScorerClient(kube, partial(_scorer_client, settings))
+        owners = OwnerReviews(informers, child, scorer if settings.client_ca else None)
+        admission_routes = Admission(informers, Metrics(registry), child, claims).routes()
         tasks = [
             group.create_task(informers.run()),
             group.create_task(certificate.reload_when_changed()),
@@ -89,16 +97,14 @@ async def admission(settings: Settings, instance: str, stop: asyncio.Event) -> N
         ]
         async with (
             serve(
-                Admission(informers, Metrics(registry), child, claims).routes(),
+                [*admission_routes, *owners.routes()],
                 host=settings.host,
                 port=settings.port,
                 context=certificate.context,
                 observers=observers,
             ) as server,
             serve(
-                DryRun(
-                    informers, kube, ScorerClient(kube, partial(_scorer_client, settings)), child
-                ).routes(),
+                DryRun(informers, kube, scorer, child).routes(),
                 host=settings.host,
                 port=settings.dry_run_port,
                 context=dry_run_certificate.context,

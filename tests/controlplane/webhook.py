@@ -186,14 +186,14 @@ def register(
     """
     mutating = (f"{port}/mutate", f"{standby or _UNREACHABLE}/mutate", f"{port}/mutate")
     _name(plane, MUTATING, mutating, bundle, seconds)
-    _name(plane, VALIDATING, (f"{port}/validate",), bundle, seconds)
+    _name(plane, VALIDATING, (f"{port}/validate", f"{port}/warn"), bundle, seconds)
     wait_until(lambda: _is_in_force(plane), "the registrations are in force")
 
 
 def register_unreachable(plane: ControlPlane) -> None:
     """Register addresses without a listener."""
     _name(plane, MUTATING, (f"{_UNREACHABLE}/",) * 3)
-    _name(plane, VALIDATING, (f"{_UNREACHABLE}/",))
+    _name(plane, VALIDATING, (f"{_UNREACHABLE}/",) * 2)
 
 
 def _name(

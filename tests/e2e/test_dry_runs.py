@@ -47,6 +47,52 @@ def test_a_server_side_dry_run_reports_the_problems(webhook, pods):
     assert "20 or 25" in applied.stderr
 
 
+def test_owners_are_created_and_changed_with_the_warnings_of_check(webhook, pods):
+    """Whoever scales by the subresource, and what controllers write, is not reviewed."""
+    arena = {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: "2"}
+    labels = {"app": "serve", **arena}
+    spec = a_pod("any", {keys.GPU_WHOLE: 1})["spec"]
+    template = {"metadata": {"labels": labels}, "spec": {**spec, "restartPolicy": "Always"}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "serve"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": labels}, "template": template},
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "nightly"},
+        "spec": {
+            "schedule": "@daily",
+            "jobTemplate": {
+                "spec": {
+                    "template": {
+                        "spec": {
+                            **a_pod("any", {keys.GPU_MEM: 2, keys.GPU_CORE: 22})["spec"],
+                            "restartPolicy": "Never",
+                        }
+                    }
+                }
+            },
+        },
+    }
+
+    def said(*arguments, owner=deployment):
+        words = (*arguments, f"--namespace={pods.namespace}")
+        done = webhook.plane.kubectl(*words, *(("-f-",) if owner else ()), stdin=json.dumps(owner))
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    stuck = "Warning: LW401 Deployment serve can never be rolled out"
+    assert stuck in said("create", "--dry-run=server")
+    assert "cannot start" in said("create", "--dry-run=server", owner=job)
+    assert stuck in said("apply")
+    assert said("scale", "deployment/serve", "--replicas=0", owner=None) == ""
+    mended = {**deployment, "spec": {**deployment["spec"], "strategy": {"type": "Recreate"}}}
+    assert said("apply", owner=mended) == ""
+
+
 # ---- A pod that is created from one that was admitted.
 
 

@@ -204,6 +204,31 @@ def test_config_map_webhook_matches_only_our_config_maps():
     assert (found["failurePolicy"], found["sideEffects"]) == ("Ignore", "None")
 
 
+def test_owner_webhook_covers_every_kind_that_check_knows():
+    _, found = document("ValidatingWebhookConfiguration", "linkwise")["webhooks"]
+    resources = {
+        (group, resource)
+        for rule in found["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    assert resources == {
+        (kind.group, kind.plural or f"{kind.name.lower()}s")
+        for kind in KINDS
+        if kind.group and not kind.is_base
+    }
+    assert {tuple(rule["operations"]) for rule in found["rules"]} == {("CREATE", "UPDATE")}
+
+
+def test_owner_webhook_fails_open_and_changes_nothing():
+    first, found = document("ValidatingWebhookConfiguration", "linkwise")["webhooks"]
+    chosen = ("timeoutSeconds", "failurePolicy", "sideEffects", "admissionReviewVersions")
+    assert [found[key] for key in chosen] == [first[key] for key in chosen]
+    assert found["namespaceSelector"] == hook("MutatingWebhookConfiguration")["namespaceSelector"]
+    *_, gpus = found["matchConditions"]
+    assert {keys.GPU_WHOLE, keys.NVIDIA_GPU, keys.ACS_PREFIX} <= quoted(gpus["expression"])
+
+
 def covered(policy):
     return {
         (resource, operation)
