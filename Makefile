@@ -54,6 +54,19 @@ zipapp: wheel ; set -e; for system in $(SYSTEMS); do $(PY) -m tools.release.zipa
 krew: .venv ; $(PY) -m tools.release.krew "$(ADDRESS)" dist/linkwise-$(VERSION)-*.tar.gz > dist/linkwise.yaml
 ## Build the image and its bill of materials, as root on Debian with buildah and mmdebstrap
 image: .venv ; $(PY) -m tools.release.image dist
+# Of one image for each processor, where buildah may push: make index TO=docker://registry.example/linkwise:0.1.0
+## Push an index of the images in dist/image-*, and print its digest
+index: .venv ; @$(PY) -m tools.release.index "$(TO)" dist/image-*/*.tar
+# With the helm of this machine, or another: make package HELM=/path/to/helm
+HELM := helm
+## Package the chart into dist/
+package: ; $(HELM) package charts/linkwise --destination dist
+# The tag is that of the release: make notes TAG=v0.1.0
+TAG = v$(VERSION)
+## Write the notes of a release, and check that its parts have one version
+notes: .venv ; mkdir -p dist && $(PY) -m tools.release.notes "$(TAG)" > dist/notes.md
+## Write the SHA-256 of each file of a release
+sums: ; cd dist && sha256sum linkwise-$(VERSION)* linkwise.yaml > SHA256SUMS
 ## Check style, types and layers
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 ## Render manifests/ from the templates of charts/linkwise
@@ -101,4 +114,4 @@ lowest:
 	$(LOWEST)/bin/python -m pytest -n 2 $(UNIT) -W "ignore:'click:DeprecationWarning" $(addprefix --deselect=tests/linkwise/cli/,$(WORDED))
 ## Remove the virtual environment and all caches
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
-.PHONY: help demo picture test coverage controlplane e2e soak fuzz readers properties up down wheel sdist zipapp krew image lint manifests bench lock advisories protos newest lowest clean
+.PHONY: help demo picture test coverage controlplane e2e soak fuzz readers properties up down wheel sdist zipapp krew image index package notes sums lint manifests bench lock advisories protos newest lowest clean

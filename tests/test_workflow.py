@@ -8,7 +8,9 @@ import yaml
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 TEXTS = [workflow.read_text(encoding="utf-8") for workflow in WORKFLOWS]
-JOBS = [job for text in TEXTS for job in yaml.safe_load(text)["jobs"].values()]
+ALL_JOBS = [job for text in TEXTS for job in yaml.safe_load(text)["jobs"].values()]
+# The others call a workflow.
+JOBS = [job for job in ALL_JOBS if "steps" in job]
 STEPS = [step for job in JOBS for step in job["steps"]]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -67,6 +69,45 @@ def test_every_step_of_other_workflows_is_a_make_target():
 
     assert {command.split()[0] for command in ran} == {"make"}
     assert {command.split()[1] for command in ran} <= TARGETS
+
+
+RELEASE = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+PUBLISHING = ("helm push", "uv publish", "gh release", "buildah login", "docker://")
+
+
+def test_a_release_is_built_by_make_targets():
+    jobs = RELEASE["jobs"]
+    runs = [step.get("run", "") for name in ("files", "image") for step in jobs[name]["steps"]]
+    targets = re.findall(r"(?<!git )make (?:-s )?([a-z ]+)", "\n".join(runs))
+
+    assert set(" ".join(targets).split()) == {
+        "notes", "sdist", "zipapp", "package", "krew", "sums", "image"
+    }  # fmt: skip
+
+
+def test_only_a_tag_publishes_and_only_after_all_tests():
+    jobs = RELEASE["jobs"]
+    tagged = "github.ref_type == 'tag'"
+    publishing = {
+        name
+        for name, job in jobs.items()
+        for step in job.get("steps", ())
+        if any(word in step.get("run", "") for word in PUBLISHING)
+    }
+
+    assert publishing == {"publish"}
+    assert (jobs["publish"]["if"], jobs["publish"]["environment"]) == (tagged, "release")
+    assert jobs["publish"]["needs"] == ["files", "image"]
+    assert {jobs[name]["needs"] for name in ("files", "image")} == {"ci"}
+    assert jobs["ci"] == {"uses": "./.github/workflows/ci.yml"}
+    # What is not published has no provenance.
+    attesting = [
+        step
+        for name in ("files", "image")
+        for step in jobs[name]["steps"]
+        if "attest" in step.get("uses", "")
+    ]
+    assert [step["if"] for step in attesting] == [tagged] * 2
 
 
 def test_make_targets_for_contributors_exist():
