@@ -34,7 +34,7 @@ EXAMPLES := 10
 properties: .venv ; EXAMPLES=$(EXAMPLES) $(PY) -m pytest -m hypothesis -n 2 $(UNIT) --tb=short --timeout=3600 --hypothesis-seed=$(SEED)
 ## Start a control plane with Linkwise, to try it
 up: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.up
-SOAKED := $(addprefix tests/e2e/,test_all_or_none.py test_all_or_none_beside.py test_bypass.py test_ca_rotation.py test_counted.py test_dashboard_load.py test_dra.py test_double_booking.py test_faults.py test_gang_chaos.py test_gang_load.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py test_verdicts.py beside/test_load.py claims/test_faults.py claims/test_others.py test_preemption.py)
+SOAKED := $(addprefix tests/e2e/,test_all_or_none.py test_all_or_none_beside.py test_bypass.py test_ca_rotation.py test_counted.py test_dashboard_load.py test_dra.py test_double_booking.py test_faults.py test_gang_chaos.py test_gang_load.py test_image.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py test_verdicts.py beside/test_load.py claims/test_faults.py claims/test_others.py test_preemption.py)
 ## Run the long forms of the end-to-end tests, RUNS=20 times
 soak: .venv controlplane ; RUNS=$${RUNS:-20} $(PY) -m pytest -m e2e --tb=short --durations=20 $(SOAKED)
 ## Stop what `make up` started

@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 import pytest
 from controlplane.manifests import ROOT
+from controlplane.soak import long
 
 from tools.release.image import build, unavailable
 
@@ -137,6 +138,7 @@ def test_bill_of_materials_has_the_locked_hashes(image):
     assert set(hashes) <= locked
 
 
+@long
 def test_same_sources_build_the_same_image_and_bill(image, tmp_path):
     again = build(tmp_path)
 
