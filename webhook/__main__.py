@@ -23,7 +23,7 @@ from linkwise.runtime.http.tls import ServingCertificate
 from linkwise.runtime.http.types import Observers
 from linkwise.runtime.kube.client import Kube
 from linkwise.runtime.process.lifecycle import start, tune_gc
-from linkwise.runtime.process.metrics import Gauges, measure_loop_lag, new_registry
+from linkwise.runtime.process.metrics import Counters, measure_loop_lag, new_registry
 from linkwise.runtime.process.worker import Worker, worker
 from webhook.app import Admission
 from webhook.claim_reader import ClaimReader
@@ -132,16 +132,16 @@ def _register_limits(
     registry: CollectorRegistry, child: Worker, servers: tuple[Server, ...]
 ) -> None:
     """Register metrics of exceeded limits and dropped connections."""
-    Gauges(
+    Counters(
         registry,
         "linkwise_untrusted_texts_given_up",
-        "ConfigMaps and manifests whose reading exceeded a limit, since the start.",
+        "ConfigMaps and manifests whose reading exceeded a limit.",
         {"": lambda: child.given_up},
     )
-    Gauges(
+    Counters(
         registry,
         "linkwise_http_dropped_connections",
-        "Connections dropped to make room, since the start.",
+        "Connections dropped to make room.",
         {reason: partial(_dropped, servers, reason) for reason in REASONS},
         label="reason",
     )

@@ -113,7 +113,7 @@ def children(webhook):
 def dropped(webhook, reason):
     with urlopen(f"{webhook.probes}/metrics", timeout=30) as answer:  # noqa: S310
         shown = answer.read().decode()
-    name = f'linkwise_http_dropped_connections{{reason="{reason}"}}'
+    name = f'linkwise_http_dropped_connections_total{{reason="{reason}"}}'
     return float(re.search(rf"^{re.escape(name)} (\S+)$", shown, re.MULTILINE)[1])
 
 

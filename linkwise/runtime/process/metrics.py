@@ -1,7 +1,8 @@
-"""Metrics of every component: registry, event loop lag, gauges."""
+"""Metrics of every component: registry, event loop lag, gauges and counters that are read."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar
 
 from prometheus_client import (
     CollectorRegistry,
@@ -10,7 +11,7 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
 )
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from linkwise.runtime.process.clock import monotonic
@@ -63,6 +64,8 @@ class Gauges(Collector):
     None gives no sample, so that alerts on absence work.
     """
 
+    _family: ClassVar[type[CounterMetricFamily | GaugeMetricFamily]] = GaugeMetricFamily
+
     def __init__(
         self,
         registry: CollectorRegistry,
@@ -79,7 +82,7 @@ class Gauges(Collector):
     def collect(self) -> Iterable[Metric]:
         """Return the present samples."""
         labels = (self._label,) if self._label else ()
-        family = GaugeMetricFamily(self._name, self._documentation, labels=labels)
+        family = self._family(self._name, self._documentation, labels=labels)
         values = self._values
         present = (
             values() if callable(values) else {label: read() for label, read in values.items()}
@@ -88,3 +91,12 @@ class Gauges(Collector):
             if value is not None:
                 family.add_metric((key,) if self._label else (), value)
         return (family,)
+
+
+class Counters(Gauges):
+    """Counters that are read when metrics are scraped: numbers since the process has started.
+
+    Samples have the name with `_total`.
+    """
+
+    _family = CounterMetricFamily

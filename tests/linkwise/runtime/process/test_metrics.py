@@ -7,7 +7,7 @@ from support.waiting import until
 from linkwise.runtime.http.observers import RequestMetrics
 from linkwise.runtime.http.probes import metrics_handler
 from linkwise.runtime.http.types import CompletedRequest, HttpRequest
-from linkwise.runtime.process.metrics import Gauges, measure_loop_lag, new_registry
+from linkwise.runtime.process.metrics import Counters, Gauges, measure_loop_lag, new_registry
 
 
 def families(registry):
@@ -90,3 +90,11 @@ async def test_lag_of_a_blocked_loop_is_nearly_the_duration_of_the_block():
     await until(lambda: samples(registry, name)[f"{name}_sum",] > 1)
     lag = samples(registry, name)
     assert lag[f"{name}_bucket", "1.0"] < lag[f"{name}_count",]
+
+
+def test_counters_are_read_with_the_metrics_and_their_samples_end_with_total():
+    registry = CollectorRegistry()
+    Counters(registry, "linkwise_dropped", "How many.", {"full": lambda: 2}, label="reason")
+
+    assert families(registry)["linkwise_dropped"].type == "counter"
+    assert samples(registry, "linkwise_dropped") == {("linkwise_dropped_total", "full"): 2}
