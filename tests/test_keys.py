@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from linkwise.cluster import container_variables, keys, volume_keys
+from linkwise.cluster import container_variables, keys, sharing_keys, volume_keys
 from linkwise.workloads import operator_keys
 
 ROOT = Path(__file__).parents[1]
@@ -12,6 +12,7 @@ PACKAGES = ("linkwise", "webhook", "scorer", "certs", "agent", "dashboard")
 HOMES = {
     "linkwise/cluster/keys.py": keys,
     "linkwise/cluster/container_variables.py": container_variables,
+    "linkwise/cluster/sharing_keys.py": sharing_keys,
     "linkwise/cluster/volume_keys.py": volume_keys,
     "linkwise/workloads/operator_keys.py": operator_keys,
 }

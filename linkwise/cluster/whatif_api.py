@@ -69,6 +69,10 @@ class NodeLeft(Struct, frozen=True, omit_defaults=True):
     replicas_free_before: list[int] | None = None
     """Free replicas of each GPU; None if not time-sliced."""
     replicas_free_after: list[int] | None = None
+    parts: str | None = None
+    """What NVIDIA's plugin offers as whole GPUs, such as `4 replicas of 1 GPU`; None: these."""
+    parts_free_before: int | None = None
+    parts_free_after: int | None = None
 
 
 class Preempted(Struct, frozen=True, kw_only=True):

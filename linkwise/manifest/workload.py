@@ -17,6 +17,7 @@ from linkwise.manifest.unknown_fields import unknown_fields
 from linkwise.manifest.value import InputError, Value
 from linkwise.workloads.gang_owner import GangOwner
 from linkwise.workloads.kind import Kind, Workload
+from linkwise.workloads.kinds.trainer_version import merges_resources
 from linkwise.workloads.members import members_of, ordered_start
 from linkwise.workloads.pod_set import Path, PodSet
 from linkwise.workloads.registry import kind_of
@@ -64,6 +65,21 @@ class Expansion(NamedTuple):
     """Why the API of Kubernetes would reject the rest: a line for each object."""
 
 
+class Bases(NamedTuple):
+    """Objects that may have pod templates of others."""
+
+    objects: tuple[Value, ...] = ()
+    merges: bool | None = None
+    """Whether resources of a TrainJob are merged with theirs; None: it is not known."""
+
+    @classmethod
+    def of(cls, objects: Iterable[Value]) -> "Bases":
+        """Return those among some objects."""
+        everything = tuple(objects)
+        found = tuple(one for one in everything if _is_base(one))
+        return cls(found, merges_resources(one.plain for one in everything) if found else None)
+
+
 def expanded(objects: Sequence[Value], namespace: str, others: Sequence[Value] = ()) -> Expansion:
     """Return the pod templates of objects, the objects of unknown kinds, and invalid objects.
 
@@ -72,7 +88,7 @@ def expanded(objects: Sequence[Value], namespace: str, others: Sequence[Value] =
         namespace: The namespace of objects that name none.
         others: Other objects, which may have pod templates of these.
     """
-    bases = [one for one in (*objects, *others) if _is_base(one)]
+    bases = Bases.of((*objects, *others))
     templates: list[PodTemplate] = []
     unjudged: list[Unjudged] = []
     invalid: list[str] = []
@@ -98,7 +114,7 @@ def expanded(objects: Sequence[Value], namespace: str, others: Sequence[Value] =
 
 
 def _templates_or_guesses(
-    value: Value, namespace: str, bases: Sequence[Value]
+    value: Value, namespace: str, bases: Bases
 ) -> tuple[tuple[PodTemplate, ...], tuple[Unjudged, ...]]:
     """Return the pod templates of one object; and itself, as far as it is not judged."""
     made = templates_of(value, namespace, bases)
@@ -123,7 +139,7 @@ def _unjudged(value: Value, reason: str) -> Unjudged:
 
 
 def templates_of(
-    document: Value, namespace: str, bases: Iterable[Value] = ()
+    document: Value, namespace: str, bases: Bases | None = None
 ) -> tuple[PodTemplate, ...] | None:
     """Return the pod templates of a document; None if its kind is unknown here.
 
@@ -145,10 +161,11 @@ def templates_of(
     workload = _read(kind, document)
     for path in workload.required:
         document.follow(path)
-    base, found = None, _base_of(workload, head.namespace, bases)
+    known = bases or Bases()
+    base, found = None, _base_of(workload, head.namespace, known.objects)
     if found is not None:
         kind_of_base, base = found
-        workload = workload.on(_read(kind_of_base, base))
+        workload = workload.on(_read(kind_of_base, base), known.merges)
     sets = workload.pod_sets()
     owner = GangOwner(
         head.owner.kind,

@@ -58,8 +58,13 @@ class Workload(KubeObject, frozen=True):
         """The object that has pod templates of it; None: it has all itself."""
         return None
 
-    def on(self, _base: "Workload", /) -> "Workload":
-        """Return the workload with the pod templates of its base."""
+    def on(self, _base: "Workload", _merges: bool | None = None, /) -> "Workload":
+        """Return the workload with the pod templates of its base.
+
+        Args:
+            base: The object that has them.
+            merges: Its resources are merged with those of the base; None: it is not known.
+        """
         return self
 
     def pod_sets(self) -> tuple[PodSet, ...]:

@@ -258,11 +258,12 @@ class NodeLedger:
     def has_gpus(self) -> bool:
         """The node has GPUs, or pods with GPUs although it offers none (any more)."""
         is_missing = self.node.pool and self.node.pool.missing
-        return bool(self.node.cards or self.unaccounted or self.replicas_counted or is_missing)
+        some = self.node.cards or self.node.parts or self.replicas_counted
+        return bool(some or self.unaccounted or is_missing)
 
     @property
     def replicas_counted(self) -> int:
-        """Replicas of GPUs that NVIDIA's plugin allocates here."""
+        """Replicas of GPUs that NVIDIA's plugin allocates here under a name of their own."""
         return 0 if self.node.mode.is_ours else self.node.resources.get(NVIDIA_GPU_SHARED, 0)
 
     @property
@@ -271,9 +272,12 @@ class NodeLedger:
         if self.unaccounted or (self.node.pool and self.node.pool.missing):
             return 0
         whole = self.free_mask.bit_count()
-        if not self.is_counted and not self.has_counted_pods:
-            return whole
-        return max(0, min(whole, self.counted_free(NVIDIA_GPU)))
+        if self.node.parts:
+            # Each part that a pod has may be of another GPU.
+            whole += self.counted_free(NVIDIA_GPU) - self.node.resources.get(NVIDIA_GPU, 0)
+        elif self.is_counted or self.has_counted_pods:
+            whole = min(whole, self.counted_free(NVIDIA_GPU))
+        return max(0, whole)
 
     @property
     def has_counted_pods(self) -> bool:

@@ -61,6 +61,20 @@ def _ids_read(expressions: tuple[str, ...]) -> frozenset[str] | None:
     return frozenset(found)
 
 
+def attributes_read(expressions: tuple[str, ...]) -> frozenset[str]:
+    """Return the names of attributes, without domain, that expressions certainly read."""
+    found: set[str] = set()
+    for text in expressions:
+        tree = parse(text)
+        for node in () if isinstance(tree, SyntaxRefused) else _nodes(tree):
+            match node:
+                case Member(Member(Member(_, "attributes"), _), key):
+                    found.add(key)
+                case _:
+                    pass
+    return frozenset(found)
+
+
 def _is_list(node: Node) -> bool:
     return isinstance(node, Call) and node.function == "list"
 

@@ -43,7 +43,7 @@ def read_claims_node(
             memory=gpu.memory >> 30 if gpu.memory is not None else None,
             uuid=gpu.uuid,
             healthy=not _is_faulty(gpu, pool),
-            cordoned=_is_unmanaged(gpu) or i in cordoned or gpu.uuid in busy,
+            cordoned=_is_unmanaged(gpu, pool) or i in cordoned or gpu.uuid in busy,
             faulty=_is_faulty(gpu, pool),
         )
         for i, gpu in enumerate(pool.gpus)
@@ -59,7 +59,7 @@ def read_claims_node(
             tuple(gpu.name for gpu in pool.gpus),
             pool.others,
             pool.missing,
-            frozenset(gpu.name for gpu in pool.gpus if _is_unmanaged(gpu)),
+            frozenset(gpu.name for gpu in pool.gpus if _is_unmanaged(gpu, pool)),
             tuple(gpu.facts for gpu in pool.gpus if gpu.facts is not None),
             pool.lost,
             frozenset(gpu.name for gpu in pool.gpus if gpu.uuid in busy) - pool.lost,
@@ -68,9 +68,9 @@ def read_claims_node(
     )
 
 
-def _is_unmanaged(gpu: SliceDevice) -> bool:
+def _is_unmanaged(gpu: SliceDevice, pool: GPUPool) -> bool:
     """Return whether Linkwise leaves a GPU alone."""
-    return gpu.is_shared or gpu.is_partitioned
+    return gpu.is_shared or gpu.is_partitioned or gpu.name in pool.divided
 
 
 def _is_faulty(gpu: SliceDevice, pool: GPUPool) -> bool:
@@ -114,6 +114,11 @@ def _notes(pool: GPUPool, busy: Mapping[str, str]) -> Iterator[str]:
             yield f"GPU{i}: device {gpu.name} has the taint {gpu.taint}"
         elif gpu.is_shared:
             yield f"GPU{i}: several claims may hold device {gpu.name} at once: it is left alone"
+        elif gpu.name in pool.divided:
+            yield (
+                f"GPU{i}: device {gpu.name} is divided into MIG devices, which the same slices "
+                "offer: it is left alone"
+            )
     if any(gpu.is_partitioned for gpu in pool.gpus):
         yield (
             "Fabric Manager partitions the GPUs, and the driver prepares only claims for a whole "

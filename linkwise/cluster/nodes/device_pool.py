@@ -62,6 +62,9 @@ class GPUPool:
     or record names them."""
     others: int = 0
     """Devices that are no whole GPUs: MIG devices and those for VMs."""
+    divided: frozenset[str] = frozenset()
+    """Names of GPUs of which the pool has MIG devices besides, without counters by which a claim
+    for one excludes claims for the other."""
     missing: str | None = None
     """Why nothing new is placed on its GPUs; None if the pool is complete."""
 
@@ -121,6 +124,23 @@ def gpu_pool(
         in_order(sorted((*gpus, *with_bus), key=_order), without_bus),
         lost=frozenset(one.gpu.name for one in lost),
         others=len(pool.devices) - len(gpus),
+        divided=_divided(pool, gpus),
+    )
+
+
+def _divided(pool: Pool, gpus: Iterable[SliceDevice]) -> frozenset[str]:
+    """Return the names of GPUs that have static MIG devices. Cost: linear in the devices."""
+    parts = [device for device in pool.devices.values() if device and device.kind == "mig"]
+    parents: dict[str, set[str]] = {}
+    for part in parts:
+        for key in filter(None, (part.parent_uuid, part.bus_id)):
+            # Dynamic ones share counters with their GPU: the driver makes them for claims alone.
+            parents.setdefault(key, set()).add("" if not part.counters else part.counters[0])
+    return frozenset(
+        gpu.name
+        for gpu in gpus
+        for key in (gpu.uuid, gpu.bus_id)
+        if key and not parents.get(key, set()) <= {*gpu.counters}
     )
 
 

@@ -8,6 +8,7 @@ from linkwise.cluster.allocations.record import Isolation
 from linkwise.cluster.cel.values import DeviceFacts
 from linkwise.cluster.keys import GFD_PRODUCT, NODE_POOLS, NVIDIA_GPU
 from linkwise.cluster.mode import NodeMode, PackingStrategy, counting_resource
+from linkwise.cluster.nodes.gpu_parts import GPUParts
 from linkwise.cluster.nodes.kubelet_policy import UNKNOWN_POLICY, KubeletPolicy
 from linkwise.cluster.nodes.node_resources import NodeError
 from linkwise.cluster.volumes.csi_node import AttachLimits
@@ -150,6 +151,8 @@ class Node:
     """The devices of its GPUs, if this is a claims node."""
     replicas: int = 0
     """Replicas per GPU of a time-sliced node; 0 in every other mode."""
+    parts: GPUParts | None = None
+    """What its `nvidia.com/gpu` are if NVIDIA's plugin offers no whole GPUs under this name."""
     isolation: Isolation | None = None
     """What its agent saw to keep shares within their limits; None: no agent reports it."""
     mismatch: str | None = None
@@ -168,6 +171,11 @@ class Node:
     @property
     def is_counted(self) -> bool:
         """NVIDIA's plugin offers whole GPUs here and chooses those of each pod."""
+        return self.offers_by_count and self.parts is None
+
+    @property
+    def offers_by_count(self) -> bool:
+        """NVIDIA's plugin offers GPUs here, or parts of them under the name of whole ones."""
         return self.mode is NodeMode.DEFAULT and NVIDIA_GPU in self.resources
 
     @property

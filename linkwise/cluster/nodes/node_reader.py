@@ -90,6 +90,7 @@ def read_host(raw: NodeObject, offer: NodeResources) -> Node:
         name=raw.metadata.name,
         labels=offer.labels,
         mode=offer.mode,
+        parts=offer.parts,
         cpu=offer.allocatable.get("cpu", 0),
         memory=offer.allocatable.get("memory", 0),
         pods=offer.allocatable.get("pods", DEFAULT_PODS),

@@ -17,10 +17,12 @@ from linkwise.cluster.keys import (
     NVIDIA_GPU_SHARED,
 )
 from linkwise.cluster.mode import NodeMode, counting_resource, read_mode
+from linkwise.cluster.nodes.gpu_parts import GPUParts, PartKind, parts_of
 from linkwise.cluster.objects.container import Amounts
 from linkwise.cluster.objects.kube_object import KubeObject
 from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.objects.quantity import QuantityError, parse_quantity
+from linkwise.topology.machine import MAX_GPUS
 
 _OF_PLUGINS = (GPU_WHOLE, GPU_MEM, GPU_COUNT, NVIDIA_GPU, NVIDIA_GPU_SHARED)
 _ACCOUNTED = {"cpu", "memory", "pods", GPU_CORE, *_OF_PLUGINS}
@@ -80,6 +82,8 @@ class NodeResources:
     """Allocatable GPUs; the kubelet does not report which."""
     replicas: int = 0
     """Replicas per GPU of a time-sliced node; else 0."""
+    parts: GPUParts | None = None
+    """What its `nvidia.com/gpu` are if NVIDIA's plugin offers no whole GPUs under this name."""
     plugin_offers_gpus: bool = False
     """A device plugin offers GPUs, or parts of them, under a name of ours or NVIDIA's."""
     warnings: tuple[str, ...] = ()
@@ -127,7 +131,9 @@ def read_node_resources(raw: NodeObject, cards: int) -> NodeResources:
             amounts.get(name) for amounts in (capacity, allocatable) for name in _OF_PLUGINS
         ),
     )
-    return _divide(offer, cards) if mode is NodeMode.TIMESLICE and count else offer
+    if mode is NodeMode.TIMESLICE and count:
+        return _divide(offer, cards)
+    return _with_parts(offer) if mode is NodeMode.DEFAULT else offer
 
 
 def _unlabelled(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> str | None:
@@ -150,6 +156,25 @@ def _mislabelled(
         f"its label {NODE_MODE} says {mode}, but it offers {NVIDIA_GPU} and no {resource}: no GPU "
         f"is given out; let the device plugin offer {resource}, or remove the label"
     )
+
+
+def _with_parts(offer: NodeResources) -> NodeResources:
+    """Return the resources of a node with its GPUs counted instead of their parts, if there are."""
+    renamed = bool(offer.allocatable.get(NVIDIA_GPU_SHARED))
+    parts = parts_of(offer.labels, offer.annotations, offer.count, renamed=renamed)
+    if parts is None:
+        return offer
+    cards = parts.cards or 0
+    count = cards if cards <= MAX_GPUS else 0
+    warnings = offer.warnings
+    if parts.kind is PartKind.UNKNOWN:
+        problem = (
+            f"{parts.count} {NVIDIA_GPU}, and no machine has more than {MAX_GPUS} GPUs: they count "
+            f"as parts of GPUs; labels of GPU feature discovery, such as {GFD_REPLICAS}, state it"
+        )
+        warnings = (*warnings, problem)
+    usable = min(offer.usable, count)
+    return replace(offer, count=count, usable=usable, parts=parts, warnings=warnings)
 
 
 def _divide(offer: NodeResources, cards: int) -> NodeResources:

@@ -1,10 +1,10 @@
 """Explain a plan: its nodes, the GPUs on each, and what it leaves to other components."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from linkwise.cluster.keys import POD_CLAIM
-from linkwise.cluster.nodes.node import MachineSource
+from linkwise.cluster.keys import NVIDIA_GPU, POD_CLAIM
+from linkwise.cluster.nodes.node import MachineSource, Node
 from linkwise.cluster.requests.request import Family
 from linkwise.planning.placement.bandwidth import Bandwidth
 from linkwise.planning.placement.pods.member import Member
@@ -88,8 +88,8 @@ def _gpus(snapshot: Snapshot, plan: Plan) -> dict[str, Explanation]:
 def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
     """Return the facts that are unknown to a plan on this snapshot, or not decided by it."""
     nodes = [snapshot.ledger.nodes[name].node for name in plan.gpus]
-    unknown = [node.name for node in nodes if not node.machine_known and node.cards]
-    notes = []
+    unknown = [n.name for n in nodes if not n.machine_known and n.cards and not n.parts]
+    notes = list(_parts(plan, nodes))
     if unknown:
         notes.append(f"the GPU links of {_few(unknown)} are unknown: all GPUs count as equal")
     inferred = ((s, [n.name for n in nodes if n.machine_source is s]) for s in _INFERRED)
@@ -109,6 +109,21 @@ def notes_on(snapshot: Snapshot, plan: Plan) -> list[str]:
         notes.append(f"left to kube-scheduler: {', '.join(sorted(delegated))}")
     notes += _preferences(plan)
     return notes
+
+
+def _parts(plan: Plan, nodes: Iterable[Node]) -> Iterator[str]:
+    """Yield what pods get where a plugin offers parts of GPUs under the name of whole ones."""
+    for node in nodes:
+        if (parts := node.parts) is None:
+            continue
+        most = max(len(p.gpus) for p in plan.placements if p.node == node.name)
+        gets = "no whole GPU"
+        if most > 1:
+            gets = f"and {'they are' if parts.cards == 1 else 'all may be'} parts of one GPU"
+        yield (
+            f"the {parts.count} {NVIDIA_GPU} of {node.name} are {parts.noun(2)} of "
+            f"{parts.of_cards}: a pod gets {most} {parts.noun(most)}, {gets}"
+        )
 
 
 def _preferences(plan: Plan) -> Iterator[str]:

@@ -82,7 +82,8 @@ def counted_set(node: NodeLedger, count: int) -> int | None:
     It is known where the gang has all GPUs of the node. One GPU has no links to others, so any one
     stands for it. None: it is not known.
     """
-    is_known = count == 1 or count == len(node.node.cards)
+    is_whole = count == len(node.node.cards) and node.node.parts is None
+    is_known = count == 1 or is_whole
     return (1 << count) - 1 if is_known else None
 
 

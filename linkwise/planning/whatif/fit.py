@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.allocations.gpus import number_counted
+from linkwise.cluster.keys import NVIDIA_GPU
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.whatif_api import (
     FitRequest,
@@ -129,7 +130,11 @@ def left_on(before: NodeLedger, after: NodeLedger) -> NodeLeft:
         if applies
     }
     totals = before.gpus_free, after.gpus_free
-    return replace(NodeLeft(before.node.name, mode.value, len(cards), *totals), **free)
+    left = replace(NodeLeft(before.node.name, mode.value, len(cards), *totals), **free)
+    if (parts := before.node.parts) is None:
+        return left
+    unused = before.counted_free(NVIDIA_GPU), after.counted_free(NVIDIA_GPU)
+    return replace(left, parts=parts.words, parts_free_before=unused[0], parts_free_after=unused[1])
 
 
 def _intended(template: FitTemplate) -> Iterator[Intended]:

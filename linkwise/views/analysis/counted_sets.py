@@ -42,7 +42,7 @@ def _set(ledger: NodeLedger, resource: str, holdings: list[Holding]) -> CountedS
     node = ledger.node
     count = sum(len(holding.gpus) for holding in holdings)
     is_gpus = resource == NVIDIA_GPU
-    is_whole = is_gpus and count == len(node.cards) and not ledger.unaccounted
+    is_whole = is_gpus and count == len(node.cards) and not (ledger.unaccounted or node.parts)
     is_known = is_whole and count > 1 and node.machine is not None and node.machine_known
     table = table_of(node.machine) if is_known and node.machine else None
     return CountedSet(

@@ -13,6 +13,7 @@ from linkwise.planning.placement.pods.member import Member
 from linkwise.planning.placement.result import Plan
 from linkwise.planning.placement.schedule import plan
 from linkwise.planning.placement.state.snapshot import Snapshot
+from linkwise.views.analysis.remedies import remedy
 
 MAX_NODES = 8
 """The number of nodes, those with the most free GPUs, that are searched for pods to end."""
@@ -23,7 +24,7 @@ MAX_NAMES = 4
 def suggested_change(before: Snapshot, members: Sequence[Member]) -> str:
     """Return what to change for a unit that never fits."""
     capacity = capacity_of(node.node for node in before.nodes)
-    change = capacity.suggested_change(members[0].request)
+    change = capacity.suggested_change(members[0].request) or remedy(before, members)
     return f"it would not fit if nothing else ran: {change or 'add nodes, or ask for less'}"
 
 

@@ -22,6 +22,7 @@ from linkwise.cluster.objects.disruption_budget import DisruptionBudget
 from linkwise.cluster.objects.metadata import Metadata
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.user_claims.device_class import DeviceClass
+from linkwise.cluster.sharing_keys import HAMI_REGISTER
 from linkwise.views.files.objects import NodeAddresses, Plain
 from linkwise.views.files.stored_volumes import KINDS
 from linkwise.views.output.document import Document
@@ -37,6 +38,7 @@ _ANNOTATIONS = keys.RECORD | {
     keys.KOORDINATOR_GANG_MIN_AVAILABLE,
     operator_keys.JOB_COMPLETION_INDEX,
     keys.MIRROR_POD,
+    *HAMI_REGISTER,
 }
 _OF_VOLUMES = frozenset(
     {

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from linkwise.cluster.allocations.record import Isolation
-from linkwise.cluster.keys import NVIDIA_GPU_SHARED
+from linkwise.cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.node import MachineSource
 from linkwise.cluster.requests.amounts import CORE_MAX
@@ -85,11 +85,19 @@ def _left(view: InspectedNode) -> str:
     if mode is NodeMode.TIMESLICE:
         left = sum(map(ledger.replicas_free, cards))
         return f"{left} of {view.node.replicas * len(cards)} replicas free"
+    return _left_by_count(view)
+
+
+def _left_by_count(view: InspectedNode) -> str:
+    ledger, cards = view.ledger, view.indices
     if ledger.replicas_counted:
         left = ledger.counted_free(NVIDIA_GPU_SHARED)
         replicas = f"{left} of {ledger.replicas_counted} replicas free"
         return f"{ledger.gpus_free} of {len(cards)} GPUs, {replicas}" if cards else replicas
-    return f"{ledger.gpus_free} of {len(cards)} GPUs free"
+    parts = view.node.parts
+    if parts is None:
+        return f"{ledger.gpus_free} of {len(cards)} GPUs free"
+    return f"{ledger.counted_free(NVIDIA_GPU)} of {parts.words} free"
 
 
 def _enforced(view: InspectedNode) -> Iterator[Paint]:
@@ -123,6 +131,7 @@ def _counted(view: InspectedNode) -> Iterator[list[Cell]]:
     """Yield the number of GPUs of each pod or gang, where NVIDIA's plugin chooses which."""
     for each in view.counted_sets:
         noun = "replica" if each.resource == NVIDIA_GPU_SHARED else "GPU"
+        noun = view.node.parts.kind if view.node.parts else noun
         yield [
             f"{each.count} {plural(noun, each.count)}",
             "all GPUs" if each.is_whole else "chosen by NVIDIA's plugin",
@@ -261,10 +270,15 @@ def _summary(views: Sequence[InspectedNode]) -> str:
     nodes = f"{len(views)} {plural('node', len(views))}"
     if not views:
         return "no node with GPUs"
+    divided = [view.ledger for view in views if view.node.parts]
     shared = [view.ledger for view in views if view.ledger.replicas_counted]
     totals = [f"{gpus} GPUs, {free} free"] if gpus or not shared else []
     if shared:
         replicas = sum(ledger.replicas_counted for ledger in shared)
         left = sum(ledger.counted_free(NVIDIA_GPU_SHARED) for ledger in shared)
         totals.append(f"{replicas} replicas of NVIDIA's plugin, {left} free")
+    if divided:
+        parts = sum(ledger.node.parts.count for ledger in divided if ledger.node.parts)
+        left = sum(ledger.counted_free(NVIDIA_GPU) for ledger in divided)
+        totals.append(f"{parts} parts of GPUs offered as whole ones, {left} free")
     return f"{nodes} with {'; '.join(totals)}"

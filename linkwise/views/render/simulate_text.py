@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from linkwise.cluster.account.node_ledger import NodeLedger
-from linkwise.cluster.keys import NVIDIA_GPU_SHARED
+from linkwise.cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
 from linkwise.cluster.mode import NodeMode
 from linkwise.planning.placement.bandwidth import Bandwidth
 from linkwise.planning.placement.baselines import IndexOrder
@@ -177,6 +177,8 @@ def _free(node: NodeLedger) -> str:
     if node.node.mode is NodeMode.TIMESLICE:
         left = sum(node.replicas_free(i) for i in cards)
         return f"{left} of {node.node.replicas * len(cards)} replicas"
+    if parts := node.node.parts:
+        return f"{node.counted_free(NVIDIA_GPU)} of {parts.words}"
     if node.replicas_counted and not cards:
         return f"{node.counted_free(NVIDIA_GPU_SHARED)} of {node.replicas_counted} replicas"
     return f"{node.gpus_free} of {len(cards)} GPUs"

@@ -67,12 +67,22 @@ class TrainJob(Workload, frozen=True):
         ref = self.spec.runtime_ref
         return Base(ref.api_group, ref.kind, ref.name, ref.kind == "TrainingRuntime")
 
-    def on(self, base: Workload, /) -> Workload:
-        """Return the TrainJob with its runtime."""
+    def on(self, base: Workload, merges: bool | None = None, /) -> Workload:
+        """Return the TrainJob with its runtime.
+
+        Args:
+            base: The runtime.
+            merges: Trainer merges the resources of both; None: its version is not known.
+        """
         if not isinstance(base, Runtime):
             return self
         metadata, spec = self.metadata, self.spec
-        return _OnRuntime(metadata=metadata, status=self.status, spec=spec, runtime=base)
+        if merges is None and spec.pod_template_overrides:
+            # Version 2.2 has another field instead.
+            merges = False
+        return _OnRuntime(
+            metadata=metadata, status=self.status, spec=spec, runtime=base, merges=merges
+        )
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         """Return the nodes, as far as the TrainJob itself says what they are."""
@@ -144,15 +154,18 @@ class _OnRuntime(TrainJob, frozen=True, kw_only=True):
     """A TrainJob with its runtime."""
 
     runtime: Runtime
+    merges: bool | None = None
+    """Trainer merges the resources of both; None: it is not known, so the newest version counts."""
 
     def pod_sets(self) -> tuple[PodSet, ...]:
         """Return the pods of the JobSet."""
         is_patched = self.spec.runtime_patches or self.spec.pod_template_overrides
         note = f"patches of TrainJob {self.name} may change these pods; they are not applied here"
+        before = self._before_merging
         return tuple(
             replace(
                 pods,
-                note=note if is_patched else None,
+                note=before.get(pods.role) or (note if is_patched else None),
                 path=("spec", "template", *pods.path),
                 is_of_base=True,
                 made=self._made(pods.role or ""),
@@ -177,7 +190,7 @@ class _OnRuntime(TrainJob, frozen=True, kw_only=True):
         resources, nodes = self.spec.trainer.resources_per_node, self._nodes(job)
         inner = job.template.spec
         containers = [
-            structs.replace(one, resources=resources)
+            structs.replace(one, resources=self._with_own(one.resources, resources))
             if resources and self._is_of_trainer(one.name)
             else one
             for one in inner.pod_spec.containers
@@ -193,9 +206,53 @@ class _OnRuntime(TrainJob, frozen=True, kw_only=True):
     def _changed(self, containers: list[Container]) -> list[Container]:
         """Return the containers of a pod, those of the trainer with its resources."""
         return [
-            {**one, **self._resources} if self._is_of_trainer(str(one.get("name"))) else one
+            self._changed_container(one) if self._is_of_trainer(str(one.get("name"))) else one
             for one in containers
         ]
+
+    def _changed_container(self, container: Container) -> Container:
+        own, before = self._resources.get("resources"), container.get("resources")
+        if self.merges is False or not (isinstance(own, dict) and isinstance(before, dict)):
+            return {**container, **self._resources}
+        parts = {
+            part: {**(before.get(part) or {}), **(own.get(part) or {})}
+            for part in ("limits", "requests")
+        }
+        merged = {part: amounts for part, amounts in parts.items() if amounts}
+        return {**container, "resources": {**before, **merged}}
+
+    def _with_own(self, before: Resources | None, own: Resources) -> Resources:
+        """Return the resources of a container of the trainer."""
+        if before is None or self.merges is False:
+            return own
+        return structs.replace(
+            own,
+            limits={**(before.limits or {}), **(own.limits or {})} or None,
+            requests={**(before.requests or {}), **(own.requests or {})} or None,
+        )
+
+    @property
+    def _before_merging(self) -> dict[str | None, str]:
+        """A note for each Job of which an earlier version of Trainer makes other pods."""
+        own = self.spec.trainer.resources_per_node
+        if own is None or self.merges is not None:
+            return {}
+        notes: dict[str | None, str] = {}
+        ref = self.spec.runtime_ref.kind
+        for job in self.runtime.spec.template.spec.replicated_jobs:
+            for one in job.template.spec.pod_spec.containers:
+                before = one.resources
+                if before is None or not self._is_of_trainer(one.name):
+                    continue
+                names = {*(before.limits or {}), *(before.requests or {})}
+                names -= {*(own.limits or {}), *(own.requests or {})}
+                if names:
+                    notes[job.name] = (
+                        f"{', '.join(sorted(names))} of these pods come from "
+                        f"{ref} {self.runtime.name}: Kubeflow Trainer before 2.3 replaces them by "
+                        "resourcesPerNode, so that the pods lack them"
+                    )
+        return notes
 
     def _nodes(self, job: ReplicatedJob) -> int | None:
         """Return how many pods of a Job are nodes; None where the runtime has their number."""

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from linkwise.cluster.account.node_ledger import NodeLedger
+from linkwise.cluster.keys import NVIDIA_GPU, NVIDIA_GPU_SHARED
 from linkwise.cluster.objects.selector import labels_read
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.planning.placement.filtering.filters import (
@@ -42,6 +43,8 @@ from linkwise.planning.placement.state.node_columns import (
 )
 from linkwise.planning.placement.state.snapshot import Snapshot
 
+_COUNTED = (NVIDIA_GPU, NVIDIA_GPU_SHARED)
+"""Resources whose presence is read: their plugins choose the GPUs."""
 _REASONS = tuple(Reason)
 _CODE = {reason: code for code, reason in enumerate(_REASONS, start=1)}
 """The number of a reason in a column; 0 stands for none."""
@@ -193,7 +196,8 @@ def _facts(number: Callable[[Hashable], int], node: NodeLedger) -> Value:
     facts = node.node
     closed = hidden_capacity(node), bool(node.unaccounted), facts.ready, facts.unschedulable
     kind = facts.mode, facts.gpu_resource, facts.is_counted, facts.is_claims, facts.selected == 0
-    return (number(("facts", *kind, facts.taints, *closed)),)
+    offered = facts.parts is None, *(name in facts.resources for name in _COUNTED)
+    return (number(("facts", *kind, *offered, facts.taints, *closed)),)
 
 
 def _filter_code(member: Member, node: NodeLedger) -> Value:

@@ -25,7 +25,8 @@ def filter_node(node: NodeLedger, member: Member) -> Reason | None:
     if (closed := _closed(facts, spec)) is not None:
         return closed
     if not mode_serves(facts, member.request):
-        return Reason.MODE
+        is_divided = facts.parts is not None and member.request.by_count
+        return Reason.PARTS if is_divided else Reason.MODE
     if any(not tolerates(spec.tolerations, taint) for taint in facts.taints):
         return Reason.TAINT
     if not node_matches(spec, facts.name, facts.labels):
@@ -95,6 +96,8 @@ def mode_serves(node: Node, request: Request) -> bool:
             return mode.shares_compute if request.core else mode.shares_memory
         case Family.REPLICA:
             return mode is NodeMode.TIMESLICE
+        case Family.NVIDIA:
+            return mode is NodeMode.DEFAULT and request.resource in node.resources
         case _:
             return mode is NodeMode.DEFAULT
 

@@ -18,6 +18,7 @@ class Reason(StrEnum):
     CLAIMED = "devices of a claim of the pod are elsewhere"
     VOLUME = "a volume of the pod that cannot be used there"
     MODE = "requested GPU resource not offered"
+    PARTS = "replicas or partitions of GPUs, which may be of one card: no gang is planned on them"
     DEVICES = "no GPU for which the selectors of the claim hold"
     SLICES = "GPUs missing in the driver's slices for now, see linkwise inspect"
     UNACCOUNTED = "GPUs in use without a record"
