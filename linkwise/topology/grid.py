@@ -17,12 +17,14 @@ from linkwise.topology.cells import (
     read_row,
 )
 from linkwise.topology.machine import MAX_GPUS, Level, TopologyError
+from linkwise.topology.vendors import other_vendor, unknown_word
 
 LEVELS: Mapping[str, Level] = {level.name: level for level in Level if level} | {"SOC": Level.SYS}
 """The words for PCIe levels; drivers before 2017 wrote SOC for SYS."""
 
 _COMMAND = re.compile(
-    r"\btopo\b.{0,40}?\s(?:-m|-mp|-?-p2p(?:_status)?[\s=]+[\"']?([rwnap])(?![a-z]))", re.IGNORECASE
+    r"\btopo\b.{0,40}?\s(?:-m|(-mp)|-?-p2p(?:_status)?[\s=]+[\"']?([rwnap]))(?![a-z])",
+    re.IGNORECASE,
 )
 """A command that prints a matrix, with the capability that `-p2p` asks for."""
 
@@ -36,7 +38,7 @@ class Block:
     header: Header
     rows: tuple[Row, ...]
     capability: str = ""
-    """The letter after `-p2p` in the command above it; empty: no command is there."""
+    """The letter after `-p2p` in the command above it, or `-mp`; empty: neither is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Grid:
     left_out: str
     """Missing facts about the other GPUs; empty if none."""
     capability: str = ""
-    """The letter after `-p2p` in its command; empty: it is not known."""
+    """The letter after `-p2p` in its command, or `-mp`; empty: it is not known."""
 
     @property
     def gpus(self) -> tuple[int, ...]:
@@ -100,7 +102,18 @@ def blocks_of(text: str) -> list[Block]:
     blocks = [block for block in _blocks(lines) if block.rows]
     if not blocks:
         raise TopologyError(_what_instead(text, lines))
+    if problem := _of_another_vendor(text, lines):
+        raise TopologyError(problem)
     return blocks
+
+
+def _of_another_vendor(text: str, lines: Sequence[tuple[int, str]]) -> str | None:
+    """Say that a text is about GPUs of another vendor than NVIDIA; None if it seems not so."""
+    if problem := unknown_word(lines):
+        return problem
+    if (vendor := other_vendor(text)) is None:
+        return None
+    return f"this is about GPUs of {vendor}, which are not read; only NVIDIA GPUs are"
 
 
 def _blocks(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:
@@ -115,7 +128,7 @@ def _blocks(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:
         elif header and (row := read_row(number, line, header)):
             rows.append(row)
         elif command := _COMMAND.search(line):
-            asked = (command[1] or "").lower()
+            asked = (command[1] or command[2] or "").lower()
     if header:
         yield Block(header, tuple(rows), capability)
 
@@ -124,6 +137,8 @@ def _what_instead(text: str, lines: Sequence[tuple[int, str]]) -> str:
     """Say what is missing in a text without a matrix."""
     if re.search(r"ROCm|XGMI|rocm-smi|amd-smi", text):
         return "this is the output of AMD's rocm-smi, which is not read; only NVIDIA GPUs are"
+    if problem := _of_another_vendor(text, lines):
+        return problem
     headers = [found for number, line in lines if (found := read_header(number, line))]
     if headers:
         names = [name for name in headers[0].devices if name.startswith("GPU")]

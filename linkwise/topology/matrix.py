@@ -5,12 +5,17 @@ level of NVLink pairs, and those of peer access (`topo -p2p`, of `r`, `w` or `p`
 that have none. Those of NVLink (`n`) and atomics (`a`) say nothing about peer access.
 """
 
+import re
 from itertools import combinations
 from typing import TypeVar
 
 from linkwise.topology.constants import UNKNOWN_ARCHITECTURE, Constants, architecture
 from linkwise.topology.grid import LEVELS, Block, Grid, blocks_of, grid_of, link_count
 from linkwise.topology.machine import GPU, MAX_TEXT, NIC, Level, Machine, TopologyError
+
+_LEGEND = re.compile(r"^[\s#>*;-]*PIX\s*=", re.MULTILINE)
+_NVLINK = re.compile(r"\bNV#?\s*=|\bNV(?:#|[0-9])")
+"""The line about NVLinks in the legend, which `topo -m` prints on each machine; or a link."""
 
 T = TypeVar("T")
 
@@ -46,6 +51,7 @@ def read_matrix(text: str, *, model: str | None = None, partial: bool = False) -
             _add_levels(other, levels)
     # Peer access comes last: it caps levels, also those of `topo -mp`.
     warnings += _deny_peers([one for one in others if one.tells_peer_access], links, levels)
+    warnings += _left_out_links(grid, text, others)
     numa, unknown_numa = _numa(grid)
     return Machine(
         links=_square(grid, links, 0),
@@ -156,6 +162,21 @@ def _deny_peers(others: list[Grid], links: dict[Pair, int], levels: dict[Pair, L
             " command above it says so; leave it out if it is of NVLink (`n`) or atomics (`a`)"
         )
     return warnings
+
+
+def _left_out_links(grid: Grid, text: str, others: list[Grid]) -> list[str]:
+    """Say that a matrix of `topo -mp` has no NVLinks, whatever the machine has."""
+    is_without = grid.capability == "-mp" or bool(_LEGEND.search(text) and not _NVLINK.search(text))
+    if not is_without or any(link_count(word) for word in grid.words):
+        return []
+    nvlink = frozenset[str]().union(*(one.words for one in others if one.capability == "n"))
+    if nvlink and "OK" not in nvlink:
+        return []
+    known = "there are some, by `topo -p2p n`" if nvlink else "the machine may have some"
+    return [
+        f"this is the output of `topo -mp`, which leaves NVLinks out: {known}; add the output of"
+        " `nvidia-smi topo -m`"
+    ]
 
 
 def _numa(grid: Grid) -> tuple[tuple[int, ...], list[str]]:
