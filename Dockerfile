@@ -29,7 +29,7 @@ ENV SSL_CERT_FILE=/dev/null
 COPY --from=build /opt/linkwise /opt/linkwise
 # What does not start is no image. It compiles the part of the standard library that is used, too,
 # which base images leave out and which each start would compile again.
-RUN python -c "import agent.__main__, certs.__main__, dashboard.__main__, scorer.__main__, scorer.withdraw.__main__, webhook.__main__"
+RUN python -c "import agent.__main__, certs.__main__, dashboard.__main__, scorer.__main__, scorer.withdraw.__main__, webhook.__main__, webhook.selftest.__main__"
 ENV PYTHONDONTWRITEBYTECODE=1
 WORKDIR /
 USER 65532:65532

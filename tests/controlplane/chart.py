@@ -2,7 +2,7 @@
 
 Then it renders the manifests that kustomize reads: charts/linkwise/templates/X/Y.yaml becomes
 manifests/X/Y.yaml. It also copies the schemas of the policy and of the settings of processes into
-that of the chart's values.
+that of the chart's values, and writes the table of values in its README.
 """
 
 import json
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from controlplane.chart_programs import chart_binaries
+from controlplane.chart_readme import README, readme
 from controlplane.manifests import NAMESPACE, ROOT
 
 from agent.settings import Settings as AgentSettings
@@ -61,6 +62,13 @@ PLAIN = ("--set=agent.enabled=false",)
 """Options that render what is in manifests/base."""
 _SOURCE = re.compile(r"^# Source: linkwise/templates/(.*)\n", re.MULTILINE)
 _IDENTITY = re.compile(r"^kind: .*\nmetadata:\n(?:  name.*\n)+", re.MULTILINE)
+OF_A_RELEASE = (
+    *(f"app.kubernetes.io/{name}" for name in ("instance", "managed-by", "version")),
+    "helm.sh/chart",
+)
+"""Labels that no manifest has."""
+_NAMES = "|".join(map(re.escape, OF_A_RELEASE))
+_LABELS_OF_A_RELEASE = re.compile(rf'^ +(?:{_NAMES}): ".*"\n|, (?:{_NAMES}): "[^"]*"', re.MULTILINE)
 _HEAD = "# Rendered from charts/linkwise/templates/{}: change it there, then `make manifests`.\n"
 
 
@@ -135,15 +143,17 @@ def _manifests(helm: str) -> Iterator[tuple[Path, str]]:
             template = (CHART / "templates" / source).read_text(encoding="utf-8")
             # Helm orders objects by their kinds.
             texts.sort(key=lambda text: template.index(_IDENTITY.search(text)[0]))
-            yield ROOT / "manifests" / source, _HEAD.format(source) + "---\n".join(texts)
+            text = _LABELS_OF_A_RELEASE.sub("", "---\n".join(texts))
+            yield ROOT / "manifests" / source, _HEAD.format(source) + text
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the manifests and the schema; return the exit code."""
+    """Write the manifests, the schema and the README; return the exit code."""
     if arguments:
         print("usage: python -m controlplane.chart", file=sys.stderr)
         return 2
     VALUES_SCHEMA.write_text(values_schema(), encoding="utf-8")
+    README.write_text(readme(), encoding="utf-8")
     for path, text in manifests(chart_binaries(print)["helm"]).items():
         path.write_text(text, encoding="utf-8")
     return 0

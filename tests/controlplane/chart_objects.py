@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import yaml
 from controlplane.api import Object
-from controlplane.chart import rendered
+from controlplane.chart import OF_A_RELEASE, rendered
 
 Identity = tuple[str, str | None, str]
 
@@ -33,10 +33,12 @@ def by_identity(objects: Iterable[Object]) -> dict[Identity, object]:
 def normalized(value: object, key: str = "") -> object:
     """Return a value without what patches and writers of YAML change, though it means the same.
 
-    These are the order of named items, the text of our policy, and white space in CEL.
+    These are the order of named items, the text of our policy, white space in CEL, and labels of a
+    release.
     """
     if isinstance(value, dict):
-        return {name: normalized(item, name) for name, item in value.items()}
+        left = OF_A_RELEASE if key == "labels" else ()
+        return {name: normalized(item, name) for name, item in value.items() if name not in left}
     if isinstance(value, list):
         names = [item.get("name") if isinstance(item, dict) else None for item in value]
         if value and None not in names and len(set(names)) == len(names):

@@ -15,7 +15,7 @@ from controlplane.binaries import HERE, source_of
 
 Schema = dict[str, Any]
 
-VERSIONS = tuple(f"1.{minor}.0" for minor in range(30, 38))
+VERSIONS = tuple(f"1.{minor}.0" for minor in range(34, 38))
 _MODULES = {
     "k8s.io/client-go": "applyconfigurations/internal/internal.go",
     "k8s.io/apiextensions-apiserver": "pkg/client/applyconfiguration/internal/internal.go",

@@ -1,4 +1,4 @@
-"""Run the Job of the chart's uninstall hook as a kubelet would, where there is none."""
+"""Run the pods of the chart's hooks as a kubelet would, where there is none."""
 
 import subprocess
 import sys
@@ -11,13 +11,13 @@ from controlplane.plane import ControlPlane
 from controlplane.webhook import access
 
 _PODS = f"{NAMESPACES}/{NAMESPACE}/pods"
-_JOB = {"labelSelector": "app.kubernetes.io/component=uninstall"}
+_HOOKS = {"labelSelector": "app.kubernetes.io/component in (uninstall, test)"}
 _PERIOD = 0.2
 
 
 @dataclass(slots=True)
 class HookKubelet(Background):
-    """Runs the containers of the Job's pods as processes, under the account of the pod."""
+    """Runs the containers of these pods as processes, under the accounts of the pods."""
 
     plane: ControlPlane
     logs: list[str] = field(default_factory=list)
@@ -25,7 +25,7 @@ class HookKubelet(Background):
 
     def _run(self) -> None:
         while not self._over.wait(_PERIOD):
-            for pod in self.plane.api.get(_PODS, **_JOB)["items"]:
+            for pod in self.plane.api.get(_PODS, **_HOOKS)["items"]:
                 if pod["status"]["phase"] == "Pending":
                     self._start(pod)
 

@@ -194,7 +194,7 @@ def test_policy_of_modes_names_what_the_agent_writes_and_blocks_no_node_by_an_er
 def test_emergency_stop_leaves_the_policies_that_affect_no_pods():
     for kind in ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"):
         for name in (NAME, NODE_MODE):
-            assert "labels" not in of_kind(kind, name)["metadata"]
+            assert "app.kubernetes.io/name" not in of_kind(kind, name)["metadata"]["labels"]
 
 
 def test_only_monitoring_reaches_the_probe_port():

@@ -1,9 +1,11 @@
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 from controlplane.chart import VALUES_SCHEMA, manifests, values_schema
 from controlplane.chart_programs import built_helm
+from controlplane.chart_readme import README, readme, values
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 WRITTEN_BY_HAND = {
@@ -37,6 +39,43 @@ def test_manifests_are_those_that_make_manifests_renders_from_the_chart():
 
 def test_schema_of_the_values_has_the_present_schema_of_the_policy():
     assert VALUES_SCHEMA.read_text() == values_schema(), "run `make manifests`"
+
+
+def test_readme_has_the_present_values():
+    assert README.read_text() == readme(), "run `make manifests`"
+
+
+def test_values_are_read_with_their_comments():
+    first = "# Of the file.\n\n# Of a.\n# More.\na: {}\nb:\n  # Of c.\n  c: 1\n  d: [x]\n"
+    text = f"{first}# Of e.\ne:\n  f: ''\n"
+
+    assert list(values(text)) == [
+        ("a", "{}", "Of a. More."),
+        ("b.c", "1", "Of c."),
+        ("b.d", "[x]", ""),
+        ("e", "", "Of e."),
+        ("e.f", "''", ""),
+    ]
+
+
+def test_every_value_is_in_the_readme():
+    def leaves(value, path=""):
+        for name, item in value.items():
+            if isinstance(item, dict) and item:
+                yield from leaves(item, f"{path}{name}.")
+            else:
+                yield f"{path}{name}"
+
+    text = README.read_text()
+    given = yaml.safe_load((README.parent / "values.yaml").read_text())
+
+    # A map of one line is one row.
+    rows = set(re.findall(r"^\| `([\w.]+)` \|", text, re.MULTILINE))
+    assert not [
+        path
+        for path in leaves(given)
+        if not {path.rsplit(".", cut)[0] for cut in range(path.count(".") + 1)} & rows
+    ]
 
 
 def test_selectors_are_those_of_earlier_versions():

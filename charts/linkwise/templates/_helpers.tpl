@@ -60,6 +60,15 @@ true
 {{- end -}}
 {{- end }}
 
+{{/* Labels and annotations of an object of a hook: root, component, hook, weight. */}}
+{{- define "linkwise.hook" -}}
+labels: {app.kubernetes.io/name: linkwise, app.kubernetes.io/component: {{ index . 1 }}{{ include "linkwise.labels" (index . 0) }}}
+annotations:
+  helm.sh/hook: {{ index . 2 }}
+  helm.sh/hook-weight: "{{ index . 3 }}"
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
 {{/* Probes of a component. */}}
 {{- define "linkwise.probes" -}}
 readinessProbe:
@@ -172,8 +181,25 @@ annotations:
     {{- end }}
 {{- end }}
 
+{{/*
+The standard labels of an object beside its name and component, in the middle of a map; `make manifests`
+leaves them out. The labels of pods stay, since each change would restart them.
+*/}}
+{{- define "linkwise.labels" -}}
+{{- range $name, $value := include "linkwise.labelLines" . | fromYaml }}, {{ $name }}: {{ quote $value }}{{ end -}}
+{{- end }}
+
+{{- define "linkwise.labelLines" -}}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
+{{- end }}
+
 {{- define "linkwise.monitoringLabels" -}}
 app.kubernetes.io/name: linkwise
+app.kubernetes.io/component: monitoring
+{{ include "linkwise.labelLines" . }}
 {{- with .Values.monitoring.labels }}
 {{ toYaml . }}
 {{- end }}

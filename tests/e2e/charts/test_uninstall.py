@@ -19,8 +19,10 @@ from msgspec import to_builtins
 from support.certificates import a_ca, a_leaf
 
 from linkwise.cluster import keys
+from linkwise.cluster.gang import Link
 from linkwise.cluster.nodes.device_fence import FenceRule
 from linkwise.cluster.nodes.taint_rules import Selector
+from linkwise.planning.gang.crd import gangs_of
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 KINDS = (
@@ -202,6 +204,35 @@ def test_nothing_is_deleted_if_pods_cannot_be_released_and_the_emergency_stop_is
     assert (stopped.returncode, removed.returncode) == (0, 0), stopped.stderr + removed.stderr
     assert all_gates(api, path) == {"ours": []}
     assert left(api) == {"linkwise-fence"}
+
+
+def test_helm_test_says_whether_admission_works(installed, helm):
+    with HookKubelet(installed) as kubelet:
+        works = helm("test", RELEASE)
+        installed.api.delete(MUTATING)
+        fails = helm("test", RELEASE)
+
+    assert works.returncode == 0, (works.stderr, kubelet.logs)
+    assert fails.returncode != 0
+    first, second = kubelet.logs
+    assert "a pod was refused and a gang of two was changed" in first
+    assert second.count("the webhook was not called") >= 2
+
+
+def test_definition_and_gangs_stay_if_the_values_say_so(plane, helm, namespace_of):
+    api = plane.api
+    ran = helm("install", RELEASE, str(CHART), "--create-namespace", "--set=crds.keep=true")
+    assert ran.returncode == 0, ran.stderr
+    gangs = gangs_of(namespace_of(api).split("/")[-2])
+    spec = {"gang": "kept", "link": Link.BEST}
+    kept = {"apiVersion": keys.API_VERSION, "kind": "Gang", "spec": spec}
+    api.create(gangs, {**kept, "metadata": {"name": "kept"}})
+
+    removed = helm("uninstall", RELEASE, "--no-hooks", "--wait")
+    again = helm("install", RELEASE, str(CHART))
+
+    assert (removed.returncode, again.returncode) == (0, 0), removed.stderr + again.stderr
+    assert [gang["metadata"]["name"] for gang in api.get(gangs)["items"]] == ["kept"]
 
 
 def test_upgrade_to_the_same_version_puts_back_what_the_emergency_stop_deleted(

@@ -5,6 +5,7 @@ import re
 import subprocess
 
 import pytest
+import yaml
 from controlplane.chart import CHART, OF_THE_POD, OTHER_VALUES, SETTINGS, RenderError
 from controlplane.chart_objects import documents
 from controlplane.manifests import NAMESPACE, ROOT
@@ -319,6 +320,29 @@ def test_port_of_the_extender_is_the_same_for_the_scorer_and_the_scheduler(chart
 def test_wrong_value_is_refused_with_its_place(chart, option, problem):
     with pytest.raises(RenderError, match=re.escape(problem)):
         chart(f"--set={option}")
+
+
+def test_every_object_has_the_standard_labels(programs):
+    prefix = "app.kubernetes.io/"
+    options = (
+        "--set=policy.autoscaling.request=podCondition,policy.placement.templates=auto",
+        "--set=policy.gangs.preemption.others=lowerPriority,claims.refuseForcedDeletion=true",
+        "--set=monitoring.podMonitor=true,monitoring.alerts=true,monitoring.dashboard=true",
+        "--set=certs.mode=cert-manager,openshift.agentConstraints=true",
+    )
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    of_release = {
+        f"{prefix}instance": "linkwise",
+        f"{prefix}managed-by": "Helm",
+        f"{prefix}version": version["appVersion"],
+        "helm.sh/chart": f"linkwise-{version['version']}",
+    }
+    for one in documents(programs["helm"], SCHEDULER, DASHBOARD, *options):
+        labels = one["metadata"]["labels"]
+        assert labels.items() >= of_release.items(), one
+        assert f"{prefix}component" in labels or one["kind"] == "Namespace", one
+        # The emergency stop selects policies by the name.
+        assert f"{prefix}name" in labels or one["kind"].startswith(("Validating", "Namespace")), one
 
 
 def test_values_of_other_charts_of_a_parent_are_allowed(chart):

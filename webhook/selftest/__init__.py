@@ -1,0 +1,1 @@
+"""Try an installation from within: the Pod of `helm test`."""
