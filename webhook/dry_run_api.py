@@ -13,6 +13,7 @@ from linkwise.admission.dry_run.dryrun import (
     encode_dry_run,
     list_namespaces,
 )
+from linkwise.cluster.dry_run_proxy import NAMESPACE_AUDIENCE, TOKEN_HEADER
 from linkwise.cluster.finding import printable
 from linkwise.cluster.keys import DRY_RUN_AUDIENCE
 from linkwise.cluster.whatif_api import FitResult
@@ -66,6 +67,7 @@ class DryRun:
         self._scorer = scorer
         self._worker = worker
         self._callers = Callers(kube, DRY_RUN_AUDIENCE, monotonic)
+        self._namespaces = Callers(kube, NAMESPACE_AUDIENCE, monotonic, field=TOKEN_HEADER)
         self._turns = Turns(DRY_RUNS, DRY_RUNS_OF_A_USER)
 
     def routes(self) -> list[Route]:
@@ -77,15 +79,17 @@ class DryRun:
         namespace = _query_namespace(request.query)
         if namespace is None:
             return error_response(400, "the only query parameter is namespace=<name>")
-        caller = await self._callers.user(request)
+        is_proxied = TOKEN_HEADER in request.headers
+        caller = await (self._namespaces if is_proxied else self._callers).user(request)
         if isinstance(caller, HttpResponse):
             return caller
+        home = _namespace_of(caller.username) if is_proxied else None
         owner = _owner(caller.username)
         if refusal := self._turns.refusal(owner):
             return retry_later(refusal)
         await self._turns.begin(owner)
         try:
-            return await self._dry_run(request.body, namespace, caller)
+            return await self._dry_run(request.body, namespace, caller, home)
         except (InputError, BusyError, LimitError) as error:
             return _failed(error)
         except KubeError as error:
@@ -94,13 +98,13 @@ class DryRun:
         finally:
             self._turns.end(owner)
 
-    async def _dry_run(self, body: bytes, namespace: str, caller: UserInfo) -> HttpResponse:
+    async def _dry_run(
+        self, body: bytes, namespace: str, caller: UserInfo, home: str | None
+    ) -> HttpResponse:
         namespaces = decode_namespaces(await self._worker.run(list_namespaces, body, namespace))
         for name in namespaces:
-            if not await is_allowed(self._kube, caller, {**_CREATE_PODS, "namespace": name}):
-                return error_response(
-                    403, f"you may not create pods in namespace {printable(name)}"
-                )
+            if refusal := await self._refusal(caller, home, name):
+                return error_response(403, refusal)
         if reason := self._informers.not_ready_reason():
             return retry_later(reason)
         known = self._informers.namespaces
@@ -122,6 +126,29 @@ class DryRun:
                 fits = str(error)
         fields = {"user": caller.username, "templates": len(result.pods)}
         return HttpResponse(encode_dry_run(result, fits), fields=fields)
+
+    async def _refusal(self, caller: UserInfo, home: str | None, namespace: str) -> str:
+        """Return why a caller may not ask about pods of a namespace; empty: it may.
+
+        Args:
+            caller: Who asks.
+            home: The only namespace that the token is for: whoever could make it may write there.
+                None: the caller's own rights count.
+            namespace: The namespace.
+        """
+        name = printable(namespace)
+        if home is not None:
+            own = f"this token is for pods of namespace {home} alone, and not of {name}"
+            return "" if namespace == home else own
+        if await is_allowed(self._kube, caller, {**_CREATE_PODS, "namespace": namespace}):
+            return ""
+        return f"you may not create pods in namespace {name}"
+
+
+def _namespace_of(username: str) -> str:
+    """Return the namespace of a ServiceAccount; empty for another user."""
+    account = username.removeprefix(_SERVICE_ACCOUNT)
+    return account.partition(":")[0] if account != username else ""
 
 
 def _owner(username: str) -> str:

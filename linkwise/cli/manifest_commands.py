@@ -10,9 +10,11 @@ import typer
 from linkwise.cli.output_options import with_output_options
 from linkwise.cli.parameters import (
     AuthorityFile,
+    Context,
     Exclude,
     Filenames,
     Files,
+    Kubeconfig,
     Namespace,
     PolicyFile,
     ProfileFile,
@@ -39,11 +41,22 @@ def check(
             help="Nodes, pods and namespaces; also shows whether the pods fit there.",
         ),
     ] = None,
-    namespace: Namespace = "default",
+    namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Namespace of objects without one; default: default, with --server cluster that "
+            "of the context.",
+        ),
+    ] = None,
     server: ServerUrl = None,
     token_file: TokenFile = None,
     authority_file: AuthorityFile = None,
     tls_server_name: TlsServerName = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
     strict: Strict = False,
     output: Annotated[
         Literal["table", "json", "yaml", "junit", "sarif", "github"],
@@ -57,7 +70,7 @@ def check(
 
     named = (*(files or ()), *(filenames or ()))
     manifests = all_files(named, recursive=recursive, exclude=exclude or ())
-    inputs = InputFiles(manifests, policy_file, profile_file, cluster, namespace)
+    inputs = InputFiles(manifests, policy_file, profile_file, cluster, namespace or "default")
     if server is None:
         from functools import partial
 
@@ -68,10 +81,16 @@ def check(
         read = read_inputs(inputs)
         report = judge(read, partial(with_progress, title="Checking pods"), wall())
         return show_report(report, View(output), read.unreadable, strict=strict)
-    from linkwise.views.live.dry_run_client import Server, dry_run
+    if server == "cluster":
+        from linkwise.views.live.dry_run_in_cluster import dry_run_in_cluster
+        from linkwise.views.live.kubeconfig import Access
 
-    webhook = Server(server, token_file, authority_file, tls_server_name)
-    report, refused = dry_run(webhook, inputs)
+        report, refused = dry_run_in_cluster(Access(kubeconfig, context, namespace), inputs)
+    else:
+        from linkwise.views.live.dry_run_server import Server, dry_run
+
+        webhook = Server(server, token_file, authority_file, tls_server_name)
+        report, refused = dry_run(webhook, inputs)
     return show_report(report, View(output), refused, strict=strict)
 
 

@@ -53,7 +53,11 @@ Namespace = Annotated[
 ]
 ServerUrl = Annotated[
     str | None,
-    typer.Option("--server", metavar="URL", help="Query the webhook of a cluster at this address."),
+    typer.Option(
+        "--server",
+        metavar="cluster|URL",
+        help="Query the webhook: cluster for that of the kubeconfig's cluster, else its address.",
+    ),
 ]
 TokenFile = Annotated[
     str | None,

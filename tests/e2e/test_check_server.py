@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 from controlplane.process import wait_until
+from controlplane.webhook_service import in_service
 
 from linkwise.cluster import keys
 
@@ -142,3 +143,66 @@ def test_the_wrong_port_of_the_webhook_is_recognized(check, webhook):
 
     assert "answers with status 404" in check(server=admission).err
     assert "this is no TLS port" in check(server=probes).err
+
+
+@pytest.fixture
+def ann(webhook, namespace, tmp_path):
+    """The kubeconfig of a user without a token, and what gives the user a role in the namespace."""
+    config = json.loads(Path(webhook.plane.kubeconfig).read_text())
+    config["users"][0]["user"]["as"] = "ann"
+    config["contexts"][0]["context"]["namespace"] = namespace
+    file = tmp_path / "ann.config"
+    file.write_text(json.dumps(config))
+
+    def may(role):
+        home = f"--namespace={namespace}"
+        bound = webhook.plane.kubectl(
+            "create", "rolebinding", role, f"--clusterrole={role}", "--user=ann", home
+        )
+        assert bound.returncode == 0, bound.stderr
+
+    return file, may
+
+
+def test_whoever_may_edit_a_namespace_asks_through_the_api_server(
+    webhook, namespace, ann, tmp_path
+):
+    config, may = ann
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "bad.yaml").write_text(BAD)
+    (tmp_path / "other.yaml").write_text(GOOD.replace("name: good", "name: a, namespace: other"))
+
+    def check(*files):
+        ran = subprocess.run(
+            [LINKWISE, "check", *files, "--server", "cluster", "--kubeconfig", config],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Ran(ran.returncode, ran.stdout, ran.stderr)
+
+    with in_service(webhook):
+        may("view")
+        without = check("good.yaml")
+        assert (without.code, without.out) == (2, "")
+        assert f"Ask for the role edit in namespace {namespace}" in without.err
+
+        may("edit")
+        wait_until(lambda: check("good.yaml").code == 0, "the role is in force")
+        both = check("good.yaml", "bad.yaml")
+        assert both.code == 1
+        assert f"denied Pod {namespace}/bad bad.yaml:1" in both.out
+        assert "bad.yaml:8" in both.out
+
+        other = check("other.yaml")
+        assert (other.code, other.out) == (2, "")
+        assert (
+            f"this token is for pods of namespace {namespace} alone, and not of other" in other.err
+        )
+        # The way leads to one port of one Service.
+        probe = "/api/v1/namespaces/linkwise-system/services/http:linkwise-webhook:8444/proxy/"
+        asked = webhook.plane.kubectl(
+            "create", "--raw", probe, "-f", str(tmp_path / "good.yaml"), "--as=ann"
+        )
+        assert "forbidden" in asked.stderr

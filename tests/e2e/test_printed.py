@@ -164,7 +164,7 @@ def test_the_refusal_that_operations_shows_is_what_the_api_server_answers(up):
 def test_the_answer_that_the_guide_to_dry_runs_shows_is_the_whole_one(up):
     page = "docs/dry-run.md"
     (expected,) = [text for text in blocks(page) if text.startswith("allowed ")]
-    token, authority, _, check, _ = commands(page)
+    _, token, authority, _, check, _ = commands(page)
 
     ran = answered_in_time(lambda: up(f"{token}\n{authority}\n{where_it_is(up, check)}"))
     assert (ran.stdout, ran.stderr) == (expected, "")

@@ -12,6 +12,7 @@ from certs.settings import Settings as CertsSettings
 from certs.store import CA_SECRET
 from linkwise.admission.patch.device_variables import NO_GPU
 from linkwise.cluster import container_variables, keys
+from linkwise.cluster.dry_run_proxy import SERVICE
 from linkwise.cluster.gang import Link
 from linkwise.cluster.mode import NodeMode
 from linkwise.planning.gang.crd import GANGS, GangCondition, GangSpec, GangStatus, Phase
@@ -434,6 +435,30 @@ def test_webhook_has_a_token_for_the_scorer_and_the_ca():
     # A Secret of the user's own may lack it; the webhook must start without it.
     assert (signed["secret"]["name"], signed["secret"]["optional"]) == (own, True)
     assert f"system:serviceaccount:{keys.POLICY_NAMESPACE}:{account}" == keys.WEBHOOK_USER
+
+
+def test_the_way_through_the_api_server_leads_to_the_dry_run_port_alone():
+    (rule,) = document("Role", "linkwise-dry-run")["rules"]
+    assert rule == {
+        "apiGroups": [""],
+        "resources": ["services/proxy"],
+        "resourceNames": [SERVICE],
+        "verbs": ["create"],
+    }
+    scheme, name, port = SERVICE.split(":")
+    assert scheme == "https"
+    assert port in [each["name"] for each in document("Service", name)["spec"]["ports"]]
+
+
+def test_roles_of_a_namespace_can_read_its_gangs_and_write_nothing_of_ours():
+    role = document("ClusterRole", "linkwise-user")
+    aggregated = {f"rbac.authorization.k8s.io/aggregate-to-{name}" for name in ("view", "edit")}
+    assert {label for label, value in role["metadata"]["labels"].items() if value == "true"} == (
+        aggregated
+    )
+    assert role["rules"] == [
+        {"apiGroups": ["linkwise.dev"], "resources": ["gangs"], "verbs": ["get", "list", "watch"]}
+    ]
 
 
 def test_only_webhook_and_scorer_reach_the_fit_port_of_the_scorer():

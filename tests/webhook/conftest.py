@@ -143,8 +143,8 @@ class Webhook:
         assert status == 200, body
         return json.loads(body)["response"]
 
-    async def dry_run(self, text, token=None, *, query="", content="application/yaml"):
-        headers = {"Content-Type": content}
+    async def dry_run(self, text, token=None, *, query="", content="application/yaml", **headers):
+        headers = {"Content-Type": content, **headers}
         if token:
             headers["Authorization"] = f"Bearer {token}"
         port = self.settings.dry_run_port

@@ -14,6 +14,7 @@ from linkwise.admission.dry_run.dryrun import (
     read_manifest,
 )
 from linkwise.cluster import keys
+from linkwise.cluster.dry_run_proxy import NAMESPACE_AUDIENCE, TOKEN_HEADER
 from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.whatif_api import MAX_PODS, FitResult, NodeLeft, PodFit
 from linkwise.manifest.value import InputError
@@ -240,6 +241,58 @@ async def test_namespace_without_access_is_forbidden(cluster, webhook):
     assert status == 403
     assert body == b"you may not create pods in namespace team\n"
     assert cluster.asked == ["TokenReview", "SubjectAccessReview", "SubjectAccessReview"]
+
+
+ANNS = "system:serviceaccount:team:default"
+
+
+async def by_namespace(webhook, token, text, **headers):
+    """Ask as the API server's proxy passes it on."""
+    sent = {TOKEN_HEADER: f"Bearer {token}", **headers}
+    return await webhook.dry_run(text, query="?namespace=team", **sent)
+
+
+async def test_a_token_of_a_namespace_asks_about_its_pods_without_a_right_of_the_account(
+    cluster, webhook
+):
+    cluster.namespace("team")
+    token = cluster.user(ANNS, audiences=[NAMESPACE_AUDIENCE])
+
+    status, _, body = await by_namespace(webhook, token, POD)
+
+    assert status == 200
+    assert [pod["namespace"] for pod in json.loads(body)["pods"]] == ["team"]
+    assert cluster.asked == ["TokenReview"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param(ANNS, f"{POD}---\n{POD}".replace("name: train", "name: a, namespace: b", 1),
+                     id="another namespace"),
+        pytest.param("system:serviceaccount:other:default", POD, id="account of another one"),
+        pytest.param("team", POD, id="no account"),
+        pytest.param("system:serviceaccount:", POD, id="no name"),
+    ],
+)  # fmt: skip
+async def test_a_token_of_a_namespace_asks_about_nothing_else(cluster, webhook, name, text):
+    token = cluster.user(name, "team", "b", audiences=[NAMESPACE_AUDIENCE])
+
+    status, _, body = await by_namespace(webhook, token, text)
+
+    assert status == 403
+    assert body.startswith(b"this token is for pods of namespace ")
+
+
+async def test_each_header_takes_tokens_of_its_own_audience_alone(cluster, webhook):
+    own = cluster.user(ANNS, "team", audiences=[NAMESPACE_AUDIENCE])
+    usual = cluster.user("ann", "team")
+
+    assert (await webhook.dry_run(POD, own, query="?namespace=team"))[0] == 401
+    assert (await by_namespace(webhook, usual, POD))[0] == 401
+    # An API server's proxy removes the other header; who calls directly has no use of two.
+    both = {"Authorization": f"Bearer {usual}"}
+    assert (await by_namespace(webhook, "forged", POD, **both))[0] == 401
 
 
 @pytest.mark.parametrize(

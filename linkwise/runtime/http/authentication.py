@@ -57,7 +57,12 @@ class Callers:
     """The callers of one API."""
 
     def __init__(
-        self, kube: Kube, audience: str, clock: Clock, headers: Mapping[str, str] = _NONE
+        self,
+        kube: Kube,
+        audience: str,
+        clock: Clock,
+        headers: Mapping[str, str] = _NONE,
+        field: str = "Authorization",
     ) -> None:
         """Start without callers; an event loop must run.
 
@@ -69,8 +74,10 @@ class Callers:
             audience: The audience that tokens must have.
             clock: A monotonic clock [s].
             headers: Of refusals.
+            field: The header that has the token.
         """
         self._kube, self._audience, self._clock = kube, audience, clock
+        self._field = field
         self._loop = asyncio.get_running_loop()
         self._refusal = error_response(
             401,
@@ -90,7 +97,7 @@ class Callers:
 
         Without an answer of the API server every caller is refused: a token may have been revoked.
         """
-        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        scheme, _, token = request.headers.get(self._field, "").partition(" ")
         # An API server reads the first word alone: one token would have any number of forms.
         if scheme != "Bearer" or token.split() != [token]:
             return self._refusal

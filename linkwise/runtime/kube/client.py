@@ -50,6 +50,7 @@ class Kube(ServerSession):
     """A client of one API server, with one account; use it in `async with`."""
 
     _limiter: CallLimiter | None = None
+    _headers: Params = _NONE
 
     @classmethod
     def from_settings(
@@ -91,6 +92,12 @@ class Kube(ServerSession):
         """
         client = copy(self)
         client._limiter = limiter  # noqa: SLF001 - of the same class.
+        return client
+
+    def sending(self, headers: Params) -> Self:
+        """Return the same open client whose calls, other than watches, have more headers."""
+        client = copy(self)
+        client._headers = headers  # noqa: SLF001 - of the same class.
         return client
 
     async def get(
@@ -182,7 +189,8 @@ class Kube(ServerSession):
     ) -> bytes:
         timeout = aiohttp.ClientTimeout(total=self._timeout, sock_connect=_CONNECT)
         data = None if body is None else msgspec.json.encode(body)
-        headers = {} if data is None else {"Content-Type": content_type}
+        kind = {} if data is None else {"Content-Type": content_type}
+        headers = {**self._headers, **kind}
         async with (
             self._slot(path),
             self._request(

@@ -20,5 +20,5 @@ def missing_role(server: str, refusal: str) -> MissingRole:
     """
     return MissingRole(
         f"{server}: {refusal}. Ask for the ClusterRole {ROLE}. Without it, `linkwise explain` "
-        "answers from your own namespace."
+        "and `linkwise check --server cluster` answer about your own namespace."
     )

@@ -22,7 +22,17 @@ class Served(http.server.BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         self.server.requests.append((url.path, query, self.headers))
-        status, body = self.server.answer(url.path, query)
+        self.reply(*self.server.answer(url.path, query))
+
+    def do_POST(self):
+        url = urlsplit(self.path)
+        query = {key: values[0] for key, values in parse_qs(url.query).items()}
+        sent = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.requests.append((url.path, query, self.headers))
+        answer = self.server.posts.get(url.path)
+        self.reply(*(answer(query, sent) if answer else (404, {"message": "not found"})))
+
+    def reply(self, status, body):
         content = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
@@ -50,6 +60,8 @@ class Cluster:
         )
         self.server.handle_error = lambda *_: None
         self.server.answer, self.server.requests = self.answer, []
+        self.posts = self.server.posts = {}
+        """What answers a query and a body, by path."""
         self.url = f"https://127.0.0.1:{self.server.server_port}"
 
     def answer(self, path, query):

@@ -208,5 +208,6 @@ def test_whoever_may_read_no_nodes_is_told_what_answers(cluster, linkwise):
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
         f"linkwise: {cluster.url}: {NO_NODES}. Ask for the ClusterRole linkwise-view. Without it, "
-        "`linkwise explain` answers from your own namespace.\n"
+        "`linkwise explain` and `linkwise check --server cluster` answer about your own "
+        "namespace.\n"
     )
