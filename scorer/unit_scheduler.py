@@ -204,7 +204,7 @@ class UnitScheduler:
                 outcome: Plan | Refusal | None = self._accepted.reserved(unit, closed.excluded)
                 outcome = outcome or cycle.decide(self._snapshot(unit), unit, cached)
                 if isinstance(outcome, Plan):
-                    self._accept(unit, outcome)
+                    self._accept(unit.first(len(outcome.placements)), outcome)
                     self._end_settling(unit.key)
         except DeadlineExceeded:
             self._rejected.postpone(unit)
@@ -239,7 +239,7 @@ class UnitScheduler:
             options = PlanOptions(unit.link, closed.reserved)
             waited = self._starvation.waited(unit)
             with self._state.snapshot().cache.deadline(_expires(self._timings.retry_limit)):
-                self._preemptor.consider(unit, snapshot, options, waited=waited)
+                self._preemptor.consider(unit.first(unit.fewest), snapshot, options, waited=waited)
             if self._preemptor.reason(unit.key):
                 self._rejected.report(unit, self._pending.reason(unit))
         except Exception:  # noqa: BLE001 - as above.

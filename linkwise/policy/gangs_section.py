@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field
 
 from linkwise.cluster import keys
 from linkwise.policy.wire import LabelKey, Positive, Wire
-from linkwise.workloads.registry import GangKind
+from linkwise.workloads.registry import GANG_KINDS, GangKind
 
 _ClassName = Annotated[str, Field(min_length=1, max_length=253)]
 
@@ -39,7 +39,7 @@ class Preemption(Wire):
 class Gangs(Wire):
     """Planning of gangs."""
 
-    kinds: tuple[GangKind, ...] = ("MPIJob",)
+    kinds: tuple[GangKind, ...] = GANG_KINDS
     """Kinds of owners whose pods with GPUs are a gang without a mark."""
     commit_deadline_seconds: Annotated[int, Field(gt=0)] = 60
     """Deadline for binding all members; afterwards the gang is planned again."""

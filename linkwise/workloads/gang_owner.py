@@ -1,5 +1,6 @@
 """Findings about the workload that owns a gang; admission by the API server sees only the pod."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from linkwise.cluster.finding import Code, Finding, Severity
 from linkwise.cluster.gang import Mark, link_strictness
 from linkwise.cluster.keys import (
+    GANG,
     GANG_SIZE,
     KOORDINATOR_GANG_GROUPS,
     KOORDINATOR_GANG_NAME,
@@ -14,6 +16,13 @@ from linkwise.cluster.keys import (
 )
 from linkwise.cluster.objects.pod import NewPod
 from linkwise.workloads.kind import OrderedStart
+from linkwise.workloads.operator_keys import JOB_COMPLETION_INDEX
+from linkwise.workloads.owned_gang import (
+    OWNER_PATH,
+    distributed_kind,
+    is_taken_out,
+    waits_for_leader,
+)
 
 _POD_GROUPS = ("spec.schedulingGroup.podGroupName", f"metadata.labels[{POD_GROUP}]")
 """Marks that name a PodGroup, which has the size."""
@@ -45,7 +54,9 @@ def gang_findings(pod: NewPod, mark: Mark, workload: GangOwner | None) -> list[F
         found.append(_sizeless(mark))
     if workload is None:
         return found
-    if workload.ordered:
+    if workload.ordered and mark.source == OWNER_PATH:
+        found.append(_in_parts(workload, workload.ordered))
+    elif workload.ordered:
         found.append(_ordered(mark, workload, workload.ordered))
     size = mark.min_available or mark.total
     if size is not None and workload.rolled_out is not None and workload.rolled_out < size:
@@ -53,6 +64,45 @@ def gang_findings(pod: NewPod, mark: Mark, workload: GangOwner | None) -> list[F
     if workload.fails_when_evicted:
         found.append(_unmovable(mark, workload))
     return found
+
+
+def pod_by_pod_findings(
+    pod: NewPod, workload: GangOwner | None, kinds: Collection[str]
+) -> list[Finding]:
+    """Return a warning for a pod without a mark whose owner makes pods that work together.
+
+    Args:
+        pod: A pod with GPUs that Linkwise may place.
+        workload: The object that creates it; None where it is not known.
+        kinds: As the policy has them (`gangs.kinds`).
+    """
+    if workload is None or (workload.members or 0) < 2 or is_taken_out(pod):
+        return []
+    kind = distributed_kind(pod)
+    if kind and waits_for_leader(pod):
+        reason = "with exclusive topology it makes most pods once others have nodes"
+        return [_pod_by_pod(workload, reason, "remove the annotation exclusive-topology")]
+    if kind and kind not in kinds:
+        return [_pod_by_pod(workload, f"policy gangs.kinds lacks {kind}", f"add {kind} there")]
+    if kind is None and JOB_COMPLETION_INDEX in pod.labels:
+        reason, fix = "an Indexed Job is a gang by a mark only", f"annotate its pods with {GANG}"
+        return [_pod_by_pod(workload, reason, fix)]
+    return []
+
+
+def _in_parts(workload: GangOwner, ordered: OrderedStart) -> Finding:
+    return _pod_by_pod(workload, f"it makes {ordered.late}", f"set {ordered.setting}")
+
+
+def _pod_by_pod(workload: GangOwner, reason: str, fix: str) -> Finding:
+    return Finding(
+        Code.GANG_POD_BY_POD,
+        Severity.WARNING,
+        OWNER_PATH,
+        workload.name,
+        f"pods of {workload.kind} {workload.name} are placed one by one: {reason}",
+        f'{fix}, or say that each works alone by pod label {GANG}: "false"',
+    )
 
 
 def _groups(pod: NewPod, mark: Mark) -> list[Finding]:

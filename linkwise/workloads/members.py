@@ -46,6 +46,8 @@ class ExpectedPods:
     """It makes this pod last; the GPUs are planned with those of the others."""
     elastic: tuple[ElasticSet, ...] = ()
     """Pods of which it needs a part only."""
+    starts_with: int | None = None
+    """How many of them suffice to start; None: it needs all."""
 
 
 class OwnerPods(NamedTuple):
@@ -130,7 +132,18 @@ def _expected(sets: Sequence[PodSet], ordered: OrderedStart | None) -> ExpectedP
         ordered,
         _late_launcher(late) if late else None,
         tuple(_elastic(pods, pods.least) for pods in sets if pods.least is not None),
+        _starts_with(sets),
     )
+
+
+def _starts_with(sets: Sequence[PodSet]) -> int | None:
+    """Return how many pods suffice to start, at least one; None: all are needed."""
+    fewest = sum(_fewest(pods) for pods in sets)
+    return max(fewest, 1) if fewest < sum(pods.count for pods in sets) else None
+
+
+def _fewest(pods: PodSet) -> int:
+    return pods.count if pods.starts_with is None else min(max(pods.starts_with, 0), pods.count)
 
 
 def _elastic(pods: PodSet, least: int) -> ElasticSet:

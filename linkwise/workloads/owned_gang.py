@@ -10,9 +10,18 @@ jobset and lws `pkg/controllers`, ray-project/kuberay and volcano-sh/volcano `pk
 from collections.abc import Collection
 from typing import NamedTuple
 
+import msgspec
+
+from linkwise.cluster.finding import Finding
+from linkwise.cluster.gang import Mark, gang_mark
 from linkwise.cluster.keys import GANG, GANG_KIND
 from linkwise.cluster.objects.metadata import NewOwner
 from linkwise.cluster.objects.pod import NewPod
+from linkwise.workloads.operator_keys import (
+    JOBSET_EXCLUSIVE,
+    JOBSET_NODE_SELECTOR,
+    LWS_EXCLUSIVE,
+)
 from linkwise.workloads.registry import KINDS, kind_of
 
 OWNER_PATH = "metadata.ownerReferences"
@@ -54,14 +63,55 @@ def owned_gang(pod: NewPod, kinds: Collection[str]) -> OwnedGang | None:
         pod: A pod that is being created.
         kinds: The kinds whose pods are gangs (policy `gangs.kinds`).
     """
-    owners = pod.metadata.owner_references
-    if not owners or not kinds or pod.labels.get(GANG) == _OUT:
+    if not kinds or is_taken_out(pod) or waits_for_leader(pod):
         return None
+    found = _by_owner(pod)
+    return found if found and found.kind in kinds else None
+
+
+def waits_for_leader(pod: NewPod) -> bool:
+    """Return whether a pod is of a group whose others are made once its first pod has a node.
+
+    A JobSet and a LeaderWorkerSet with exclusive topology do that.
+    """
+    annotations = pod.metadata.annotations or {}
+    by_job_set = JOBSET_EXCLUSIVE in annotations and JOBSET_NODE_SELECTOR not in annotations
+    return by_job_set or LWS_EXCLUSIVE in annotations
+
+
+def distributed_kind(pod: NewPod) -> str | None:
+    """Return the kind of a pod's owner as the policy names it; None: its pods may be no gang."""
+    found = _by_owner(pod)
+    return found.kind if found else None
+
+
+def is_taken_out(pod: NewPod) -> bool:
+    """Return whether a label says that the pod is placed by itself."""
+    return pod.labels.get(GANG) == _OUT
+
+
+def owner_gang(pod: NewPod) -> str | None:
+    """Return the name of the gang that all pods of a pod's owner would be; None: of none."""
+    found = _by_owner(pod)
+    mark = mark_by_owner(pod, found)[0] if found else None
+    return mark.name if mark else None
+
+
+def mark_by_owner(pod: NewPod, owned: OwnedGang) -> tuple[Mark | None, tuple[Finding, ...]]:
+    """Return the mark that a pod has by its owner, at the place by which it is a gang."""
+    annotations = (pod.metadata.annotations or {}) | owned.annotations
+    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+    mark, sizes = gang_mark(msgspec.structs.replace(pod, metadata=metadata))
+    return mark and msgspec.structs.replace(mark, source=OWNER_PATH), sizes
+
+
+def _by_owner(pod: NewPod) -> OwnedGang | None:
+    owners = pod.metadata.owner_references or ()
     controller = next((owner for owner in owners if owner.controller), None)
     found = _gang_of(pod, controller) if controller else None
     # No object has a longer name.
     is_named = found is not None and 0 < len(found.name) <= _NAME_MAX
-    return found if found and is_named and found.kind in kinds else None
+    return found if is_named else None
 
 
 def _gang_of(pod: NewPod, controller: NewOwner) -> OwnedGang | None:

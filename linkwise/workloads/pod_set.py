@@ -62,6 +62,8 @@ class PodSet:
     """Change that the controller applies to the containers."""
     least: int | None = None
     """Number of these pods with which the workload goes on running; None: it needs all."""
+    starts_with: int | None = None
+    """Number of these pods that suffice to start; None: it needs all."""
     scheduler: str | None = None
     """The scheduler that the controller writes if the template names none."""
     is_late: bool = False

@@ -29,7 +29,7 @@ KINDS = (
     *APPS,
 )
 
-GANG_KINDS = tuple(kind.gang for kind in KINDS if kind.gang)
+GANG_KINDS: tuple[str, ...] = tuple(kind.gang for kind in KINDS if kind.gang)
 """Kinds whose pods may be one gang without a mark, as policy `gangs.kinds` names them; a
 RayCluster's pods also where a RayJob made it."""
 if TYPE_CHECKING:

@@ -108,7 +108,8 @@ class PendingUnits:
     def _assemble(self, name: Key) -> frozenset[GangKey]:
         before = self._units.pop(name, [])
         self._regroup(name)
-        units = units_of(self._state.groups.with_followers(name), self._owners)
+        groups = self._state.groups
+        units = units_of(groups.with_followers(name), self._owners, groups.kin(name))
         for past in {unit.key for unit in before} - {unit.key for unit in units}:
             self._refusals.pop(past, None)
             self._index(past, None)

@@ -76,7 +76,7 @@ def gang_state(gang: Gang, needed: int | None, informers: Informers, now: float)
     key, state, owners = gang.key, informers.state, informers.owners
     pods = [pod for pod in state.groups.of(key[:2]) if owners.key(pod) == key]
     declared, needed = owners.declared_of(key), needed or gang.spec.size
-    needed = owners.size(key, pods, needed)
+    needed = owners.size(key, pods, needed, state.groups.kin(key[:2]))
     ended = ended_members(gang, pods, informers.replacements.succeeded(key))
     found = _state_of(gang, pods, needed, ended, informers)
     present = sum(pod.settled or pod.waiting is not None for pod in pods)

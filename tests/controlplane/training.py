@@ -1,4 +1,4 @@
-"""training-operator beside a control plane: it makes the pods of MPIJobs."""
+"""training-operator beside a control plane: it makes the pods of MPIJobs and PyTorchJobs."""
 
 import base64
 import fcntl
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from controlplane.api import Object
 from controlplane.binaries import CRDS, TRAINING_OPERATOR
+from controlplane.definitions import define
 from controlplane.node.image import IMAGE
 from controlplane.plane import ControlPlane
 from controlplane.process import Process, answers, free_ports, wait_until
@@ -23,7 +24,7 @@ _CERTIFICATES = Path("/tmp/k8s-webhook-server/serving-certs")  # noqa: S108
 
 @contextmanager
 def run_training_operator(plane: ControlPlane) -> Iterator[None]:
-    """Run it, for MPIJobs alone and without its own checks of them.
+    """Run it, for MPIJobs and PyTorchJobs, without its own checks of them.
 
     Raises:
         NotReadyError: It did not become ready.
@@ -61,6 +62,7 @@ def _prepare(plane: ControlPlane) -> None:
         made = plane.kubectl("apply", "--server-side", f"-f{path}")
         if made.returncode:
             raise ValueError(made.stderr)
+    define(plane.api, "kubeflow.org", "PyTorchJob", "v1")
     namespaces, secrets = "/api/v1/namespaces", _SECRET.rpartition("/")[0]
     validator: Object = {"metadata": {"name": "validator.training-operator.kubeflow.org"}}
     for path, body in (
@@ -79,6 +81,7 @@ def _process(plane: ControlPlane) -> Process:
             plane.site.binaries[TRAINING_OPERATOR],
             f"-kubeconfig={plane.kubeconfig}",
             "-enable-scheme=mpijob",
+            "-enable-scheme=pytorchjob",
             f"-mpi-kubectl-delivery-image={IMAGE}",
             f"-metrics-bind-address=127.0.0.1:{metrics}",
             f"-health-probe-bind-address=127.0.0.1:{probes}",

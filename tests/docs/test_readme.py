@@ -54,6 +54,32 @@ def test_a_placement_that_is_shown_is_what_the_command_prints(capsys, shown):
     assert capsys.readouterr().out.startswith(printed)
 
 
+def test_a_pytorch_job_gets_the_gpus_of_the_first_example_by_default(here, capsys):
+    """No mark and no policy makes its pods a gang."""
+    (here / "job.yaml").write_text(PYTORCH_JOB, encoding="utf-8")
+
+    code = run(["simulate", "job.yaml", "--cluster", "docs/demo/exact.yaml"])
+
+    assert (code, "55.2 GB/s modelled all-reduce bandwidth" in capsys.readouterr().out) == (0, True)
+
+
+PYTORCH_JOB = f"""
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {{name: vgg16}}
+spec:
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 4
+      template:
+        spec:
+          containers:
+          - name: pytorch
+            image: training:latest
+            resources: {{limits: {{{keys.NVIDIA_GPU}: 1}}}}
+"""
+
+
 def test_the_workload_that_is_shown_is_the_one_that_is_placed():
     excerpt, *_ = blocks("README.md")
     text = (ROOT / "docs/demo/mpijob.yaml").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from controlplane.gangs import (
     where,
 )
 from controlplane.history import History
-from controlplane.pods import Pods, gates
+from controlplane.pods import Pods, container, gates
 from controlplane.process import wait_until
 
 from linkwise.cluster import keys
@@ -136,6 +136,48 @@ def test_an_unmarked_mpi_job_is_placed_as_a_whole_on_a_node_of_nvidias_plugin(po
     assert pods.bound() == {*workers, "train-launcher"}
     record = pods.all()["train-worker-0"]["metadata"]["annotations"][keys.ALLOCATION]
     assert '"gpus":null,"count":1' in record
+
+
+@pytest.mark.usefixtures("placing", "training_operator")
+def test_an_unmarked_pytorch_job_gets_the_best_gpus(pods, machines):
+    machines(1)
+    pods.create({keys.GPU_WHOLE: 3}, name="other")
+    wait_until_held(pods, "other", 1)
+    jobs = f"/apis/kubeflow.org/v1/namespaces/{pods.namespace}/pytorchjobs"
+    pods.api.create(jobs, pytorch_job("train", 4))
+
+    members = wait_until_held(pods, "train", 4)
+
+    gang = wait_for_phase(pods, "train", "Placed", members="4/4")
+    assert members.keys() == {"train-master-0", *(f"train-worker-{i}" for i in range(3))}
+    assert gang["spec"]["plan"]["bandwidth"] == 55.2
+
+
+@pytest.mark.usefixtures("placing", "training_operator")
+def test_an_elastic_pytorch_job_starts_with_its_minimum(pods, machines):
+    machines(1)
+    pods.create({keys.GPU_WHOLE: 6}, name="other")
+    wait_until_held(pods, "other", 1)
+    jobs = f"/apis/kubeflow.org/v1/namespaces/{pods.namespace}/pytorchjobs"
+    job = pytorch_job("train", 5)
+    job["spec"]["elasticPolicy"] = {"minReplicas": 1, "maxReplicas": 8, "rdzvBackend": "c10d"}
+    pods.api.create(jobs, job)
+    wait_until_held(pods, "train", 2)
+
+    delete_pods(pods, "other")
+
+    wait_until_held(pods, "train", 5)
+
+
+def pytorch_job(name, pods):
+    """Return a PyTorchJob of a master and workers, with a GPU each, without any mark."""
+    template = {"spec": {"containers": [{**container({keys.GPU_WHOLE: 1}), "name": "pytorch"}]}}
+    roles = {
+        "Master": {"replicas": 1, "template": template},
+        "Worker": {"replicas": pods - 1, "template": template},
+    }
+    head = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name}}
+    return {**head, "spec": {"pytorchReplicaSpecs": roles}}
 
 
 @pytest.mark.usefixtures("placing", "training_operator")

@@ -1,5 +1,6 @@
 """A leader, from a complete gang to written pods."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -385,6 +386,74 @@ async def test_owners_of_unknown_kinds_are_not_read(cluster):
         await until(lambda: cluster.allocated("bert-0", "bert-1"))
 
     assert cluster.reads == []
+
+
+# ---- Gangs by the kind of their owner.
+
+TORCH = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "bert", "uid": "job"}
+BY_OWNER = {keys.GANG: "bert", keys.GANG_KIND: "PyTorchJob"}
+
+
+def a_torch_job(workers=4, **spec):
+    job = a_job()
+    job["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = workers
+    return {**job, "spec": job["spec"] | spec}
+
+
+def evictions(cluster):
+    return [path for _, path, _ in cluster.writes if path.endswith("/eviction")]
+
+
+def placed_before(cluster, name, gpus):
+    """Create a pod that was placed by itself while the policy did not have its kind."""
+    record = {"v": 1, "node": "gpu-0", "gpus": [{"i": i} for i in gpus], "plan": "6-1"}
+    annotations = {keys.ALLOCATION: json.dumps(record), keys.TERM: "6"}
+    placed = {"gates": (), "nodeName": "gpu-0", "phase": "Running"}
+    cluster.pod(name, len(gpus), owner=TORCH, annotations=annotations, **placed)
+
+
+async def test_an_upgrade_leaves_a_running_job_alone_and_places_its_replacements(cluster):
+    cluster.put(OWNER, a_torch_job())
+    placed_before(cluster, "bert-0", (0, 1))
+    placed_before(cluster, "bert-1", (2, 3))
+    # It waited for GPUs by itself when the policy changed.
+    cluster.pod("bert-2", 2, owner=TORCH)
+    async with leading(cluster):
+        await until(lambda: cluster.record("bert-2"))
+        cluster.pod("bert-3", 2, owner=TORCH, annotations=BY_OWNER)
+        await until(lambda: cluster.record("bert-3"))
+        cluster.bind("bert-2", "bert-3")
+        await until(lambda: cluster.phase() == "Placed")
+
+    assert gpus(cluster, "bert-0", "bert-1") == [0, 1, 2, 3]
+    assert evictions(cluster) == []
+    assert cluster.the_gang()["status"]["members"] == "1/1"
+
+
+async def test_going_back_leaves_a_gang_of_an_owner_that_gets_unmarked_pods_whole(cluster):
+    cluster.put(OWNER, a_torch_job(2))
+    cluster.pod("bert-0", 4, owner=TORCH, annotations=BY_OWNER)
+    async with leading(cluster):
+        await until(lambda: cluster.phase() == "Assembling")
+        cluster.pod("bert-1", 4, owner=TORCH)
+        await until(lambda: cluster.record("bert-0") and cluster.record("bert-1"))
+
+    assert evictions(cluster) == []
+
+
+async def test_an_elastic_job_starts_with_its_minimum_and_grows(cluster):
+    cluster.put(OWNER, a_torch_job(elasticPolicy={"minReplicas": 2}))
+    cluster.pod("other", 3, created="2025-01-01T00:00:00Z")
+    async with leading(cluster):
+        await until(lambda: cluster.record("other"))
+        for i in range(4):
+            cluster.pod(f"bert-{i}", 2, owner=TORCH, annotations=BY_OWNER)
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        cluster.delete("other")
+        await until(lambda: cluster.allocated("bert-2", "bert-3"))
+
+    assert sorted(gpus(cluster, *(f"bert-{i}" for i in range(4)))) == [*range(8)]
+    assert cluster.the_gang()["spec"]["size"] == 2
 
 
 # ---- Plans of the last leader.

@@ -17,7 +17,7 @@ from linkwise.cluster.requests.request import Family, Request
 from linkwise.policy.catalogue import CLASS_LABELS, check_class
 from linkwise.policy.document import Policy
 from linkwise.policy.snapshot import PolicySnapshot
-from linkwise.workloads.gang_owner import GangOwner, gang_findings
+from linkwise.workloads.gang_owner import GangOwner, gang_findings, pod_by_pod_findings
 
 
 def validate_pod(
@@ -51,11 +51,19 @@ def validate_pod(
         findings += _scheduler_findings(parsed, rules.placement.scheduler_name)
     if parsed.member and parsed.mark:
         findings += gang_findings(parsed.pod, parsed.mark, workload)
+    if parsed.mark is None and (places or _is_single(parsed, rules)):
+        findings += pod_by_pod_findings(parsed.pod, workload, rules.gangs.kinds)
     if (places or parsed.mark or parsed.delegated) and _has_other_claims(parsed):
         findings.append(_claims_finding(parsed, places=places))
     if parsed.mark and request.family is Family.NVIDIA:
         findings += _unplanned_gang(parsed.pod, parsed.mark, request, rules)
     return findings
+
+
+def _is_single(parsed: ParsedPod, rules: Policy) -> bool:
+    """Return whether NVIDIA's plugin chooses the GPUs of a pod only since it is in no gang."""
+    is_ours = parsed.pod.spec.scheduler_name in {"", DEFAULT_SCHEDULER}
+    return is_ours and parsed.request.resource == NVIDIA_GPU and rules.placement.nvidia != "off"
 
 
 def _has_other_claims(parsed: ParsedPod) -> bool:

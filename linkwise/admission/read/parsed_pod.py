@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import msgspec
 from msgspec import Struct
 
 from linkwise.admission.operations import Operation
@@ -29,7 +28,7 @@ from linkwise.cluster.requests.request_reader import read_request
 from linkwise.cluster.requests.user_claims.claim_spec import Asked, Delegated
 from linkwise.cluster.requests.user_claims.pod_claims import ClaimSource, UserClaims, claims_of_user
 from linkwise.policy.snapshot import PolicySnapshot
-from linkwise.workloads.owned_gang import OWNER_PATH, OwnedGang, owned_gang
+from linkwise.workloads.owned_gang import OwnedGang, mark_by_owner, owned_gang
 
 
 class ParsedPod(Struct, frozen=True, gc=False):
@@ -103,7 +102,7 @@ def parse_pod(
     if mark is None and request.family is not None and not shares:
         owned = owned_gang(pod, policy.policy.gangs.kinds)
         if owned is not None:
-            mark, sizes = _mark_by_owner(pod, owned)
+            mark, sizes = mark_by_owner(pod, owned)
     shared: NodeSharing = ()
     renaming: Renaming | None = None
     if request.family is not None and mode_of(request.resource) is not None:
@@ -133,14 +132,6 @@ def parse_pod(
     findings = tuple(renaming.as_written(finding) for finding in findings)
     operations = renaming.operations
     return ParsedPod(pod, request, mark, member, findings, shared, operations, delegated, owned)
-
-
-def _mark_by_owner(pod: NewPod, owned: OwnedGang) -> tuple[Mark | None, tuple[Finding, ...]]:
-    """Return the mark that the pod will have, at the place by which it is a gang."""
-    annotations = pod.annotations | owned.annotations
-    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
-    mark, sizes = gang_mark(msgspec.structs.replace(pod, metadata=metadata))
-    return mark and msgspec.structs.replace(mark, source=OWNER_PATH), sizes
 
 
 def _is_by_claim(pod: NewPod, request: Request, policy: PolicySnapshot, capacity: Capacity) -> bool:

@@ -104,6 +104,8 @@ class SchedulingCycle:
     ) -> Plan | Refusal:
         """Return the outcome for the next unit.
 
+        A plan has all members that wait or, where they do not fit, the first ones that it needs.
+
         Args:
             snapshot: The cluster, with all units that were planned before.
             unit: The unit that waits.
@@ -154,7 +156,13 @@ class SchedulingCycle:
         for tentative in self._settling:
             snapshot = _with(snapshot, tentative)
         options = PlanOptions(unit.link, self.reserved_for(unit))
-        return plan_with_siblings(snapshot, unit.members, siblings_of(unit.settled), options)
+        siblings = siblings_of(unit.settled)
+        outcome = plan_with_siblings(snapshot, unit.members, siblings, options)
+        fewest = unit.fewest
+        if isinstance(outcome, Plan) or fewest == len(unit.members):
+            return outcome
+        # The others wait for their turn once these have started.
+        return plan_with_siblings(snapshot, unit.members[:fewest], siblings, options)
 
     def _reserve(self, snapshot: Snapshot, unit: Unit, refusal: Refusal) -> Refusal:
         """Reserve the nodes that a refused unit could use; return the refusal with these nodes."""

@@ -1,6 +1,6 @@
 """The known facts about objects that own pods, and the gangs that follow from them. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -58,20 +58,49 @@ class Owners:
             owner = higher
         return owner
 
-    def size(self, key: GangKey, pods: Iterable[PodInfo], known: int | None) -> int | None:
+    def size(
+        self,
+        key: GangKey,
+        pods: Collection[PodInfo],
+        known: int | None,
+        beside: Iterable[PodInfo] = (),
+    ) -> int | None:
         """Return how many members a gang needs now; None where it is unknown.
 
         Args:
             key: Of the gang.
             pods: Its pods.
             known: How many it was last known to need.
+            beside: Pods of its owner that are placed by themselves.
         """
+        size = self._size(key, pods, known)
+        is_by_owner = any(pod.is_by_owner for pod in pods)
+        if not (size and is_by_owner):
+            return size
+        return self.without_kin(key, size, sum(self.kin_key(pod) == key for pod in beside))
+
+    def without_kin(self, key: GangKey, size: int, kin: int) -> int:
+        """Return how many members a gang by its owner needs.
+
+        One of which the owner makes pods only when others are ready starts with any of them.
+
+        Args:
+            key: Of the gang.
+            size: The number of pods that its owner needs.
+            kin: How many of these are placed by themselves.
+        """
+        expected = self.expected_of(key)
+        if expected and expected.ordered:
+            return 1
+        return max(size - kin, 1)
+
+    def _size(self, key: GangKey, pods: Iterable[PodInfo], known: int | None) -> int | None:
         declared, total = self.declared_of(key), self.total_of(key)
         if declared is None:
             return known
         is_stated = bool(self.groups.get(key)) or any(pod.stated for pod in pods)
         if known is None or not is_stated:
-            return declared
+            return self.sufficient_of(key)
         # A larger size counts pods of other owners.
         return known if total is not None and total < known else min(known, declared)
 
@@ -88,6 +117,11 @@ class Owners:
         owner = self.top(pod.controller)
         return GangKey(pod.namespace, pod.gang, owner.uid if owner else "")
 
+    def kin_key(self, pod: PodInfo) -> GangKey:
+        """Return the key of the gang of a pod's owner, of which it is no member."""
+        owner = self.top(pod.controller)
+        return GangKey(pod.namespace, pod.kin or "", owner.uid if owner else "")
+
     def parts(self, key: GangKey) -> tuple[GangKey, ...]:
         """Return the keys of a gang's parts, one for each owner; its own where it has one."""
         joint = self.joint.get(key) if self.joint else None
@@ -97,6 +131,12 @@ class Owners:
         """Return how many pods with GPUs the owners of a gang declare; None: it is unknown."""
         counts = [self.declared.get(part.owner) for part in self.parts(key)]
         return None if None in counts else sum(count or 0 for count in counts)
+
+    def sufficient_of(self, key: GangKey) -> int | None:
+        """Return how many of these suffice to start; None: it is unknown."""
+        expected, declared = self.expected_of(key), self.declared_of(key)
+        fewest = expected.starts_with if expected else None
+        return declared if fewest is None or declared is None else min(fewest, declared)
 
     def total_of(self, key: GangKey) -> int | None:
         """Return how many pods the owners of a gang declare at most; None: it is unknown."""

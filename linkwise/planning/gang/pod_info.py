@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from linkwise.cluster.account.pod_usage import PodUsage, pod_usage
 from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.gang import Mark, gang_mark, may_be_member
-from linkwise.cluster.keys import LEFT_TO_SCHEDULER
+from linkwise.cluster.keys import GANG_KIND, LEFT_TO_SCHEDULER
 from linkwise.cluster.objects.kube_object import pod_path
 from linkwise.cluster.objects.metadata import Metadata, Owner, controller_of
 from linkwise.cluster.objects.pod import Pod, PodSpec
@@ -21,7 +21,7 @@ from linkwise.planning.gang.pod_life import Life, life_of
 from linkwise.planning.gang.scheduler_answer import MESSAGE_MAX
 from linkwise.planning.placement.pods.member import Member, first_error, new_member
 from linkwise.workloads.kinds.leader_worker_set import is_leader
-from linkwise.workloads.owned_gang import owned_gang
+from linkwise.workloads.owned_gang import owned_gang, owner_gang
 from linkwise.workloads.registry import GANG_KINDS
 
 _CLAIMS_MAX = 32
@@ -68,6 +68,11 @@ class PodInfo:
     """The size of its gang in its mark."""
     follows: str | None = None
     """Name of the gang whose mark it has although it asks for no GPUs, so that it is no member."""
+    is_by_owner: bool = False
+    """It is a member by the kind of its owner, without a mark of a user."""
+    kin: str | None = None
+    """Name of the gang of its owner, of which it is no member: it is placed by itself, since it was
+    created while the policy did not have the kind, or was taken out."""
     is_group_leader: bool = False
     """It may own the object that makes the other members of its gang."""
     nominated: str = ""
@@ -156,7 +161,7 @@ def pod_info(pod: Pod) -> PodInfo:
     mark, _ = gang_mark(pod)
     gang = _gang_of(pod, request, mark)
     is_placed = usage is not None and (bool(usage.node) or usage.record is not None)
-    is_terminating = bool(metadata.deletion_timestamp)
+    is_terminating, is_done = bool(metadata.deletion_timestamp), phase == "Succeeded"
     info = PodInfo(
         namespace=namespace,
         name=metadata.name,
@@ -166,7 +171,7 @@ def pod_info(pod: Pod) -> PodInfo:
         usage=usage,
         gang=gang,
         controller=controller_of(metadata.owner_references or ()),
-        settled=(is_placed or phase == "Succeeded") and not is_terminating,
+        settled=(is_placed or is_done) and not is_terminating,
         member=None,
         was_tried=pod.status.was_tried,
         unschedulable=""
@@ -176,6 +181,8 @@ def pod_info(pod: Pod) -> PodInfo:
         lacks_capacity=pod.status.lacks_capacity,
         stated=(mark.min_available or mark.total) if mark else None,
         follows=mark.name if mark and usage and not gang and not is_terminating else None,
+        is_by_owner=gang is not None and GANG_KIND in pod.annotations,
+        kin=_kin_of(pod, request, mark) if gang is None and (usage or is_done) else None,
         is_group_leader=is_leader(pod),
         nominated="" if is_placed or is_terminating else pod.status.nominated_node_name or "",
         lacks_devices=not request.places and not pod.spec.node_name and pod.status.lacks_devices,
@@ -249,9 +256,15 @@ def _gang_of(pod: Pod, request: Request, mark: Mark | None) -> str | None:
     if not (request.places or is_bound):
         return None
     if mark is None and not request.places:
-        owned = owned_gang(pod, GANG_KINDS)
-        return owned.name if owned else None
+        return owner_gang(pod) if owned_gang(pod, GANG_KINDS) else None
     return mark.name if mark and may_be_member(pod, mark) else None
+
+
+def _kin_of(pod: Pod, request: Request, mark: Mark | None) -> str | None:
+    """Return the gang of the owner of a pod with GPUs that is no member of it, and lives."""
+    has_gpus = bool(request.gpus or pod.spec.resource_claims)
+    is_left = mark is not None or bool(pod.metadata.deletion_timestamp) or not has_gpus
+    return None if is_left else owner_gang(pod)
 
 
 def _unprepared_since(pod: Pod, usage: PodUsage | None) -> float | None:

@@ -19,11 +19,11 @@ from linkwise.planning.gang.blocked import (
     unplannable_member,
     violation,
 )
+from linkwise.planning.gang.needed_members import needed_members
 from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.placement.pods.member import Member
 from linkwise.workloads.members import ExpectedPods
-from linkwise.workloads.pod_group import group_paths
 from linkwise.workloads.rank import rank_order
 
 
@@ -75,6 +75,19 @@ class Unit:
         return self.needed is None or self.present < self.needed
 
     @property
+    def fewest(self) -> int:
+        """How many of its waiting members it needs to start, or to go on."""
+        if self.needed is None or self.late:
+            return len(self.members)
+        return min(max(self.needed - len(self.settled), 1), len(self.members))
+
+    def first(self, count: int) -> "Unit":
+        """Return the unit with so many of its waiting members, the first ones by rank."""
+        if count >= len(self.members):
+            return self
+        return replace(self, waiting=self.waiting[:count], members=self.members[:count])
+
+    @property
     def is_uniform(self) -> bool:
         """All waiting members ask for the same, as members of a gang should."""
         return len({member.signature for member in self.members}) == 1
@@ -105,12 +118,13 @@ class Unit:
         return min(chain((member.pod.spec.priority or 0 for member in self.members), settled))
 
 
-def units_of(pods: Iterable[PodInfo], owners: Owners) -> list[Unit]:
+def units_of(pods: Iterable[PodInfo], owners: Owners, beside: Iterable[PodInfo] = ()) -> list[Unit]:
     """Return the units that wait for GPUs.
 
     Args:
         pods: All pods of each gang among them, and those without GPUs that have its mark.
         owners: The owners of these pods.
+        beside: Other pods of the owners of these gangs, which are units of their own.
     """
     everything = tuple(pods)
     # Of a large cluster few gangs wait, and the key of a pod needs its owners.
@@ -118,6 +132,11 @@ def units_of(pods: Iterable[PodInfo], owners: Owners) -> list[Unit]:
     gangs: dict[GangKey, list[PodInfo]] = {}
     alone: list[tuple[PodInfo, Member]] = []
     followers = Counter[tuple[str, str | None]]()
+    kin = Counter(
+        owners.kin_key(pod)
+        for pod in chain(everything, beside)
+        if pod.kin is not None and (pod.namespace, pod.kin) in waiting
+    )
     for pod in everything if waiting else ():
         if pod.follows is not None:
             followers[pod.namespace, pod.follows] += 1
@@ -128,7 +147,7 @@ def units_of(pods: Iterable[PodInfo], owners: Owners) -> list[Unit]:
         elif pod.member:
             alone.append((pod, pod.member))
     together = [
-        _gang(key, members, owners, followers[key[:2]])
+        _gang(key, members, owners, followers[key[:2]], kin[key])
         for key, members in gangs.items()
         if any(pod.member for pod in members)
     ]
@@ -153,44 +172,19 @@ def settled_unit(key: GangKey, pods: Iterable[PodInfo], owners: Owners) -> Unit:
     )
 
 
-def _needed(key: GangKey, waiting: Sequence[PodInfo], owners: Owners, followers: int) -> int | None:
-    """Return how many members a gang needs; None where it is not known, or not known yet.
-
-    A size above the number of pods with GPUs counts pods without them, too: mpi-operator counts the
-    launcher, and a PodGroup all pods of its name. A larger one counts pods of other owners.
-
-    Args:
-        key: Of the gang.
-        waiting: Its pods that wait.
-        owners: Their owners.
-        followers: The number of pods without GPUs that have its mark.
-    """
-    joint = owners.joint.get(key)
-    if joint and not joint.is_certain:
-        return None
-    first = waiting[0]
-    stated = max(pod.stated or 0 for pod in waiting)
-    if not stated:
-        groups = [size for part in owners.parts(key) if (size := owners.groups.get(part))]
-        is_unread = owners.is_read_on_demand and key not in owners.groups and not groups
-        if is_unread and first.member and group_paths(first.member.pod, key.namespace):
-            return None
-        stated = max(groups, default=0)
-    declared, total = owners.declared_of(key), owners.total_of(key)
-    if not stated or declared is None:
-        return stated or declared
-    if total is None or stated <= total:
-        return min(stated, declared)
-    return max(stated - followers, 1)
-
-
 def link_of(members: Sequence[Member], *, is_gang: bool) -> Link:
     """Return how strictly a gang, or a pod on its own, insists on fast links."""
     first = members[0]
     return link_strictness(first.pod)[0] if is_gang else link_alone(first.pod, first.request)
 
 
-def _gang(key: GangKey, pods: list[PodInfo], owners: Owners, followers: int) -> Unit:
+def _gang(
+    key: GangKey,
+    pods: list[PodInfo],
+    owners: Owners,
+    followers: int,
+    kin: int,
+) -> Unit:
     pairs = [(pod, pod.member) for pod in pods if pod.member]
     pairs.sort(key=lambda pair: (*rank_order(pair[1].pod), pair[0].name))
     waiting, members = tuple(pod for pod, _ in pairs), tuple(member for _, member in pairs)
@@ -198,7 +192,7 @@ def _gang(key: GangKey, pods: list[PodInfo], owners: Owners, followers: int) -> 
     # Until it is followed to its LeaderWorkerSet, a StatefulSet declares only a part.
     is_part = is_of_group(members[0].pod) and owner is not None and owner.kind == "StatefulSet"
     known = replace(owners, declared={}) if is_part else owners
-    needed = _needed(key, waiting, known, followers)
+    needed = needed_members(key, waiting, known, followers, kin)
     settled = _settled(key, pods, needed)
     is_running = any(pod.usage and pod.usage.target for pod in settled)
     whole = owners.placed.get(key, 0) if is_running else 0

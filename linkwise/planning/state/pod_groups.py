@@ -15,6 +15,8 @@ class PodGroups:
         self._pods: dict[Key, dict[Key, PodInfo]] = {}
         self._followers: dict[Key, dict[Key, PodInfo]] = {}
         """Pods without GPUs that have the mark of a gang, in the same way."""
+        self._kin: dict[Key, dict[Key, PodInfo]] = {}
+        """Pods of the owner of a gang that are no members, in the same way."""
         self._dirty: set[Key] = set()
 
     def __iter__(self) -> Iterator[Key]:
@@ -28,6 +30,10 @@ class PodGroups:
     def with_followers(self, key: Key) -> Iterable[PodInfo]:
         """Return the pods of a group, and those without GPUs that have its mark."""
         return chain(self.of(key), self._followers.get(key, {}).values())
+
+    def kin(self, key: Key) -> Iterable[PodInfo]:
+        """Return the pods of the owners of a group's gangs that are placed by themselves."""
+        return self._kin.get(key, {}).values()
 
     def add(self, pod: PodInfo) -> None:
         """Add a pod to its group, if it has one."""
@@ -48,6 +54,8 @@ class PodGroups:
             yield self._pods, (pod.namespace, pod.group)
         if pod.follows is not None:
             yield self._followers, (pod.namespace, pod.follows)
+        if pod.kin is not None:
+            yield self._kin, (pod.namespace, pod.kin)
 
     def mark_dirty(self, group: Key) -> None:
         """Let the planner assemble the units of a group again."""

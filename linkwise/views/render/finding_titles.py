@@ -59,6 +59,7 @@ TITLES: Mapping[str, str] = {
     Code.GANG_COUNTED: "A gang that is left to NVIDIA's plugin",
     Code.GANG_WAITS_FOR_PART: "A gang with pods that are created only when others of it run",
     Code.GANG_GROUPS: "A gang that starts only with other gangs",
+    Code.GANG_POD_BY_POD: "A distributed job whose pods are placed one by one",
     Code.PROFILE: "Invalid profiles, or a selector without effect",
     Code.POLICY: "An invalid policy, or a part of it without effect",
     Code.RISKY_SELECTOR: "A selector that may match or set more than intended",

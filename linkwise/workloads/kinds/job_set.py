@@ -3,6 +3,7 @@
 Source: kubernetes-sigs/jobset `api/jobset/v1alpha2` and `pkg/controllers` at v0.8.
 """
 
+from collections.abc import Mapping
 from itertools import accumulate
 
 from msgspec import field
@@ -23,10 +24,13 @@ JOB_LABELS = (
     operator_keys.JOBSET_JOB_INDEX,
 )
 """Labels of a pod that say of which Job it is."""
+_PASSED_ON = (operator_keys.JOBSET_EXCLUSIVE, operator_keys.JOBSET_NODE_SELECTOR)
+"""Annotations of a JobSet, or of a replicated Job, that its pods get."""
 
 
 class _JobMetadata(KubeObject, frozen=True):
     labels: Labels | None = None
+    annotations: Labels | None = None
 
 
 class JobTemplate(KubeObject, frozen=True):
@@ -68,7 +72,7 @@ class JobSet(Workload, frozen=True):
         jobs = self.spec.replicated_jobs
         firsts = accumulate((number(job.replicas) for job in jobs), initial=0)
         return tuple(
-            _pods(self.name, i, job, first)
+            _pods(self, i, job, first)
             for i, (job, first) in enumerate(zip(jobs, firsts, strict=False))
         )
 
@@ -84,28 +88,32 @@ class JobSet(Workload, frozen=True):
         return bool(self.spec.suspend)
 
 
-def _pods(job_set: str, index: int, job: ReplicatedJob, first: int) -> PodSet:
+def _pods(job_set: JobSet, index: int, job: ReplicatedJob, first: int) -> PodSet:
     """Return the pods of a replicated Job.
 
     Args:
-        job_set: Name of the JobSet.
+        job_set: The JobSet.
         index: Of the replicated Job.
         job: The replicated Job.
         first: Number of Jobs of the replicated Jobs before it.
     """
     inner = job.template.spec
-    made = (Made("Job", "batch/v1", f"{job_set}-{job.name}"),)
+    made = (Made("Job", "batch/v1", f"{job_set.name}-{job.name}"),)
+    written = (job_set.metadata.annotations or {}) | (job.template.metadata.annotations or {})
+    passed = {key: text for key, text in written.items() if key in _PASSED_ON}
     return PodSet(
         ("spec", "replicatedJobs", index, "template", "spec", "template"),
         inner.pod_spec,
         number(job.replicas) * inner.parallel,
-        job_stamp(job_set, job.name, first, max(inner.parallel, 1)),
+        job_stamp(job_set.name, job.name, first, max(inner.parallel, 1), passed),
         job.name,
         made=made,
     )
 
 
-def job_stamp(job_set: str, name: str, first: int, pods: int) -> Stamp:
+def job_stamp(
+    job_set: str, name: str, first: int, pods: int, annotations: Mapping[str, str] | None = None
+) -> Stamp:
     """Return the stamp of a replicated Job's pods.
 
     Args:
@@ -113,6 +121,7 @@ def job_stamp(job_set: str, name: str, first: int, pods: int) -> Stamp:
         name: Of the replicated Job.
         first: Number of Jobs of the replicated Jobs before it.
         pods: Number of pods of each Job.
+        annotations: Of each pod.
     """
 
     def stamp(index: int) -> Marks:
@@ -126,7 +135,7 @@ def job_stamp(job_set: str, name: str, first: int, pods: int) -> Stamp:
             operator_keys.JOB_COMPLETION_INDEX: str(completion),
             **batch_labels(made),
         }
-        return Marks(f"{made}-{completion}", labels)
+        return Marks(f"{made}-{completion}", labels, annotations or {})
 
     return stamp
 

@@ -92,7 +92,9 @@ class PyTorchJob(Workload, frozen=True):
         least = {"Worker": policy.min_replicas} if policy else {}
         return tuple(
             replace(
-                role_pods(self.name, role, pods, labels | own[role], path), least=least.get(role)
+                role_pods(self.name, role, pods, labels | own[role], path),
+                least=least.get(role),
+                starts_with=least.get(role),
             )
             for role in own
             if (pods := self.spec.pytorch_replica_specs.get(role))

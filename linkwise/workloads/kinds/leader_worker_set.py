@@ -3,6 +3,8 @@
 Source: kubernetes-sigs/lws `api/leaderworkerset/v1` and `pkg` at v0.6.
 """
 
+from collections.abc import Mapping
+
 from linkwise.cluster import keys
 from linkwise.cluster.finding import Code
 from linkwise.cluster.gang import is_of_group
@@ -36,19 +38,22 @@ class LeaderWorkerSet(Workload, frozen=True):
         size = number(group.size)
         workers = max(size - 1, 0)
         path: Path = ("spec", "leaderWorkerTemplate")
+        key, annotations = operator_keys.LWS_EXCLUSIVE, {keys.LWS_SIZE: str(size)}
+        if topology := (self.metadata.annotations or {}).get(key):
+            annotations[key] = topology
         made = (Made("StatefulSet", "apps/v1", self.name),)
         leader = PodSet(
             (*path, "leaderTemplate" if group.leader_template else "workerTemplate"),
             (group.leader_template or group.worker_template).spec,
             1,
-            _stamp(self.name, size, 1, 0),
+            _stamp(self.name, annotations, 1, 0),
             "leader",
             groups=groups,
             made=made,
         )
         if not workers:
             return (leader,)
-        stamp = _stamp(self.name, size, workers, 1)
+        stamp = _stamp(self.name, annotations, workers, 1)
         spec = group.worker_template.spec
         path = (*path, "workerTemplate")
         return leader, PodSet(path, spec, workers, stamp, "worker", groups=groups, made=made)
@@ -64,13 +69,13 @@ class LeaderWorkerSet(Workload, frozen=True):
         return self.spec.replicas == 0
 
 
-def _stamp(name: str, size: int, part: int, first: int) -> Stamp:
+def _stamp(name: str, annotations: Mapping[str, str], part: int, first: int) -> Stamp:
     """Return the stamp of leaders or workers.
 
     Args:
         name: Of the LeaderWorkerSet.
-        size: Pods of a group.
-        part: Of them, those of this stamp.
+        annotations: Of each pod.
+        part: Pods of a group that are of this stamp.
         first: Index of the first of these.
     """
 
@@ -82,7 +87,7 @@ def _stamp(name: str, size: int, part: int, first: int) -> Stamp:
             operator_keys.LWS_WORKER_INDEX: str(worker),
         }
         pod = f"{name}-{group}" + (f"-{worker}" if worker else "")
-        return Marks(pod, labels, {keys.LWS_SIZE: str(size)})
+        return Marks(pod, labels, annotations)
 
     return stamp
 

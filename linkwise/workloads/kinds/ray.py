@@ -8,6 +8,7 @@ from dataclasses import replace
 from msgspec import field
 
 from linkwise.cluster.objects.kube_object import KubeObject
+from linkwise.cluster.objects.pod import Pod
 from linkwise.workloads import operator_keys
 from linkwise.workloads.kind import Kind, Workload
 from linkwise.workloads.kinds.stamps import batch_labels, numbered, single
@@ -33,6 +34,11 @@ class _Workers(KubeObject, frozen=True):
             return 0
         least = max(number(self.replicas, 0), number(self.min_replicas, 0))
         return least * max(number(self.num_of_hosts), 1)
+
+    @property
+    def fewest(self) -> int:
+        """The number of pods to which its autoscaler may shrink it."""
+        return number(self.min_replicas, 0) * max(number(self.num_of_hosts), 1)
 
     @property
     def least(self) -> int | None:
@@ -134,10 +140,16 @@ def _pods(spec: _Spec, cluster: str, path: Path) -> tuple[PodSet, ...]:
             numbered(f"{cluster}-{group.group_name}-worker", labels("worker", group.group_name)),
             group.group_name,
             least=group.least if spec.enable_in_tree_autoscaling else None,
+            starts_with=group.fewest if spec.enable_in_tree_autoscaling else None,
         )
         for i, group in enumerate(spec.worker_group_specs)
     )
     return (head, *workers)
+
+
+def is_head(pod: Pod) -> bool:
+    """Return whether a pod is the head of a RayCluster."""
+    return pod.labels.get(operator_keys.RAY_NODE_TYPE) == "head"
 
 
 RAY = (

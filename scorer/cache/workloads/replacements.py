@@ -267,7 +267,8 @@ class Replacements:
 
     def _needed(self, key: GangKey) -> int | None:
         gang = self._gangs.reflector.items.get(object_key(key))
-        return self._workloads.owners.size(key, self._pods(key), gang.spec.size if gang else None)
+        known, kin = gang.spec.size if gang else None, self._state.groups.kin(key[:2])
+        return self._workloads.owners.size(key, self._pods(key), known, kin)
 
     def _pods(self, key: GangKey) -> list[PodInfo]:
         key_of = self._workloads.owners.key

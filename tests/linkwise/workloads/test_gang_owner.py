@@ -6,11 +6,14 @@ from linkwise.cluster.gang import gang_mark
 from linkwise.cluster.objects.container import Container, Resources
 from linkwise.cluster.objects.metadata import Metadata, Owner
 from linkwise.cluster.objects.pod import Pod, PodSpec
-from linkwise.workloads.gang_owner import GangOwner, gang_findings
+from linkwise.workloads import operator_keys
+from linkwise.workloads.gang_owner import GangOwner, gang_findings, pod_by_pod_findings
 from linkwise.workloads.kinds.job_set import JOB_SET
 from linkwise.workloads.kinds.leader_worker_set import LEADER_WORKER_SET
 from linkwise.workloads.kinds.stateful_set import STATEFUL_SET
 from linkwise.workloads.kinds.volcano_job import VOLCANO_JOB
+from linkwise.workloads.owned_gang import OwnedGang, mark_by_owner
+from linkwise.workloads.registry import GANG_KINDS
 
 SIZED = {keys.POD_GROUP_NAME: "g", keys.POD_GROUP_MIN_AVAILABLE: "4"}
 NAMED = {keys.POD_GROUP_NAME: "g"}
@@ -99,3 +102,63 @@ def test_a_gang_that_cannot_be_moved_is_warned_of():
 
 def test_an_unknown_strictness_is_refused():
     assert codes(SIZED, annotations={keys.LINK: "fastest"}) == [(Code.GANG_LINK, Severity.ERROR)]
+
+
+# ---- Owners that make pods which work together, placed one by one.
+
+LW408 = [(Code.GANG_POD_BY_POD, Severity.WARNING)]
+TORCH = Owner(api_version="kubeflow.org/v1", kind="PyTorchJob", name="train", controller=True)
+JOB = Owner(api_version="batch/v1", kind="Job", name="train", controller=True)
+INDEXED = {operator_keys.JOB_COMPLETION_INDEX: "0"}
+OF_SET = {operator_keys.JOBSET_NAME: "train"}
+OTHER_KINDS = [kind for kind in GANG_KINDS if kind != "PyTorchJob"]
+
+
+def by_itself(owner, labels=None, kinds=GANG_KINDS, members=4, **annotations):
+    pod = Pod(
+        metadata=Metadata(labels=labels, owner_references=[owner], annotations=annotations),
+        spec=PodSpec(),
+    )
+    found = pod_by_pod_findings(pod, GangOwner(owner.kind, owner.name, members=members), kinds)
+    return [(each.code, each.severity) for each in found]
+
+
+@pytest.mark.parametrize(
+    ("pod", "found"),
+    [
+        pytest.param({"owner": TORCH, "kinds": OTHER_KINDS}, LW408, id="kind not in the policy"),
+        pytest.param({"owner": TORCH}, [], id="kind in the policy"),
+        pytest.param({"owner": TORCH, "kinds": (), "members": 1}, [], id="one pod"),
+        pytest.param({"owner": TORCH, "kinds": (), "members": None}, [], id="number unknown"),
+        pytest.param(
+            {"owner": TORCH, "kinds": (), "labels": {keys.GANG: "false"}}, [], id="taken out"
+        ),
+        pytest.param({"owner": JOB, "labels": INDEXED}, LW408, id="Indexed Job"),
+        pytest.param({"owner": JOB, "labels": INDEXED, "members": 1}, [], id="of one pod"),
+        pytest.param({"owner": JOB}, [], id="Job without indices"),
+        pytest.param({"owner": JOB, "labels": INDEXED | OF_SET}, [], id="Job of a JobSet"),
+        pytest.param(
+            {"owner": JOB, "labels": OF_SET, operator_keys.JOBSET_EXCLUSIVE: "rack"},
+            LW408,
+            id="JobSet with exclusive topology",
+        ),
+        pytest.param({"owner": Owner(kind="Deployment"), "kinds": ()}, [], id="other kind"),
+    ],
+)
+def test_owners_whose_pods_work_together_are_warned_of_placement_one_by_one(pod, found):
+    assert by_itself(**pod) == found
+
+
+def test_pods_without_a_known_workload_are_not_warned_of():
+    assert pod_by_pod_findings(Pod(), None, ()) == []
+
+
+@pytest.mark.parametrize("kind", [JOB_SET, LEADER_WORKER_SET, VOLCANO_JOB])
+def test_a_gang_by_its_owner_of_which_a_part_waits_is_placed_one_by_one(kind):
+    pod = Pod(metadata=Metadata(owner_references=[TORCH]), spec=PodSpec())
+    mark, _ = mark_by_owner(pod, OwnedGang(kind.gang, "train"))
+
+    workload = GangOwner(kind.name, "train", members=4, ordered=kind.ordered)
+    found = gang_findings(pod, mark, workload)
+
+    assert [(each.code, each.severity) for each in found] == LW408

@@ -480,6 +480,48 @@ def test_elastic_owners_say_how_many_of_which_pods_they_need(text, spec, elastic
     assert [*read(document).expected.elastic] == elastic
 
 
+@pytest.mark.parametrize(
+    ("text", "spec", "number"),
+    [
+        pytest.param(PYTORCH, {}, 2, id="PyTorchJob: master and one worker"),
+        pytest.param(PYTORCH, {"elasticPolicy": {"minReplicas": 0}}, 1, id="the master alone"),
+        pytest.param(PYTORCH, {"elasticPolicy": {"minReplicas": 9}}, None, id="more than it has"),
+        pytest.param(PYTORCH, {"elasticPolicy": {"maxReplicas": 4}}, None, id="no minimum"),
+        pytest.param(PYTORCH, {"elasticPolicy": None}, None, id="PyTorchJob that is not elastic"),
+        pytest.param(RAY_CLUSTER, {}, None, id="RayCluster without an autoscaler"),
+        pytest.param(JOB_SET, {}, None, id="JobSet"),
+    ],
+)
+def test_elastic_owners_start_with_their_minimum(text, spec, number):
+    document = yaml.safe_load(text)
+    document["spec"] |= spec
+
+    assert read(document).expected.starts_with == number
+
+
+def test_a_ray_cluster_with_an_autoscaler_starts_with_the_minimum_of_its_groups():
+    gpus = {"spec": {"containers": [{"resources": {"limits": {keys.GPU_WHOLE: 1}}}]}}
+    group = {"groupName": "g", "replicas": 7, "minReplicas": 2, "template": gpus}
+    document = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayCluster",
+        "metadata": {"name": "ray"},
+        "spec": {
+            "enableInTreeAutoscaling": True,
+            "headGroupSpec": {"template": {"spec": {"containers": [{}]}}},
+            "workerGroupSpecs": [group, {**group, "groupName": "h", "numOfHosts": 3}],
+        },
+    }
+
+    found = read(document)
+    document["spec"]["workerGroupSpecs"] = [{**group, "minReplicas": 0}]
+    from_nothing = read(document)
+
+    assert (found.members, found.expected.starts_with) == (7 + 21, 2 + 6)
+    # It may shrink to none: each of its workers starts by itself.
+    assert (from_nothing.members, from_nothing.expected.starts_with) == (7, 1)
+
+
 @pytest.mark.parametrize("spec", [{}, {"tasks": []}])
 def test_an_owner_of_another_shape_declares_nothing(spec):
     job = {"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob", "spec": spec}

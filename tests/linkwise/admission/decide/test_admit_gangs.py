@@ -8,6 +8,7 @@ from linkwise.admission.decide.outcome import Verdict
 from linkwise.cluster import keys
 from linkwise.workloads import operator_keys
 from linkwise.workloads.gang_owner import GangOwner
+from linkwise.workloads.registry import GANG_KINDS
 
 V1 = {"apiVersion": "kubeflow.org/v1", "kind": "MPIJob"}
 MADE = {keys.GANG: "train", keys.GANG_KIND: "MPIJob"}
@@ -64,7 +65,14 @@ def test_annotations_of_profiles_stay(annotation):
             a_worker({keys.GPU_WHOLE: 1}, labels={keys.GANG: "false"}), "", id="taken-out"
         ),
         pytest.param(
-            a_worker({keys.GPU_WHOLE: 1}, {**V1, "kind": "PyTorchJob"}), "", id="other-kind"
+            a_worker({keys.GPU_WHOLE: 1}, {"apiVersion": "apps/v1", "kind": "ReplicaSet"}),
+            "",
+            id="other-kind",
+        ),
+        pytest.param(
+            a_worker({keys.GPU_WHOLE: 1}, {**V1, "kind": "PyTorchJob"}),
+            "gangs: {kinds: [MPIJob]}",
+            id="kind-not-in-policy",
         ),
         pytest.param(a_worker({keys.GPU_WHOLE: 1}, labels=ARENA), "", id="own-mark"),
     ],
@@ -73,6 +81,56 @@ def test_other_pods_are_not_marked(pod, policy):
     after = admitted(pod, a_snapshot(policy), capacity=EXACT)
 
     assert after["metadata"].get("annotations", {}).keys().isdisjoint(MADE)
+
+
+DEFAULT = {
+    "MPIJob": (V1, {}),
+    "PyTorchJob": ({**V1, "kind": "PyTorchJob"}, {}),
+    "TFJob": ({**V1, "kind": "TFJob"}, {}),
+    "JobSet": ({"apiVersion": "batch/v1", "kind": "Job"}, {operator_keys.JOBSET_NAME: "train"}),
+    "LeaderWorkerSet": (
+        {"apiVersion": "apps/v1", "kind": "StatefulSet"},
+        {keys.LWS_NAME: "train", keys.LWS_GROUP_INDEX: "0"},
+    ),
+    "RayCluster": ({"apiVersion": "ray.io/v1", "kind": "RayCluster"}, {}),
+    "Job.batch.volcano.sh": ({"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job"}, {}),
+}
+
+
+def test_the_default_has_every_kind():
+    assert DEFAULT.keys() == set(GANG_KINDS)
+
+
+@pytest.mark.parametrize("kind", DEFAULT)
+def test_pods_of_every_kind_are_a_gang_by_default(kind):
+    owner, labels = DEFAULT[kind]
+
+    pod = admitted(a_worker({keys.NVIDIA_GPU: 1}, owner, labels=labels), capacity=EXACT)
+
+    made = {keys.GANG: "train", keys.GANG_KIND: kind}
+    assert pod["metadata"]["annotations"].items() >= made.items()
+    assert pod["spec"]["schedulingGates"] == [GATE]
+
+
+@pytest.mark.parametrize(
+    ("kind", "annotations", "is_gang"),
+    [
+        pytest.param("JobSet", [operator_keys.JOBSET_EXCLUSIVE], False, id="job-set"),
+        pytest.param(
+            "JobSet",
+            [operator_keys.JOBSET_EXCLUSIVE, operator_keys.JOBSET_NODE_SELECTOR],
+            True,
+            id="job-set-by-node-selector",
+        ),
+        pytest.param("LeaderWorkerSet", [operator_keys.LWS_EXCLUSIVE], False, id="group"),
+    ],
+)
+def test_pods_that_are_made_once_others_have_nodes_are_no_gang(kind, annotations, is_gang):
+    owner, labels = DEFAULT[kind]
+    written = dict.fromkeys(annotations, "rack")
+    raw = a_worker({keys.GPU_WHOLE: 1}, owner, labels=labels, annotations=written)
+
+    assert (keys.GANG in admitted(raw)["metadata"]["annotations"]) is is_gang
 
 
 def test_launcher_without_gpus_is_left_alone():

@@ -306,6 +306,21 @@ def test_a_replacement_is_placed_next_to_its_gang_if_it_fits():
     assert outcomes(cycle(full, unit))["g"].placements[0].node == "node-0"
 
 
+def test_a_gang_that_needs_fewer_members_than_it_has_starts_with_these():
+    unit = replace(a_unit("elastic", members=8), needed=3)
+    snapshot = a_snapshot(a_node(), taken={"node-0": range(4)})
+    full = a_snapshot(a_node(), taken={"node-0": range(6)})
+
+    (all_of_them,) = cycle(a_snapshot(a_node()), unit)
+    (fewest,) = cycle(snapshot, unit)
+    (refused,) = cycle(full, unit)
+
+    assert len(all_of_them.outcome.placements) == 8
+    names = [placement.member.pod.metadata.name for placement in fewest.outcome.placements]
+    assert names == ["elastic-0", "elastic-1", "elastic-2"]
+    assert isinstance(refused.outcome, Refusal)
+
+
 def test_a_gang_is_not_placed_on_excluded_nodes():
     nodes = [a_node("node-0"), a_node("node-1")]
     unit = a_unit("one")

@@ -617,3 +617,101 @@ def test_a_pod_of_others_is_no_member_without_gpus_a_node_and_the_same_owner(par
 
     assert unit.present == 1
     assert unit.blocked == "1 of 2 members; missing: bert-worker-0"
+
+
+# ---- Gangs by the kind of their owner.
+
+TORCH = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "train", "uid": "torch"}
+BY_OWNER = {keys.GANG: "train", keys.GANG_KIND: "PyTorchJob"}
+HELD = {keys.ALLOCATION: '{"v": 1, "node": "gpu-0", "gpus": [{"i": 0}]}'}
+FOUR = Owners({}, {"torch": 4}, totals={"torch": 4})
+
+
+def made(name, **pod):
+    """Return a pod that was created while the policy had its kind."""
+    return a_seen(1, name, **{"owner": TORCH, "annotations": BY_OWNER, **pod})
+
+
+def before(name, *, runs=True, **pod):
+    """Return a pod that was created before, and is placed by itself; it has GPUs if it runs."""
+    placed = {"gates": (), "annotations": HELD, "nodeName": "gpu-0", "phase": "Running"}
+    return a_seen(1, name, **{"owner": TORCH, **(placed if runs else {}), **pod})
+
+
+@pytest.mark.parametrize(
+    ("others", "needed"),
+    [
+        pytest.param([], 4, id="none"),
+        pytest.param([before("a"), before("b"), before("c")], 1, id="all run"),
+        pytest.param([before("a"), before("b"), before("c", runs=False)], 1, id="one waits"),
+        pytest.param([before("a", phase="Succeeded"), before("b")], 2, id="one has succeeded"),
+        pytest.param([before(name) for name in "abcdef"], 1, id="more than declared"),
+        pytest.param([before("a", owner={**TORCH, "uid": "other"})], 4, id="of another job"),
+        pytest.param([before("a", phase="Failed")], 4, id="failed"),
+        pytest.param([before("a", labels={keys.GANG: "false"})], 3, id="taken out"),
+    ],
+)
+def test_pods_that_were_placed_one_by_one_are_not_missed(others, needed):
+    units = {unit.key.name: unit for unit in units_of([made("train-0"), *others], FOUR)}
+
+    gang = units["train"]
+    assert gang.needed == needed
+    # They stay units of their own, which nothing can evict with the gang.
+    assert [pod.name for pod in (*gang.waiting, *gang.settled)] == ["train-0"]
+    assert (gang.blocked is None) is (needed == 1)
+
+
+def test_pods_beside_a_gang_count_without_being_assembled_with_it():
+    others = [before("a"), before("b", runs=False), before("c")]
+
+    (unit,) = units_of([made("train-0")], FOUR, others)
+
+    assert (unit.needed, unit.blocked) == (1, None)
+
+
+def test_each_group_misses_its_own_pods_only():
+    def pod(name, group, **more):
+        labels = {keys.LWS_NAME: "serve", keys.LWS_GROUP_INDEX: group}
+        owner = {**SET_OF_GROUP, "uid": f"set-{group}"}
+        return a_seen(1, name, **{"labels": labels, "owner": owner, **more})
+
+    mark = {keys.GANG: "serve", keys.GANG_KIND: "LeaderWorkerSet", keys.LWS_SIZE: "3"}
+    placed = {"gates": (), "annotations": HELD, "nodeName": "gpu-0", "phase": "Running"}
+    pods = [
+        pod("serve-0-1", "0", annotations=mark),
+        pod("serve-0-2", "0", **placed),
+        pod("serve-1-1", "1", **placed),
+    ]
+    tops = {f"set-{i}": Owner(kind="LeaderWorkerSet", name="serve", uid="lws") for i in range(2)}
+
+    (unit,) = units_of(pods, Owners(tops, {"lws": 3}, totals={"lws": 3}))
+
+    assert (unit.key.name, unit.needed) == ("serve-0", 2)
+
+
+SET_OF_GROUP = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "serve"}
+
+
+def test_an_elastic_gang_needs_its_minimum():
+    owners = Owners({}, {"torch": 4}, {"torch": ExpectedPods(starts_with=2)}, totals={"torch": 4})
+
+    unit = the_unit([made(f"train-{i}") for i in range(4)], owners)
+
+    assert (unit.needed, unit.fewest, unit.blocked) == (2, 2, None)
+    assert names(unit.first(unit.fewest)) == ["train-0", "train-1"]
+    assert unit.first(4) is unit
+
+
+def test_a_stated_size_of_an_elastic_gang_counts():
+    owners = Owners({}, {"job": 4}, {"job": ExpectedPods(starts_with=2)}, totals={"job": 4})
+
+    assert the_unit(workers(4), owners).needed == 4
+
+
+def test_a_gang_by_an_owner_that_makes_pods_in_order_is_placed_one_by_one():
+    expected = ExpectedPods(ordered=JOB_SET.ordered)
+    owners = Owners({}, {"torch": 4}, {"torch": expected}, totals={"torch": 4})
+
+    unit = the_unit([made("train-0")], owners)
+
+    assert (unit.needed, unit.blocked) == (1, None)
