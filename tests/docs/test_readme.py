@@ -18,8 +18,6 @@ COMMANDS = [
     shlex.split(line, comments=True)[1:] for line in commands(GUIDE) if line.startswith("linkwise ")
 ]
 OFFLINE = [words for words in COMMANDS if words[0] not in LIVE]
-EXIT_CODES = {"docs/examples": 1}
-"""Of those that are not 0, by the first path: one of the examples is denied."""
 
 
 @pytest.fixture
@@ -34,10 +32,9 @@ def here(monkeypatch, tmp_path):
 def test_a_command_that_needs_no_cluster_runs_as_it_stands(here, capsys, words):
     code = run(words)
 
-    paths = [word for word in words if word.startswith("docs/")]
     out, err = capsys.readouterr()
     named = words[words.index("--to") + 1] if "--to" in words else None
-    assert (code, err) == (EXIT_CODES.get(paths[0], 0) if paths else 0, "")
+    assert (code, err) == (0, "")
     assert (here / named).stat().st_size if named else out
 
 
