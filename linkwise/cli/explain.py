@@ -1,17 +1,26 @@
 """`linkwise explain`: explains the placement of a pod or a gang, or why it waits."""
 
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from linkwise.manifest.value import InputError
 from linkwise.views.analysis.explain import explain_gang, explain_pod
-from linkwise.views.analysis.explain_own import explain_own_gang, explain_own_pod
+from linkwise.views.analysis.explain_own import (
+    explain_own_gang,
+    explain_own_pod,
+    may_be_asked_again,
+    with_placement,
+)
 from linkwise.views.analysis.planner_view import planner_view
 from linkwise.views.analysis.unit_explanation import UnitExplanation
 from linkwise.views.files.current_cluster import CurrentCluster
 from linkwise.views.live.kubeconfig import Access
 from linkwise.views.output.printer import Format, emit, say, warn, widely
 from linkwise.views.render import explain_json, explain_text
+
+if TYPE_CHECKING:
+    from linkwise.views.live.own_namespace import OwnNamespace
 
 Kind = Literal["pod", "gang"]
 
@@ -68,7 +77,22 @@ def show_own_explanation(
         found: Sequence[UnitExplanation | None] = explain_own_gang(view, namespace, name)
     else:
         found = [explain_own_pod(view, namespace, name, lambda uid: own.said.get(uid, ""))]
+    found = [
+        _asked(replace(access, namespace=namespace), own, unit)
+        if unit and may_be_asked_again(view, unit)
+        else unit
+        for unit in found
+    ]
     return _show(own.current.warnings, f"{kind} {namespace}/{name}", found, output)
+
+
+def _asked(access: Access, own: "OwnNamespace", unit: UnitExplanation) -> UnitExplanation:
+    """Return a unit with what the scorer answers about its pods, if the user may ask."""
+    from linkwise.views.live.asked_placement import placement_of  # noqa: PLC0415 - as above.
+
+    waiting = [own.pods[pod.name] for pod in unit.pods if pod.state == "waits"]
+    placement = placement_of(access, waiting)
+    return with_placement(unit, placement) if placement else unit
 
 
 def _show(

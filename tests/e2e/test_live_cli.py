@@ -11,6 +11,7 @@ from controlplane.gangs import make_gang
 from controlplane.pods import Pods
 from controlplane.process import wait_until
 from controlplane.temporary import temporary_namespace
+from controlplane.webhook_service import in_service
 
 from linkwise.cluster import keys
 from linkwise.planning.gang.crd import gangs_of
@@ -230,7 +231,7 @@ def test_a_person_needs_the_role_that_ships_and_no_more(plane, nodes, namespace,
 
 @pytest.mark.usefixtures("placing_on_described_nodes")
 def test_whoever_may_edit_one_namespace_learns_why_a_gang_of_it_waits(
-    plane, nodes, pods, live, tmp_path
+    plane, webhook, nodes, pods, live, tmp_path
 ):
     nodes({**DGX, "count": 1})
     with temporary_namespace(plane.api, "theirs-") as theirs:
@@ -238,7 +239,7 @@ def test_whoever_may_edit_one_namespace_learns_why_a_gang_of_it_waits(
         wait_until(
             lambda: gang_phases(plane, theirs) == ["Placed"], "the other tenant's is placed", 120
         )
-        make_gang(pods, "mine", 2, 4)
+        make_gang(pods, "mine", 2, 8)
         reason = wait_for_reason(plane, pods, "mine")
         ann = editor(plane, pods.namespace, tmp_path)
 
@@ -248,12 +249,17 @@ def test_whoever_may_edit_one_namespace_learns_why_a_gang_of_it_waits(
         ran = live("explain", "pod", "mine-0", "-o", "json", config=ann)
         refused = live("explain", "gang", f"{theirs}/secret", config=ann)
         page = live("dashboard", "--no-browser", config=ann)
+        with in_service(webhook):
+            asked = json.loads(live("explain", "gang", "mine", "-o", "json", config=ann).stdout)
 
     [item] = json.loads(ran.stdout)["items"]
     assert (item["kind"], item["state"], item["reason"]) == ("gang", "waits", reason)
     assert "1 node" in reason
+    # The scorer's answer about its pods, by the API server.
+    assert [(one["state"], one["reason"]) for one in asked["items"]] == [("never", reason)]
     for names in (theirs, "secret"):
         assert names not in ran.stdout
+        assert names not in str(asked)
     assert (refused.returncode, refused.stdout) == (2, "")
     assert f'in the namespace "{theirs}"' in refused.stderr
     assert (page.returncode, page.stdout) == (2, "")

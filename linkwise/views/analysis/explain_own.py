@@ -1,7 +1,7 @@
 """Explains a pod or a gang to someone who may read its namespace alone. Pure.
 
-Nothing is computed here, since nodes and other pods are not known: the reasons are those that the
-scorer has written into the Gang and its Events.
+Nodes and other pods are not known here: the reasons are those that the scorer has written into the
+Gang and its Events, and what would be evicted is the answer of its dry-run API.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,6 +10,7 @@ from dataclasses import replace
 from linkwise.cluster.finding import printable
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.requests.other_systems import gpus_of_others
+from linkwise.cluster.whatif_api import FitResult
 from linkwise.planning.gang.crd import (
     GPUS_AS_PLANNED,
     GPUS_HEALTHY,
@@ -30,6 +31,7 @@ from linkwise.views.analysis.named_gangs import (
     members_of,
 )
 from linkwise.views.analysis.planner_view import PlannerView
+from linkwise.views.analysis.suggestions import never_fits_because
 from linkwise.views.analysis.unit_explanation import UnitExplanation, UnitState, pod_placement
 from linkwise.workloads.rank import rank_order
 
@@ -85,6 +87,32 @@ def explain_own_pod(
         return _explain_gang(view, key, _gang(view, key))
     state, reason = _state_of_single(view, info, said)
     return UnitExplanation("pod", namespace, name, state, (pod_placement(info),), reason)
+
+
+def may_be_asked_again(view: PlannerView, unit: UnitExplanation) -> bool:
+    """Return whether a simulation of its pods says what would be evicted for a unit.
+
+    While others are evicted for it, it would name more of them.
+    """
+    evicts = any(
+        gang.status.nominated_nodes
+        for gang in view.gangs.values()
+        if (gang.metadata.namespace, gang.spec.gang) == (unit.namespace, unit.name)
+    )
+    return unit.state is UnitState.WAITS and not evicts
+
+
+def with_placement(unit: UnitExplanation, fit: FitResult) -> UnitExplanation:
+    """Return a unit that waits, with what a simulation of its pods says; its reason stays."""
+    if fit.fits:
+        return unit
+    return replace(
+        unit,
+        state=UnitState.NEVER if fit.never else unit.state,
+        suggestions=(never_fits_because(),) if fit.never else (),
+        preempts=tuple(fit.preempts or ()),
+        preempts_others=fit.preempts_others or 0,
+    )
 
 
 def _gang(view: PlannerView, key: GangKey) -> Gang | None:

@@ -25,6 +25,11 @@ def suggested_change(before: Snapshot, members: Sequence[Member]) -> str:
     """Return what to change for a unit that never fits."""
     capacity = capacity_of(node.node for node in before.nodes)
     change = capacity.suggested_change(members[0].request) or remedy(before, members)
+    return never_fits_because(change)
+
+
+def never_fits_because(change: str | None = None) -> str:
+    """Return that a unit never fits, with what to change; None: it is not known."""
     return f"it would not fit if nothing else ran: {change or 'add nodes, or ask for less'}"
 
 

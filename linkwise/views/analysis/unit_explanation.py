@@ -84,6 +84,8 @@ class UnitExplanation:
     """Changes that would let it be placed, or placed on healthy GPUs, each a sentence."""
     preempts: tuple[Preempted, ...] = ()
     """The units that would be evicted for it."""
+    preempts_others: int = 0
+    """The number of such units of other namespaces that may not be named."""
 
     @property
     def is_waiting(self) -> bool:

@@ -33,11 +33,16 @@ def dry_run_in_cluster(access: Access, files: InputFiles) -> tuple[CheckReport, 
         access: Chooses the cluster, the user, and the namespace of objects without one.
         files: The manifests; their namespace does not count.
     """
-    return report_of(_endpoint(access), files)
+    return report_of(cluster_endpoint(access), files)
 
 
 @asynccontextmanager
-async def _endpoint(access: Access) -> AsyncIterator[Endpoint]:
+async def cluster_endpoint(access: Access) -> AsyncIterator[Endpoint]:
+    """Yield the dry-run API of a kubeconfig's cluster, for pods of one namespace.
+
+    Raises:
+        InputError: There is no answer, or the user may not edit the namespace.
+    """
     async with await UserKube.of(access) as kube:
         require_namespace(kube.namespace)
         token = await _token(ApiReader(kube), kube.namespace)

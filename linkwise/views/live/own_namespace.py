@@ -26,7 +26,8 @@ from linkwise.views.live.user_kube import UserKube
 
 NARROW = (
     "You may not read nodes and the pods of all namespaces: this is what Linkwise has written in "
-    f"your namespace. For what would help, ask for the ClusterRole {ROLE}."
+    f"your namespace, and its answer about your pods. For what would help, ask for the "
+    f"ClusterRole {ROLE}."
 )
 
 
@@ -38,6 +39,8 @@ class OwnNamespace:
     """Its pods, Gangs and owners; it has no nodes."""
     said: Mapping[str, str]
     """By uid of a pod: why it waits, as the last Event of the scorer says."""
+    pods: Mapping[str, Plain]
+    """Its pods by name, reduced as in a snapshot."""
 
 
 class _Source(Struct, frozen=True):
@@ -76,7 +79,8 @@ async def _load(access: Access, namespace: str | None, pod: str | None) -> OwnNa
         said = {uid: await _said(reader, home, uid) for uid in uids}
     values = (value_of(plain, kube.server) for plain in (*pods, *owners, *groups))
     current = current_cluster(collect_objects(values, kube.server), home, kube.server)
-    return OwnNamespace(replace(current, gangs=tuple(gangs), warnings=(NARROW,)), said)
+    current = replace(current, gangs=tuple(gangs), warnings=(NARROW,))
+    return OwnNamespace(current, said, {_pod(plain).metadata.name: plain for plain in pods})
 
 
 async def _pods(reader: ApiReader, namespace: str) -> list[Plain]:

@@ -52,6 +52,8 @@ class ExplainedUnit(Struct, frozen=True, kw_only=True):
     """Changes that would let it be placed."""
     preempts: list[Preempted] | UnsetType = UNSET
     """The units that would be evicted for it; unset where there are none."""
+    preempts_others: int | UnsetType = UNSET
+    """The number of such units of other namespaces that may not be named; unset: none."""
     nodes: list[str]
     gpus: dict[str, list[int]]
     bandwidth: float | None
@@ -106,6 +108,7 @@ def _unit(unit: UnitExplanation) -> ExplainedUnit:
         unhealthy=unit.unhealthy or None,
         help=list(unit.suggestions),
         preempts=list(unit.preempts) or UNSET,
+        preempts_others=unit.preempts_others or UNSET,
         nodes=list(unit.plan.gpus) if unit.plan else [],
         gpus=lists(unit.plan.gpus) if unit.plan else {},
         bandwidth=rounded(unit.bandwidth.value),

@@ -47,7 +47,7 @@ def show(unit: UnitExplanation) -> None:
         say("  note:", sentence(f"it has {gpus}"))
     for note in filter(None, (unit.unprepared, unit.evicted)):
         say("  note:", sentence(note))
-    show_preempted(unit.preempts)
+    show_preempted(unit.preempts, unit.preempts_others)
     for suggestion in unit.suggestions:
         say("  help:", sentence(suggestion))
     if unit.state is UnitState.FITS:

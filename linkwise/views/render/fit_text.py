@@ -5,7 +5,7 @@ from linkwise.cluster.keys import NVIDIA_GPU
 from linkwise.cluster.whatif_api import FitResult, NodeLeft, PodFit
 from linkwise.planning.placement.bandwidth import Bandwidth
 from linkwise.planning.placement.messages import not_comparable
-from linkwise.views.output.printer import BAD, GOOD, QUIET, WARNING, Paint, say, sentence, table
+from linkwise.views.output.printer import BAD, GOOD, QUIET, Paint, say, sentence, table
 from linkwise.views.output.words import gpus_text, plural
 from linkwise.views.render.preempted_text import show_preempted
 
@@ -22,10 +22,7 @@ def show_fit(fit: FitResult) -> None:
         some = f"{len(placed)} of {len(fit.pods)} fit now" if placed else none
         say(" ", Paint(some, BAD, bold=True))
         say("   ", sentence(fit.reason or ""))
-        show_preempted(fit.preempts or ())
-        if fit.preempts_others:
-            others = f"{fit.preempts_others} {plural('unit', fit.preempts_others)}"
-            say(" ", Paint("would preempt", WARNING), f"{others} of other namespaces")
+        show_preempted(fit.preempts or (), fit.preempts_others or 0)
     if fit.why:
         say("    why:", sentence(fit.why))
     for note in fit.notes:

@@ -7,12 +7,20 @@ from linkwise.views.output.printer import WARNING, Paint, cut, say, say_rest
 from linkwise.views.output.words import plural
 
 
-def show_preempted(units: Sequence[Preempted]) -> None:
-    """Write each unit that would be evicted, with its pods and the GPU time that it loses."""
+def show_preempted(units: Sequence[Preempted], others: int = 0) -> None:
+    """Write each unit that would be evicted, with its pods and the GPU time that it loses.
+
+    Args:
+        units: The units.
+        others: The number of those of other namespaces that are not named.
+    """
     shown = cut(units)
     for unit in shown:
         say(" ", Paint("would preempt", WARNING), preempted_text(unit))
     say_rest(len(units) - len(shown))
+    if others:
+        unnamed = f"{others} {plural('unit', others)} of other namespaces"
+        say(" ", Paint("would preempt", WARNING), unnamed)
 
 
 def preempted_text(unit: Preempted) -> str:

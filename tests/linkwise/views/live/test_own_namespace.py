@@ -1,13 +1,19 @@
 import json
 
 import pytest
+from msgspec import convert
 from support.builders import a_pod, placed_pod
 from support.servers.person_api import NODES, PODS, refused, served
 
+from linkwise.admission.dry_run.dryrun import PATH, dry_run, encode_dry_run, read_manifest
 from linkwise.cluster import keys
 from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.dry_run_proxy import PROXY, token_path
 from linkwise.cluster.gang import GangKey
+from linkwise.cluster.nodes.capacity import Capacity
+from linkwise.cluster.whatif_api import FitResult
 from linkwise.planning.gang.crd import name_of
+from linkwise.policy.snapshot import PolicySnapshot
 
 GATE = [{"name": keys.GANG}]
 ONE = {keys.GPU_WHOLE: 1}
@@ -88,6 +94,75 @@ def test_a_waiting_gang_has_the_reason_of_its_object(cluster, linkwise):
         ("bert-0", "waits"), ("bert-1", "waits"),
     ]  # fmt: skip
     assert explained(linkwise, "pod", "bert-1") == (1, item)
+
+
+LOW = {
+    "kind": "gang", "namespace": "team", "name": "low", "pods": 8, "running_seconds": 60,
+    "gpu_hours": 0.1,
+}  # fmt: skip
+
+
+def answering(cluster, **fit):
+    """Let the dry-run API answer about pods; return the manifests that it was sent."""
+    sent = []
+    result = {
+        "fits": False, "gang": "bert", "pods": [], "nodes": [], "bandwidth": None,
+        "best_possible": None, "why": None, "notes": [], "reason": "other words", **fit,
+    }  # fmt: skip
+
+    def answer(query, body):
+        manifest = json.loads(body)
+        sent.append((query["namespace"], manifest["items"]))
+        read = read_manifest(body, query["namespace"])
+        report = dry_run(
+            read, namespaces={"team": {}}, policy=PolicySnapshot(), capacity=Capacity()
+        )
+        found = [convert(result, FitResult) for _ in report.fit_templates]
+        return 200, encode_dry_run(report, found)
+
+    cluster.posts[token_path("team")] = lambda *_: (201, {"status": {"token": "of-team"}})
+    cluster.posts[f"{PROXY}{PATH}"] = answer
+    return sent
+
+
+def test_whoever_may_edit_the_namespace_learns_what_would_be_evicted(cluster, linkwise):
+    cluster.objects[f"{HOME}/pods"] = members("bert")
+    cluster.objects[GANGS] = [gang_object("bert", "Waiting", WHY)]
+    sent = answering(cluster, preempts=[LOW], preempts_others=2)
+
+    code, item = explained(linkwise, "gang", "bert")
+
+    assert (code, item["state"], item["reason"]) == (1, "waits", WHY)
+    assert (item["preempts"], item["preempts_others"]) == ([LOW], 2)
+    [(namespace, pods)] = sent
+    assert namespace == "team"
+    assert [pod["metadata"]["name"] for pod in pods] == ["bert-0", "bert-1"]
+    assert not any("schedulingGates" in pod["spec"] for pod in pods)
+    shown = linkwise("explain", "gang", "bert").out
+    assert "would preempt gang team/low: 8 pods" in shown
+    assert "would preempt 2 units of other namespaces" in shown
+
+
+def test_a_gang_that_never_fits_is_told_from_one_that_waits(cluster, linkwise):
+    cluster.objects[f"{HOME}/pods"] = members("bert")
+    cluster.objects[GANGS] = [gang_object("bert", "Waiting", WHY)]
+    answering(cluster, never=True)
+
+    _, item = explained(linkwise, "gang", "bert")
+
+    assert (item["state"], item["reason"]) == ("never", WHY)
+    assert item["help"] == ["it would not fit if nothing else ran: add nodes, or ask for less"]
+
+
+def test_a_gang_for_which_others_are_evicted_is_not_simulated(cluster, linkwise):
+    cluster.objects[f"{HOME}/pods"] = members("bert")
+    gang = gang_object("bert", "Waiting", WHY)
+    gang["status"]["nominatedNodes"] = [{"node": "gpu", "gpus": [0]}]
+    cluster.objects[GANGS] = [gang]
+    sent = answering(cluster, preempts=[LOW])
+
+    assert "preempts" not in explained(linkwise, "gang", "bert")[1]
+    assert sent == []
 
 
 @pytest.mark.parametrize(
