@@ -1,4 +1,6 @@
+import base64
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -6,6 +8,7 @@ import yaml
 from controlplane.chart import VALUES_SCHEMA, manifests, values_schema
 from controlplane.chart_programs import built_helm
 from controlplane.chart_readme import README, readme, values
+from controlplane.openapi import VERSIONS
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 WRITTEN_BY_HAND = {
@@ -39,6 +42,21 @@ def test_manifests_are_those_that_make_manifests_renders_from_the_chart():
 
 def test_schema_of_the_values_has_the_present_schema_of_the_policy():
     assert VALUES_SCHEMA.read_text() == values_schema(), "run `make manifests`"
+
+
+def test_metadata_of_the_chart_are_those_of_the_project():
+    chart = yaml.safe_load((README.parent / "Chart.yaml").read_text())
+    project = tomllib.loads((MANIFESTS.parent / "pyproject.toml").read_text())["project"]
+    gangs = yaml.safe_load((MANIFESTS / "base/gang-crd.yaml").read_text())
+
+    annotations = chart["annotations"]
+    assert annotations["artifacthub.io/license"] == project["license"]
+    (listed,) = yaml.safe_load(annotations["artifacthub.io/crds"])
+    assert listed["name"] == gangs["metadata"]["name"]
+    assert listed["kind"] == gangs["spec"]["names"]["kind"]
+    assert [listed["version"]] == [one["name"] for one in gangs["spec"]["versions"]]
+    assert chart["kubeVersion"] == f">={VERSIONS[0]}-0"
+    assert base64.b64decode(chart["icon"].partition(",")[2]).startswith(b"<svg ")
 
 
 def test_readme_has_the_present_values():

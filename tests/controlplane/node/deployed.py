@@ -76,6 +76,14 @@ class Deployment:
         self._helm("upgrade", str(self.chart), "--reset-then-reuse-values", *options)
         self.wait()
 
+    def test(self) -> None:
+        """Run the test of the release.
+
+        Raises:
+            ValueError: It fails.
+        """
+        self._helm("test")
+
     def uninstall(self) -> None:
         """Uninstall the release."""
         self._helm("uninstall")

@@ -39,6 +39,11 @@ from linkwise.topology import catalogue
 VERSION = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
 BEST_FOURS = ({0, 1, 2, 3}, {4, 5, 6, 7})
 AGENT_PODS = f"{NAMESPACES}/{keys.AGENT}/pods"
+IDS_OF_A_PLATFORM = (
+    "--set=podSecurityContext.runAsUser=1000700000,podSecurityContext.fsGroup=1000700000,"
+    "podSecurityContext.runAsGroup=0"
+)
+"""As OpenShift assigns them."""
 
 
 @pytest.fixture(scope="module")
@@ -194,12 +199,16 @@ def test_helm_upgrade_fails_no_creation(deployment, load, chain):
 
     with load:
         load.goes_on()
-        deployment.upgrade("--set=logLevel=debug")
+        deployment.upgrade("--set=logLevel=debug", IDS_OF_A_PLATFORM)
         load.goes_on()
 
     assert load.failed == []
     chain.create("next", container({keys.NVIDIA_GPU: 1}))
     assert chain.has("next").isdisjoint(held)
+
+
+def test_helm_test_asks_from_a_pod_of_the_image(deployment):
+    deployment.test()
 
 
 def test_rotation_of_the_ca_fails_no_creation(deployment, load):
