@@ -49,7 +49,7 @@ def rights():
         for one in yaml.safe_load_all(path.read_text())
         if one
     ]
-    documents += [("uninstall", one) for one in of_the_uninstall_hook()]
+    documents += [(hook, one) for hook in ("uninstall", "test") for one in of_a_hook(hook)]
     roles = {
         (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")): one["rules"]
         for _, one in documents
@@ -69,11 +69,11 @@ def rights():
                 yield account, ", ".join(rule["verbs"]), objects(rule), scope, folder
 
 
-def of_the_uninstall_hook():
-    """Yield the roles and bindings of Helm's hook, which no folder of manifests has."""
-    template = (ROOT / "charts/linkwise/templates/uninstall.yaml").read_text()
+def of_a_hook(name):
+    """Yield the roles and bindings of a hook of Helm's, which no folder of manifests has."""
+    template = (ROOT / f"charts/linkwise/templates/{name}.yaml").read_text()
     for text in template.split("\n---\n"):
-        if "kind: ClusterRole" in text:
+        if re.search(r"^kind: (Cluster)?Role", text, re.MULTILINE):
             yield yaml.safe_load(re.sub(r"^.*{{.*\n", "", text, flags=re.MULTILINE))
 
 

@@ -159,7 +159,7 @@ def chart_for(gpus: StandInGPUs, folder: Path) -> Path:
     _edit(chart / "templates/agent/agent.yaml", folders)
     times = {"timeoutSeconds: 3\n": f"timeoutSeconds: {PATIENT}\n"}
     _edit(chart / "templates/base/webhook-configurations.yaml", times)
-    settings = "  mode: self\n  replicas: 2\n  settings: {"
+    settings = "  mode: self\n  replicas: 2\n  # As webhook.settings.\n  settings: {"
     values = {
         settings: f"{settings}LINKWISE_PROPAGATION_SECONDS: {PROPAGATION}",
         "extraEnv: [": f"extraEnv: [{{name: {MACHINE}, value: {described}}}",

@@ -210,3 +210,23 @@ def test_profile_of_cert_manager_has_its_objects_and_no_ca_of_ours(chart):
     (certs,) = (one for name, one in containers(found) if name == "certs")
     assert certs["env"]["LINKWISE_CERTIFICATES"]["value"] == "cert-manager"
     assert {"Certificate", "Issuer"} <= {kind for kind, *_ in found}
+
+
+def test_notes_have_the_next_three_commands(programs):
+    argv = (programs["helm"], "install", "mine", str(CHART), f"--namespace={NAMESPACE}")
+    options = ("--dry-run=client", IMAGE)
+    ran = subprocess.run(
+        (*argv, *options),
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "KUBECONFIG": os.devnull},
+    )
+
+    _, _, notes = ran.stdout.partition("NOTES:\n")
+    assert re.findall(r"^  (.*)", notes, re.MULTILINE) == [
+        f"kubectl -n {NAMESPACE} rollout status deployment/linkwise-webhook"
+        " deployment/linkwise-scorer",
+        f"helm test mine --namespace {NAMESPACE} --logs",
+        "kubectl get gangs --all-namespaces",
+    ]
