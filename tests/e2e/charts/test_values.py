@@ -224,7 +224,8 @@ def test_webhook_on_the_network_of_nodes_with_other_ports(chart):
         found["NetworkPolicy", NAMESPACE, f"linkwise-{name}"]["spec"]
         for name in ("webhook", "scorer")
     )
-    assert {"ports": [{"port": "admission", "protocol": "TCP"}]} in webhook["ingress"]
+    # By its name, so that it follows.
+    assert {"port": "admission", "protocol": "TCP"} in webhook["ingress"][0]["ports"]
     assert webhook["egress"][-1]["ports"][0]["port"] == 18445
     assert {"ports": [{"port": "fit", "protocol": "TCP"}]} in scorer["ingress"]
 
