@@ -239,6 +239,9 @@ class StatusReporter:
             if update is None:
                 return
             gang = await self._gangs.create(update.unit)
+        # Before the status, which names the generation that it describes.
+        await self._shrink_plan(gang, key)
+        gang = self._gangs.find(key) or gang
         state = self._state_of_pods(gang, key)
         desired = self._desired(gang, key, self._with_note(state, key))
         # The note on the faults, which may come later, is not reported again.
@@ -246,15 +249,13 @@ class StatusReporter:
         if not (self._gangs.last_status(gang, key).unhealthy or "").startswith(unhealthy):
             self._recorder.record(health_event(gang, desired.unhealthy or unhealthy))
         await self._gangs.write_status(gang, key, desired)
-        await self._shrink_plan(key)
 
-    async def _shrink_plan(self, key: GangKey) -> None:
+    async def _shrink_plan(self, gang: Gang, key: GangKey) -> None:
         """Remove members from the recorded plan that were deleted and are not made again."""
-        if gang := self._gangs.find(key):
-            state = self._state(gang, key)
-            if state.plan is not None:
-                size = gang.spec.size if state.has_ended_members else state.members[1]
-                await self._gangs.shrink_plan(gang, state.plan, size)
+        state = self._state_of_pods(gang, key)
+        if state.plan is not None:
+            size = gang.spec.size if state.has_ended_members else state.members[1]
+            await self._gangs.shrink_plan(gang, state.plan, size)
 
     def _record_event(self, update: StatusUpdate | None) -> None:
         event = self._event(update) if update else None

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec import structs
+
 from linkwise.planning.gang.crd import (
     GPUS_AS_PLANNED,
     GPUS_HEALTHY,
@@ -150,6 +152,7 @@ def desired_status(
     status = status_of(
         phase, members=state.members, held=state.held, reason=reason, before=before, now=now
     )
+    status = structs.replace(status, observed_generation=gang.metadata.generation)
     status = with_problem(status, GPUS_HEALTHY, state.unhealthy, before=before, now=now)
     status = with_problem(status, GPUS_AS_PLANNED, state.unplanned, before=before, now=now)
     return with_problem(status, PREPARED, state.unprepared, before=before, now=now)

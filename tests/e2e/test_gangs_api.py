@@ -4,6 +4,7 @@ import msgspec
 import pytest
 from controlplane.api import ApiError, refusal
 from controlplane.process import wait_until
+from msgspec import structs
 from support.gang_definition import REFUSED, TAKEN
 
 from linkwise.cluster.gang import GangKey, Link
@@ -52,6 +53,27 @@ def test_a_gang_is_kept_as_it_is_written(scorer, namespace):
     assert gang.spec.plan == updated.spec.plan == PLAN
     assert updated.status == status_of(Phase.PLACED, members=(4, 4), held=PLAN.held, now=NOW)
     assert updated.status.phase is Phase.PLACED
+
+
+def test_kubectl_waits_for_a_status_that_describes_the_plan_as_it_is(plane, scorer, namespace):
+    gang = made(scorer, namespace, plan=PLAN)
+    status = status_of(Phase.PLACED, members=(4, 4), held=PLAN.held, now=NOW)
+    status = structs.replace(status, observed_generation=gang.metadata.generation)
+    gang = change(scorer, gang, status_steps(gang, status), "/status")
+
+    def waited(seconds):
+        return plane.kubectl(
+            "wait",
+            f"gang/{gang.metadata.name}",
+            f"--namespace={namespace}",
+            "--for=condition=Placed",
+            f"--timeout={seconds}s",
+        ).returncode
+
+    assert gang.status.observed_generation == gang.metadata.generation == 1
+    assert waited(30) == 0
+    change(scorer, gang, plan_steps(gang, GangPlan("1-2", False, WORKERS), size=4, link=Link.BEST))
+    assert waited(1) == 1
 
 
 def test_a_gang_of_unknown_size_is_kept_too(scorer, namespace):

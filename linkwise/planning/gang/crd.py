@@ -93,15 +93,20 @@ class GangStatus(Written, frozen=True):
     reason: str = ""
     """Why it is not placed; empty when it is."""
     conditions: tuple[GangCondition, ...] = ()
+    observed_generation: int = 0
+    """The generation of the Gang that it describes: the plan is in the spec."""
 
     @property
     def unhealthy(self) -> str | None:
         """Its unhealthy GPUs; empty: all are healthy again; None: none was unhealthy."""
-        return self.message(GPUS_HEALTHY)
+        return self.problem(GPUS_HEALTHY)
 
-    def message(self, kind: str) -> str | None:
-        """Return the message of a condition; None: there is none."""
-        return next((each.message for each in self.conditions if each.type == kind), None)
+    def problem(self, kind: str) -> str | None:
+        """Return why a condition does not hold; empty: it holds; None: there is none."""
+        for each in self.conditions:
+            if each.type == kind:
+                return each.message if each.status == "False" else ""
+        return None
 
     def since(self, kind: str, status: str) -> str | None:
         """Return the time since which a condition has this status; None where it has another."""
@@ -120,6 +125,7 @@ class GangMetadata(Written, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     creation_timestamp: str | None = None
     annotations: Mapping[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()

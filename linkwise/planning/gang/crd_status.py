@@ -17,11 +17,17 @@ from linkwise.planning.gang.crd_plan import Held
 
 _REASON_MAX, _NODES_MAX = 4096, 40
 _REASONS = {
-    GPUS_HEALTHY: ("GPUUnhealthy", "AllHealthy"),
-    GPUS_AS_PLANNED: ("ClaimDiffers", "AllAsPlanned"),
-    PREPARED: ("ClaimNotPrepared", "AllPrepared"),
+    GPUS_HEALTHY: ("GPUUnhealthy", "AllHealthy", "all its GPUs are healthy"),
+    GPUS_AS_PLANNED: ("ClaimDiffers", "AllAsPlanned", "its pods have the planned GPUs"),
+    PREPARED: ("ClaimNotPrepared", "AllPrepared", "the claims of all its pods are prepared"),
 }
-"""By type of a condition: the reason while it does not hold, and once it holds."""
+"""By type of a condition: the reason while it does not hold; reason and message once it does."""
+_ALL_PRESENT, _ALL_BOUND = "AllMembersPresent", "AllMembersBound"
+_WITHOUT_REASON = {
+    Phase.COMMITTING: "not all members are bound to their nodes yet",
+    Phase.FINISHED: "its members have ended",
+}
+"""By phase: the message of a condition that does not hold, if nobody has a reason."""
 _NOTHING, _EMPTY = Held(), GangStatus()
 _ASSEMBLED_PHASES = frozenset({Phase.WAITING, Phase.COMMITTING, Phase.PLACED})
 
@@ -46,13 +52,16 @@ def status_of(
         now: RFC 3339.
     """
     message = truncated(reason, _REASON_MAX)
+    why_not = message or _WITHOUT_REASON.get(phase, "")
 
-    def condition(kind: str, message: str, *, holds: bool) -> GangCondition:
+    def condition(kind: str, code: str, text: str, *, holds: bool) -> GangCondition:
         status = "True" if holds else "False"
         since = (before or _EMPTY).since(kind, status) or now
-        return GangCondition(kind, status, since, phase.value, message)
+        reason, message = (code, text) if holds else (phase.value, why_not)
+        return GangCondition(kind, status, since, reason, message)
 
-    is_assembled = phase in _ASSEMBLED_PHASES
+    bound = f"all {members[0]} members are bound to their nodes" + (message and f"; {message}")
+    present = "all members are there"
     return GangStatus(
         phase=phase,
         members=f"{members[0]}/{members[1] or '?'}",
@@ -64,9 +73,9 @@ def status_of(
         nominated_nodes=held.nominated,
         reason=message,
         conditions=(
-            condition(PLACED, message, holds=phase is Phase.PLACED),
+            condition(PLACED, _ALL_BOUND, bound, holds=phase is Phase.PLACED),
             # After a change of leader, the waiting time is counted from here.
-            condition(ASSEMBLED, "" if is_assembled else message, holds=is_assembled),
+            condition(ASSEMBLED, _ALL_PRESENT, present, holds=phase in _ASSEMBLED_PHASES),
         ),
     )
 
@@ -83,11 +92,13 @@ def with_problem(
         before: The last status.
         now: RFC 3339.
     """
-    if not problem and before.message(kind) is None:
+    if not problem and before.problem(kind) is None:
         return status
-    holds, reason = ("False", _REASONS[kind][0]) if problem else ("True", _REASONS[kind][1])
+    wrong, right, message = _REASONS[kind]
+    holds, reason = ("False", wrong) if problem else ("True", right)
     since = before.since(kind, holds) or now
-    condition = GangCondition(kind, holds, since, reason, truncated(problem, _REASON_MAX))
+    text = truncated(problem or message, _REASON_MAX)
+    condition = GangCondition(kind, holds, since, reason, text)
     return structs.replace(status, conditions=(*status.conditions, condition))
 
 

@@ -88,7 +88,7 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
     kind = next((kind for kind in kinds if kind in GANG_KINDS), None)
     explanation, gang = _explain_members(view, key, members), view.gang_object(key)
     status = gang.status if gang else GangStatus()
-    unhealthy = _noted(_unhealthy(view, members), status.message(GPUS_HEALTHY))
+    unhealthy = _noted(_unhealthy(view, members), status.problem(GPUS_HEALTHY))
     is_faulty = bool(unhealthy or slower_gpus(members, *_account(view)))
     return replace(
         explanation,
@@ -99,8 +99,8 @@ def _explain_gang(view: PlannerView, key: GangKey) -> UnitExplanation:
         reserved=status.reserved,
         membership=_membership(kind, key) if kind else None,
         unhealthy=unhealthy,
-        unplanned=_noted(_unplanned(view, members), status.message(GPUS_AS_PLANNED)),
-        unprepared=_noted(_unprepared(view, members), status.message(PREPARED)),
+        unplanned=_noted(_unplanned(view, members), status.problem(GPUS_AS_PLANNED)),
+        unprepared=_noted(_unprepared(view, members), status.problem(PREPARED)),
         evicted=evicted_text(gang),
         suggestions=(*explanation.suggestions, *(_move(key, members) if is_faulty else ())),
     )

@@ -755,6 +755,20 @@ async def test_a_plan_is_written_to_a_gang_that_was_changed_meanwhile(cluster):
     assert cluster.the_gang()["spec"]["plan"]["plannedAt"] == "2026-01-01T00:01:00Z"
 
 
+async def test_a_status_names_the_generation_of_the_gang_that_it_describes(cluster):
+    async with leading(cluster):
+        cluster.gang(gpus=8)
+        await until(lambda: cluster.phase() == "Waiting")
+        gang = cluster.the_gang()
+        cluster.put(OBJECT, {**gang, "metadata": {**gang["metadata"], "generation": 7}})
+        cluster.node("gpu-1")
+        await until(lambda: cluster.allocated("bert-0", "bert-1"))
+        cluster.bind("bert-0", "bert-1")
+        await until(lambda: cluster.phase() == "Placed")
+
+    assert cluster.the_gang()["status"]["observedGeneration"] == 7
+
+
 async def test_a_deleted_gang_is_created_again_with_its_plan(cluster):
     async with leading(cluster):
         cluster.gang(gpus=8)

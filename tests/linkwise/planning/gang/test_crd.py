@@ -320,12 +320,39 @@ def test_condition_keeps_its_transition_time():
     conditions = [condition(status, "Placed") for status in (first, second, third)]
     assert [one.last_transition_time for one in conditions] == [NOW, NOW, LATER]
     assert [one.status for one in conditions] == ["False", "False", "True"]
-    assert [one.message for one in conditions] == ["too big", "bigger", ""]
+    assert [one.message for one in conditions] == [
+        "too big",
+        "bigger",
+        "all 2 members are bound to their nodes",
+    ]
 
 
 def condition(status, kind):
     (found,) = [one for one in status.conditions if one.type == kind]
     return found
+
+
+@pytest.mark.parametrize("phase", Phase)
+@pytest.mark.parametrize("kind", ["Placed", "Assembled"])
+def test_each_condition_has_a_reason_of_its_own_and_a_message(phase, kind):
+    reason = "" if phase in {Phase.PLACED, Phase.COMMITTING, Phase.FINISHED} else "too big"
+    found = condition(status_of(phase, members=(2, 2), reason=reason, now=NOW), kind)
+    assert found.message
+    codes = {"Placed": "AllMembersBound", "Assembled": "AllMembersPresent"}
+    assert found.reason == (codes[kind] if found.status == "True" else phase.value)
+
+
+@pytest.mark.parametrize("kind", [GPUS_HEALTHY, GPUS_AS_PLANNED, PREPARED])
+def test_a_condition_that_holds_again_is_no_problem_and_says_so(kind):
+    status = status_of(Phase.PLACED, members=(2, 2), now=NOW)
+    wrong = with_problem(status, kind, "GPU 3", before=status, now=NOW)
+    right = with_problem(status, kind, "", before=wrong, now=LATER)
+    assert (status.problem(kind), wrong.problem(kind), right.problem(kind)) == (None, "GPU 3", "")
+    assert (condition(right, kind).status, condition(right, kind).last_transition_time) == (
+        "True",
+        LATER,
+    )
+    assert condition(right, kind).message
 
 
 def test_a_gang_is_assembled_since_it_could_be_planned_whatever_becomes_of_it_then():
