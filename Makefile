@@ -1,4 +1,8 @@
 PY := .venv/bin/python
+# Tests run in as many processes as there are processors, at most four: more were not tried. End-to-end tests wait more, so that one more is at work.
+CORES := $(shell getconf _NPROCESSORS_ONLN)
+PROCESSES := $(shell echo $$(($(CORES) < 4 ? $(CORES) : 4)))
+MORE := $(shell echo $$(($(CORES) < 3 ? $(CORES) + 1 : 4)))
 
 help: ; @awk '/^\#\# /{text = substr($$0, 4)} /^[a-z0-9]+:/{if (text) printf "%-14s %s\n", substr($$1, 1, index($$1, ":") - 1), text; text = ""}' Makefile
 .venv: requirements/dev.txt ; @echo "Setting up .venv ..." && python3 -m venv .venv && .ci/retry $(PY) -m pip install -q --require-hashes -r requirements/dev.txt && $(PY) -m pip install -q --no-deps --no-build-isolation -e . && touch .venv || { rm -rf .venv; exit 1; }
@@ -9,7 +13,7 @@ picture: .venv ; @docs/demo/picture
 # End-to-end tests are not even collected, which would take as long as many unit tests.
 UNIT := --ignore=tests/e2e
 ## Run the unit tests, and property tests with half their examples
-test: .venv ; EXAMPLES=0.5 $(PY) -m pytest -n 2 $(UNIT) $(COVERAGE)
+test: .venv ; EXAMPLES=0.5 $(PY) -m pytest -n $(PROCESSES) $(UNIT) $(COVERAGE)
 # Apart, since it takes half as much processor time again; on Python 3.14 it takes little.
 ## Run the unit tests, and fail if they reach less than 95 % of the code
 coverage: ; $(MAKE) test COVERAGE='--cov --cov-report=term:skip-covered --no-cov-on-fail'
@@ -20,18 +24,18 @@ SELECTED := $(if $(filter-out 1.36,$(KUBERNETES)),e2e and versions,e2e)
 # A part of them: make e2e TESTS=tests/e2e/test_gangs.py PROGRAMS=core, which builds no other programs than a control plane's
 TESTS := tests/e2e
 ## Run the end-to-end tests, or those in TESTS=..., on KUBERNETES=1.36 or 1.37
-e2e: .venv controlplane ; $(PY) -m pytest -m "$(SELECTED)" -n 3 --dist loadfile --no-loadscope-reorder --tb=short --durations=20 --rerun-failed $(TESTS)
+e2e: .venv controlplane ; $(PY) -m pytest -m "$(SELECTED)" -n $(MORE) --dist loadfile --no-loadscope-reorder --tb=short --durations=20 --rerun-failed $(TESTS)
 # For how long each target is fuzzed, and with which inputs: make fuzz SECONDS=600 SEED=1
 SECONDS := 60
 SEED := 0
 ## Fuzz each reader of untrusted input for SECONDS=60, and run the long forms of property tests
 fuzz: readers properties
 ## Fuzz each reader of untrusted input for SECONDS=60, and compare 2,000 searches for victims with all sets
-readers: .venv ; FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) $(PY) -m pytest -m fuzz -n 2 --tb=short tests/fuzz
+readers: .venv ; FUZZ_SECONDS=$(SECONDS) FUZZ_SEED=$(SEED) $(PY) -m pytest -m fuzz -n $(PROCESSES) --tb=short tests/fuzz
 # How many times as many examples as in the unit tests: make properties EXAMPLES=100 SEED=1
 EXAMPLES := 10
 ## Run the property tests with EXAMPLES=10 times as many inputs
-properties: .venv ; EXAMPLES=$(EXAMPLES) $(PY) -m pytest -m hypothesis -n 2 $(UNIT) --tb=short --timeout=3600 --hypothesis-seed=$(SEED)
+properties: .venv ; EXAMPLES=$(EXAMPLES) $(PY) -m pytest -m hypothesis -n $(PROCESSES) $(UNIT) --tb=short --timeout=3600 --hypothesis-seed=$(SEED)
 ## Start a control plane with Linkwise, to try it
 up: .venv ; @PYTHONPATH=tests $(PY) -m controlplane.up
 SOAKED := $(addprefix tests/e2e/,test_all_or_none.py test_all_or_none_beside.py test_bypass.py test_ca_rotation.py test_counted.py test_dashboard_load.py test_dra.py test_double_booking.py test_faults.py test_gang_chaos.py test_gang_load.py test_image.py test_sidecar_killed.py test_rolling.py test_tenant.py test_tenant_commits.py test_tenant_planning.py test_verdicts.py beside/test_load.py claims/test_faults.py claims/test_others.py test_preemption.py)
@@ -101,7 +105,7 @@ NEWEST := dist/newest
 newest:
 	rm -rf $(NEWEST) && python3 -m venv $(NEWEST) && .ci/retry $(NEWEST)/bin/python -m pip install -q --upgrade pip
 	.ci/retry $(NEWEST)/bin/python -m pip install -q --upgrade -e . --group dev && $(NEWEST)/bin/python -m pip list
-	$(NEWEST)/bin/python -m pytest -n 2
+	$(NEWEST)/bin/python -m pytest -n $(PROCESSES)
 # Of packages that the command needs; theirs have the newest versions, such as of click, which old versions of typer import with a warning.
 LOWEST := dist/lowest
 # Old versions of typer have other words for wrong options, and those of msgspec another order in schemas.
@@ -111,7 +115,7 @@ lowest:
 	rm -rf $(LOWEST) && python3.11 -m venv $(LOWEST) && .ci/retry $(LOWEST)/bin/python -m pip install -q uv==0.13.9
 	.ci/retry $(LOWEST)/bin/uv pip install -q --python $(LOWEST) --resolution lowest-direct -r pyproject.toml --group test
 	$(LOWEST)/bin/uv pip install -q --python $(LOWEST) --no-deps --no-build-isolation -e . && $(LOWEST)/bin/python -m pip list
-	$(LOWEST)/bin/python -m pytest -n 2 $(UNIT) -W "ignore:'click:DeprecationWarning" $(addprefix --deselect=tests/linkwise/cli/,$(WORDED))
+	$(LOWEST)/bin/python -m pytest -n $(PROCESSES) $(UNIT) -W "ignore:'click:DeprecationWarning" $(addprefix --deselect=tests/linkwise/cli/,$(WORDED))
 ## Remove the virtual environment and all caches
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
 .PHONY: help demo picture test coverage controlplane e2e soak fuzz readers properties up down wheel sdist zipapp krew image index package notes sums lint manifests bench lock advisories protos newest lowest clean
