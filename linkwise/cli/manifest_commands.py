@@ -68,6 +68,13 @@ def check(
     from linkwise.views.files.inputs import InputFiles, read_inputs
     from linkwise.views.files.source import all_files
 
+    if server == "cluster" and (token_file or authority_file or tls_server_name):
+        raise typer.BadParameter(
+            "--server cluster uses the kubeconfig: it goes with none of --token-file, "
+            "--certificate-authority and --tls-server-name."
+        )
+    if server != "cluster" and (kubeconfig or context):
+        raise typer.BadParameter("--kubeconfig and --context go with --server cluster.")
     named = (*(files or ()), *(filenames or ()))
     manifests = all_files(named, recursive=recursive, exclude=exclude or ())
     inputs = InputFiles(manifests, policy_file, profile_file, cluster, namespace or "default")

@@ -105,3 +105,20 @@ def test_a_name_that_no_namespace_can_have_is_refused(linkwise):
         2,
         "linkwise: --namespace a/b: no namespace can have this name.\n",
     )
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--server", "cluster", "--token-file", "t"), "--server cluster uses the kubeconfig"),
+        (("--server", "https://x", "--context", "work"), "--kubeconfig and --context go with"),
+        (("--kubeconfig", "config"), "--kubeconfig and --context go with --server cluster."),
+    ],
+    ids=["token", "context", "no server"],
+)
+def test_options_of_another_way_are_refused(linkwise, arguments, complaint):
+    ran = linkwise("check", "pod.yaml", *arguments)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert complaint in ran.err
