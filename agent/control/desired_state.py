@@ -18,7 +18,8 @@ from linkwise.cluster.keys import (
     GPU_CORE,
     GPU_MEM,
     GPU_WHOLE,
-    NODE_MODE,
+    MODE,
+    MODE_LABELS,
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
     RESOURCE_LABELS,
@@ -126,7 +127,7 @@ def _labels_in_effect(
     message = (
         f"mode {read_mode(seen.labels)[0]} waits: {', '.join(sorted(resources))} of mode "
         f"{read_mode(kept)[0]} is in use by pods of this node; end these pods, or set the label "
-        f"{NODE_MODE} back: a kubelet that restarts ends pods that require the mode before"
+        f"{MODE} back: a kubelet that restarts ends pods that require the mode before"
     )
     return kept, [Problem(ProblemReason.MODE_NOT_SWITCHED, message)]
 
@@ -170,4 +171,4 @@ def _labels_of(seen: Observation, resources: Collection[str]) -> Mapping[str, st
         mode = NodeMode.TOPOLOGY
     resource = NVIDIA_GPU if NVIDIA_GPU in resources else GPU_WHOLE
     value = next(value for value, name in RESOURCE_LABELS.items() if name == resource)
-    return {**seen.labels, NODE_MODE: mode, RESOURCE_NAME: value}
+    return {**seen.labels, **dict.fromkeys(MODE_LABELS, mode.value), RESOURCE_NAME: value}

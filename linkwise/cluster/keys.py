@@ -21,8 +21,8 @@ RESOURCES = (GPU_MEM, GPU_CORE, GPU_WHOLE, NVIDIA_GPU, NVIDIA_GPU_SHARED)
 HAMI_RESOURCES = ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores")
 HAMI_SCHEDULER = "hami-scheduler"
 
-# Node labels: ACK, then the older gpushare and cGPU ones.
-NODE_MODE = "ack.node.gpu.schedule"
+# Node labels: the mode (pods require ACK's, which a policy writes beside ours), then older ones.
+MODE, NODE_MODE = MODE_LABELS = ("linkwise.dev/mode", "ack.node.gpu.schedule")
 NODE_PLACEMENT = "ack.node.gpu.placement"
 NODE_GPUSHARE = "gpushare"
 NODE_CGPU = "cgpu"

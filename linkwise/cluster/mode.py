@@ -7,6 +7,7 @@ from linkwise.cluster.keys import (
     DRA_GPU_DRIVER,
     GPU_COUNT,
     GPU_WHOLE,
+    MODE,
     NODE_CGPU,
     NODE_GPUSHARE,
     NODE_MODE,
@@ -19,7 +20,7 @@ from linkwise.cluster.keys import (
 
 
 class NodeMode(StrEnum):
-    """Allocation of the GPUs of a node: values of the label `ack.node.gpu.schedule`."""
+    """Allocation of the GPUs of a node: values of the label `linkwise.dev/mode`."""
 
     DEFAULT = "default"
     """Whole GPUs, chosen by NVIDIA's plugin. Also a node without GPUs."""
@@ -96,19 +97,44 @@ class PackingStrategy(StrEnum):
 
 
 def read_mode(labels: Mapping[str, str]) -> tuple[NodeMode, str | None]:
-    """Return the mode of a node, and a warning if its label is unknown.
+    """Return the mode of a node, and a warning if its labels are wrong.
 
-    An unknown value may belong to another system: such a node is left alone.
+    An unknown value may belong to another system: such a node is left alone. So is one whose labels
+    name two modes, since nobody knows which one its device plugin serves.
     """
-    word = labels.get(NODE_MODE)
+    key = MODE if MODE in labels else NODE_MODE
+    word, alias = labels.get(key), labels.get(NODE_MODE)
     if word is None:
         if labels.get(NODE_CGPU) == "true":
             return NodeMode.CGPU, None
         return (NodeMode.SHARE if labels.get(NODE_GPUSHARE) == "true" else NodeMode.DEFAULT), None
     if word not in set(NodeMode):
         known = ", ".join(NodeMode)
-        return NodeMode.DISABLED, f"{NODE_MODE}={word} is no mode ({known}): the node is left alone"
+        return NodeMode.DISABLED, f"{key}={word} is no mode ({known}): the node is left alone"
+    if alias is None:
+        return NodeMode(word), _without_alias(NodeMode(word))
+    if alias != word:
+        return NodeMode.DISABLED, (
+            f"{MODE}={word} and {NODE_MODE}={alias} disagree: the node gets no new pods until both "
+            "are equal, or one is removed"
+        )
     return NodeMode(word), None
+
+
+def _without_alias(mode: NodeMode) -> str | None:
+    """Return a warning for a node of a mode whose pods require the alias, which it lacks."""
+    if not mode.is_ours:
+        return None
+    return (
+        f"it has {MODE}={mode} without {NODE_MODE}, which pods require: install policy "
+        f"linkwise-mode-alias, or label it {NODE_MODE}={mode}, too"
+    )
+
+
+def with_alias(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of a node with the alias of its mode, as the API server completes them."""
+    added = {NODE_MODE: labels[MODE]} if MODE in labels else {}
+    return {**added, **labels}
 
 
 def read_placement(

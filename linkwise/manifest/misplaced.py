@@ -37,7 +37,7 @@ _PLACES = {
     # As a label it takes the pods of a job out.
     keys.GANG: ("annotations", "labels"),
     **dict.fromkeys(keys.RESOURCES, ("resources",)),
-    keys.NODE_MODE: ("nodeSelector",),
+    **dict.fromkeys(keys.MODE_LABELS, ("nodeSelector",)),
 }
 """By key of GPU requests: where it has an effect on a pod; the first place is named."""
 _NAMES = {
@@ -72,7 +72,7 @@ def misplaced(workload: Value, template: PodTemplate) -> Iterator[str]:
                 yield _without_effect(key, part, meant)
     for key in _keys(_child(value, "spec"), "nodeSelector"):
         name = str(key.path[-1])
-        if name in _PLACES and name not in (*_ON_NODES, keys.NODE_MODE):
+        if name in _PLACES and name not in (*_ON_NODES, *keys.MODE_LABELS):
             where = _right_place(name)
             yield f"{key.source}: nodeSelector {name} only selects nodes by labels. Write {where}."
     labels = {str(key.path[-1]): key for key in _keys(metadata, "labels")}

@@ -58,6 +58,8 @@ ALL = (
     "--set=claims.refuseForcedDeletion=true",
 )
 """Options that render each template of a manifest."""
+_SERVED = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"
+"""An API that not every version which the chart is for serves."""
 PLAIN = ("--set=agent.enabled=false",)
 """Options that render what is in manifests/base."""
 _SOURCE = re.compile(r"^# Source: linkwise/templates/(.*)\n", re.MULTILINE)
@@ -87,7 +89,8 @@ def rendered(helm: str, *options: str, chart: Path = CHART) -> dict[str, list[st
     Raises:
         RenderError: Helm refuses the values.
     """
-    argv = (helm, "template", RELEASE, str(chart), f"--namespace={NAMESPACE}", IMAGE, *options)
+    given = (f"--namespace={NAMESPACE}", IMAGE, _SERVED, *options)
+    argv = (helm, "template", RELEASE, str(chart), *given)
     ran = subprocess.run(argv, capture_output=True, text=True, check=False)
     if ran.returncode:
         raise RenderError(ran.stderr)

@@ -149,6 +149,8 @@ async def test_agent_sets_the_mode_in_use_which_then_cannot_be_changed(agents):
         wait_until(lambda: refused("share"), "the policy of modes is in force")
         for mode in ("share", None):
             assert "'linkwise-node-mode'" in refused(mode)
+        other = _labelled(**{keys.MODE: "share"})
+        assert "'linkwise-node-mode'" in refusal(lambda: admin.patch(path, other, dryRun="All"))
         assert refused("topology") == ""
         assert refusal(lambda: admin.patch(path, _labelled(zone="a"), dryRun="All")) == ""
         assert await publish("none")

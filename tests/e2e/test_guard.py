@@ -360,3 +360,44 @@ def test_controllers_of_jobs_and_stateful_sets_work_unhindered(
     )
     plane.api.delete(f"{pods}/set-0")
     wait_until(lambda: waiting() == ["set-0"], "the set makes its pod again")
+
+
+# ---- The mode of a node, under both names.
+
+
+@pytest.fixture
+def node(plane):
+    """The path of a node that has no label."""
+    path = "/api/v1/nodes"
+    made = plane.api.create(path, {"metadata": {"generateName": "mode-"}})["metadata"]["name"]
+    yield f"{path}/{made}"
+    plane.api.delete(f"{path}/{made}")
+
+
+def test_each_label_of_the_mode_follows_the_other_one(plane, node):
+    def labelled(**labels):
+        """Label the node; return both labels."""
+        names = {"mode": keys.MODE, "alias": keys.NODE_MODE}
+        written = {names[key]: value for key, value in labels.items()}
+        found = plane.api.patch(node, {"metadata": {"labels": written}})["metadata"]
+        return tuple(found.get("labels", {}).get(key) for key in keys.MODE_LABELS)
+
+    wait_until(lambda: labelled(mode="topology") == ("topology", "topology"), "it is in force")
+    assert labelled(mode="share") == ("share", "share")
+    assert labelled(alias="mps") == ("mps", "mps")
+    # Without the alias no pod would come.
+    assert labelled(alias=None) == ("mps", "mps")
+    assert labelled(mode=None) == (None, None)
+    # A node of ACK stays as it is; what disagrees is for people to mend.
+    assert labelled(alias="topology") == (None, "topology")
+    assert labelled(mode="share") == ("share", "topology")
+    assert labelled(mode="topology") == ("topology", "topology")
+
+
+def test_a_node_that_had_its_mode_before_gets_the_alias_with_its_status(plane, node):
+    status = {"metadata": {"labels": {keys.MODE: "topology"}}, "status": {"phase": "Running"}}
+
+    def labels():
+        return plane.api.patch(f"{node}/status", status)["metadata"].get("labels", {})
+
+    wait_until(lambda: labels().get(keys.NODE_MODE) == "topology", "it is completed")

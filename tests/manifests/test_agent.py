@@ -81,9 +81,13 @@ def test_objects_have_one_name_and_the_namespace_permits_privileged_pods():
 
 def test_agent_runs_on_every_node_with_a_mode_of_ours_whatever_its_taints():
     rules = pod()["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    ((rule,),) = (term["matchExpressions"] for term in rules["nodeSelectorTerms"])
-    assert (rule["key"], rule["operator"]) == (keys.NODE_MODE, "In")
-    assert set(rule["values"]) == {mode.value for mode in NodeMode if mode.is_ours}
+    found = [rule for term in rules["nodeSelectorTerms"] for rule in term["matchExpressions"]]
+    assert len(rules["nodeSelectorTerms"]) == len(keys.MODE_LABELS)
+    assert [(rule["key"], rule["operator"]) for rule in found] == [
+        (key, "In") for key in keys.MODE_LABELS
+    ]
+    for rule in found:
+        assert set(rule["values"]) == {mode.value for mode in NodeMode if mode.is_ours}
     assert pod()["tolerations"] == [{"operator": "Exists"}]
 
 
@@ -185,9 +189,9 @@ def test_policy_of_modes_names_what_the_agent_writes_and_blocks_no_node_by_an_er
     spec = of_kind("ValidatingAdmissionPolicy", NODE_MODE)["spec"]
     (condition,), (variable,) = spec["matchConditions"], spec["variables"]
     (validation,) = spec["validations"]
-    assert quoted(condition["expression"]) == {keys.NODE_MODE}
+    assert quoted(condition["expression"]) == set(keys.MODE_LABELS)
     assert quoted(variable["expression"]) == {keys.MODE_IN_USE, UNUSED}
-    assert quoted(validation["expression"]) == {keys.NODE_MODE, UNUSED, ""}
+    assert quoted(validation["expression"]) == {*keys.MODE_LABELS, UNUSED, ""}
     assert spec["failurePolicy"] == "Ignore"
 
 

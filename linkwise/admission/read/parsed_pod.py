@@ -16,7 +16,7 @@ from linkwise.admission.read.sharing import (
 )
 from linkwise.cluster.finding import Finding
 from linkwise.cluster.gang import Mark, gang_mark, is_member, may_be_member
-from linkwise.cluster.keys import DEFAULT_SCHEDULER, HAMI_RESOURCES, NODE_MODE, NVIDIA_GPU
+from linkwise.cluster.keys import DEFAULT_SCHEDULER, HAMI_RESOURCES, MODE_LABELS, NVIDIA_GPU
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.objects.pod import NewPod, NewPodSpec
@@ -64,7 +64,9 @@ def claims_that_place(
     placement, spec = policy.policy.placement, pod.spec
     if not asked or placement.templates == "off" or placement.nvidia == "off":
         return None
-    is_elsewhere = names_label(spec, NODE_MODE) and not is_tied(spec, NODE_MODE, NodeMode.TOPOLOGY)
+    is_elsewhere = names_label(spec, *MODE_LABELS) and not is_tied(
+        spec, MODE_LABELS, NodeMode.TOPOLOGY
+    )
     if label_choice(pod) is False or _bypasses(pod, policy) or is_elsewhere:
         return None
     found = claims_of_user(spec, asked)
@@ -142,7 +144,7 @@ def _is_by_claim(pod: NewPod, request: Request, policy: PolicySnapshot, capacity
     placement, spec = policy.policy.placement, pod.spec
     if request.resource != NVIDIA_GPU or placement.nvidia == "off" or _bypasses(pod, policy):
         return False
-    if names_label(spec, NODE_MODE) and not is_tied(spec, NODE_MODE, NodeMode.TOPOLOGY):
+    if names_label(spec, *MODE_LABELS) and not is_tied(spec, MODE_LABELS, NodeMode.TOPOLOGY):
         return False
     choice = label_choice(pod)
     if choice is None and placement.claims == "auto":
@@ -164,7 +166,7 @@ def _is_by_count(
     )
     if not is_planned or request.resource != NVIDIA_GPU or _bypasses(pod, policy):
         return False
-    if is_tied(pod.spec, NODE_MODE, NodeMode.TOPOLOGY):
+    if is_tied(pod.spec, MODE_LABELS, NodeMode.TOPOLOGY):
         return False
     by_variable = rules.containers.gpu_injection == "runtimeClass"
     return not (by_variable and capacity.has_exact_node(pod.spec, request.gpus))
@@ -211,8 +213,8 @@ def _is_ours(pod: NewPod, request: Request, policy: PolicySnapshot, capacity: Ca
     mode = mode_of(request.resource)
     if mode is None or policy.policy.placement.nvidia == "off":
         return False
-    if names_label(pod.spec, NODE_MODE):
-        return is_tied(pod.spec, NODE_MODE, mode)
+    if names_label(pod.spec, *MODE_LABELS):
+        return is_tied(pod.spec, MODE_LABELS, mode)
     if request.resource == NVIDIA_GPU:
         return not _bypasses(pod, policy) and capacity.has_exact_node(pod.spec, request.gpus)
     return bool(capacity.replicas)

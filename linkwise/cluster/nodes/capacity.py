@@ -9,7 +9,7 @@ from linkwise.cluster.keys import (
     GPU_CORE,
     GPU_MEM,
     GPU_WHOLE,
-    NODE_MODE,
+    MODE,
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
@@ -136,7 +136,7 @@ class Capacity:
             return None
         mode = _node_mode(request)
         if mode is not None and resource in self.unlabelled:
-            return f"label the nodes that offer {resource} with {NODE_MODE}={mode}"
+            return f"label the nodes that offer {resource} with {MODE}={mode}"
         if resource == NVIDIA_GPU and self.may_claim and not request.by_claim:
             return f'label the pod {CLAIMS}: "true" if NVIDIA\'s DRA driver is to give it GPUs'
         others = [name for name in self._offered() if name != resource]
@@ -200,7 +200,7 @@ class Capacity:
 
     def _not_offered(self, resource: str, wanted: str = "") -> str:
         if resource in self.unlabelled:
-            return f"the nodes that offer {resource} have no label {NODE_MODE}"
+            return f"the nodes that offer {resource} have no label {MODE}"
         return f"no node offers {wanted or resource}"
 
 

@@ -10,6 +10,8 @@ from linkwise.cluster.keys import (
     GPU_COUNT,
     GPU_MEM,
     GPU_WHOLE,
+    MODE,
+    MODE_LABELS,
     NODE_CGPU,
     NODE_GPUSHARE,
     NODE_MODE,
@@ -115,7 +117,7 @@ def read_node_resources(raw: NodeObject, cards: int) -> NodeResources:
         (
             problem,
             _unlabelled(labels, allocatable),
-            _mislabelled(mode, resource, count, allocatable),
+            _mislabelled(labels, mode, resource, count, allocatable),
         ),
     )
     offer = NodeResources(
@@ -138,22 +140,27 @@ def read_node_resources(raw: NodeObject, cards: int) -> NodeResources:
 
 def _unlabelled(labels: Mapping[str, str], allocatable: Mapping[str, int]) -> str | None:
     """Return a warning if a node offers GPU resources of ours without a mode label."""
-    if not {NODE_MODE, NODE_CGPU, NODE_GPUSHARE}.isdisjoint(labels):
+    if not {*MODE_LABELS, NODE_CGPU, NODE_GPUSHARE}.isdisjoint(labels):
         return None
     offered = [name for name in (GPU_MEM, GPU_WHOLE) if allocatable.get(name)]
     if not offered:
         return None
-    return f"it offers {offered[0]} but has no label {NODE_MODE}: none of it is given out"
+    return f"it offers {offered[0]} but has no label {MODE}: none of it is given out"
 
 
 def _mislabelled(
-    mode: NodeMode, resource: str, count: int, allocatable: Mapping[str, int]
+    labels: Mapping[str, str],
+    mode: NodeMode,
+    resource: str,
+    count: int,
+    allocatable: Mapping[str, int],
 ) -> str | None:
     """Return a warning if a node offers NVIDIA's resource instead of that of its mode."""
     if count or not mode.is_ours or not allocatable.get(NVIDIA_GPU):
         return None
+    key = MODE if MODE in labels else NODE_MODE
     return (
-        f"its label {NODE_MODE} says {mode}, but it offers {NVIDIA_GPU} and no {resource}: no GPU "
+        f"its label {key} says {mode}, but it offers {NVIDIA_GPU} and no {resource}: no GPU "
         f"is given out; let the device plugin offer {resource}, or remove the label"
     )
 

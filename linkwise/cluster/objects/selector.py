@@ -5,7 +5,7 @@ selectors". Unknown operators match nothing; `check_label_selector` reports them
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
@@ -145,27 +145,27 @@ def tolerates(tolerations: Iterable[Toleration] | None, taint: Taint) -> bool:
     )
 
 
-def is_tied(spec: NewPodSpec, key: str, value: str) -> bool:
-    """Return whether a pod goes only to nodes whose label has this value, by its own words.
+def is_tied(spec: NewPodSpec, keys: Collection[str], value: str) -> bool:
+    """Return whether a pod goes only to nodes of which one of these labels has this value.
 
     Cost: O(terms x expressions).
     """
-    if spec.node_selector and spec.node_selector.get(key) == value:
+    if spec.node_selector and any(spec.node_selector.get(key) == value for key in keys):
         return True
     terms = _terms(spec)
     return bool(terms) and all(
         any(
-            one.key == key and one.operator == "In" and one.values == [value]
+            one.key in keys and one.operator == "In" and one.values == [value]
             for one in term.match_expressions or ()
         )
         for term in terms
     )
 
 
-def names_label(spec: NewPodSpec, key: str) -> bool:
-    """Return whether a pod requires anything of this label of its nodes."""
-    return key in (spec.node_selector or ()) or any(
-        one.key == key for term in _terms(spec) for one in term.match_expressions or ()
+def names_label(spec: NewPodSpec, *keys: str) -> bool:
+    """Return whether a pod requires anything of one of these labels of its nodes."""
+    return any(key in (spec.node_selector or ()) for key in keys) or any(
+        one.key in keys for term in _terms(spec) for one in term.match_expressions or ()
     )
 
 

@@ -12,7 +12,7 @@ from linkwise.cluster.keys import (
     GPU_COUNT,
     GPU_MEM,
     GPU_WHOLE,
-    NODE_MODE,
+    MODE_LABELS,
     NVIDIA_GPU,
     NVIDIA_GPU_SHARED,
 )
@@ -96,7 +96,7 @@ def _read_limits(
     findings += zero_compute_findings(pod.spec, containers, cards)
     request = _total(tuple(requests), family, cards or 1)
     if family is Family.REPLICA or family is Family.NVIDIA:
-        is_tied_to_ours = is_tied(pod.spec, NODE_MODE, PLACED_AS[families[family][0]][0])
+        is_tied_to_ours = is_tied(pod.spec, MODE_LABELS, PLACED_AS[families[family][0]][0])
         places = is_tied_to_ours or ALLOCATION in pod.annotations or pod.spec.is_gated
         request = request.decided(places=places, by_count=not is_tied_to_ours)
     if cards is None:

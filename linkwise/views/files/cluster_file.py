@@ -4,10 +4,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from msgspec import structs
+
 from linkwise.cluster.account.accounting import Accounting
 from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.keys import SCORER
 from linkwise.cluster.memo import Memo
+from linkwise.cluster.mode import with_alias
 from linkwise.cluster.nodes.device_claims import ClaimObject, HeldClaim
 from linkwise.cluster.nodes.lost_gpus import RecordedGPU
 from linkwise.cluster.nodes.node import Node
@@ -177,7 +180,7 @@ class ClusterObjects:
                 self.others.append(value)
 
     def _add_node(self, value: Value, plain: dict[str, object]) -> None:
-        node = read_as(NodeObject, plain, value)
+        node = _completed(read_as(NodeObject, plain, value))
         name = node.metadata.name
         if name in self.nodes:
             raise _duplicate(value, name, self.nodes[name][0])
@@ -280,6 +283,14 @@ def _node(
         raise value.error(f"{error}.") from None
     except TopologyError as error:
         raise InputError(f"the policy's machines: {error}.") from None
+
+
+def _completed(node: NodeObject) -> NodeObject:
+    """Return a node that a person has written with the labels that the API server would add."""
+    if node.metadata.uid or not node.metadata.labels:
+        return node
+    metadata = structs.replace(node.metadata, labels=with_alias(node.metadata.labels))
+    return structs.replace(node, metadata=metadata)
 
 
 def _duplicate(value: Value, name: str, first: Value) -> InputError:

@@ -146,7 +146,7 @@ def _object(line: _Line, name: str, resources: dict[str, Quantity]) -> NodeObjec
     """Return the Node that a kubelet would register."""
     labels = {keys.HOSTNAME: name, **line.labels}
     if line.mode is not NodeMode.DEFAULT:
-        labels[keys.NODE_MODE] = line.mode
+        labels |= dict.fromkeys(keys.MODE_LABELS, line.mode.value)
     if line.replicas is not None:
         labels[keys.GFD_REPLICAS] = str(line.replicas)
     own = {"cpu": line.cpu, "memory": line.memory, "pods": line.pods, **_UNSAID}

@@ -332,6 +332,33 @@ def test_node_with_a_mismatch_takes_no_pods_and_is_named(linkwise, write):
     assert "node dgx-0 takes no GPU pods: its agent reports: PID 7. End that process." in err
 
 
+BOTH_MODES = {keys.MODE: "topology", keys.NODE_MODE: "share"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "selector", "is_placed"),
+    [
+        pytest.param({keys.MODE: "topology"}, {}, True, id="main name"),
+        pytest.param({keys.NODE_MODE: "topology"}, {}, True, id="alias"),
+        pytest.param({keys.MODE: "topology"}, {keys.NODE_MODE: "topology"}, True, id="asked"),
+        pytest.param({keys.MODE: "topology"}, {keys.MODE: "topology"}, True, id="asked by ours"),
+        pytest.param({keys.NODE_MODE: "topology"}, {keys.MODE: "topology"}, False, id="not ours"),
+        pytest.param(BOTH_MODES, {}, False, id="they disagree"),
+    ],
+)
+def test_a_node_has_its_mode_by_either_label(linkwise, write, labels, selector, is_placed):
+    node = node_object("dgx-0", labels, cpu="8", **{keys.GPU_WHOLE: "8"})
+    write("cluster.json", snapshot_text([node]))
+    write("jobs.yaml", json.dumps(pod("one", {"aliyun.com/gpu": 1}, nodeSelector=selector)))
+
+    code, _, err = linkwise("simulate", "jobs.yaml", "--cluster", "cluster.json")
+
+    assert (code == 0) is is_placed
+    assert ("node dgx-0: linkwise.dev/mode=topology and ack.node.gpu.schedule=share" in err) is (
+        labels is BOTH_MODES
+    )
+
+
 def test_kubelet_that_may_refuse_a_pod_is_noted(linkwise, write):
     policy = KubeletPolicy(topology_manager=TopologyManager.SINGLE_NUMA_NODE)
     node = node_object("dgx-0", {keys.NODE_MODE: "topology"}, cpu="8", **{keys.GPU_WHOLE: "8"})
@@ -603,13 +630,13 @@ status: {allocatable: {cpu: "96", memory: 512Gi, pods: "110", RESOURCE: "8"}}
         pytest.param(
             "aliyun.com/gpu",
             "aliyun.com/gpu",
-            "label the nodes that offer aliyun.com/gpu with ack.node.gpu.schedule=topology",
+            "label the nodes that offer aliyun.com/gpu with linkwise.dev/mode=topology",
             id="whole",
         ),
         pytest.param(
             "aliyun.com/gpu-mem",
             "aliyun.com/gpu-mem",
-            "label the nodes that offer aliyun.com/gpu-mem with ack.node.gpu.schedule=share",
+            "label the nodes that offer aliyun.com/gpu-mem with linkwise.dev/mode=share",
             id="share",
         ),
         pytest.param(

@@ -274,6 +274,9 @@ OFF = "placement: {nvidia: off}"
             "", EXACT, {"nodeSelector": {keys.NODE_MODE: "default"}}, False, False, id="elsewhere"
         ),
         pytest.param(
+            "", EXACT, {"nodeSelector": {keys.MODE: "default"}}, False, True, id="by our label"
+        ),
+        pytest.param(
             "", EXACT, {"nodeSelector": {"zone": "a"}}, False, True, id="excludes-the-nodes-of-ours"
         ),
         pytest.param("", EXACT, {"nodeName": "plain-0"}, False, True, id="node-name"),

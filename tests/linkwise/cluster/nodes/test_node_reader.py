@@ -12,6 +12,7 @@ from linkwise.cluster.keys import (
     GPU_COUNT,
     GPU_MEM,
     GPU_WHOLE,
+    MODE,
     NODE_GPUSHARE,
     NODE_MODE,
     NODE_PLACEMENT,
@@ -118,7 +119,7 @@ def test_a_node_is_read_with_all_that_placement_asks():
 def test_offered_resource_without_a_mode_label_is_a_warning(labels, offered, warned):
     node = read(None, offered, labels=labels)
 
-    text = f"has no label {NODE_MODE}: none of it is given out"
+    text = f"has no label {MODE}: none of it is given out"
     assert any(text in warning for warning in node.warnings) == warned
 
 
