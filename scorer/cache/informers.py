@@ -43,6 +43,7 @@ from scorer.cache.volumes.volume_informer import VolumeInformer
 from scorer.cache.workloads.budget_informer import BudgetInformer
 from scorer.cache.workloads.gang_informer import GangInformer
 from scorer.cache.workloads.kueue_api import KueueAPI
+from scorer.cache.workloads.namespace_informer import NamespaceInformer
 from scorer.cache.workloads.replacements import Replacements
 from scorer.cache.workloads.workload_informer import WorkloadInformer
 
@@ -73,7 +74,8 @@ class Informers:
         self.volumes = VolumeInformer(kube, self._volumes_changed, self.nodes.update_attach_limits)
         self._claim_users = ClaimUsers(lambda pod: pod.volume_claims)
         self._device_claim_users = ClaimUsers(lambda pod: pod.device_claims)
-        self._stale_volumes = StalePods(self._update_volumes)
+        self._stale_pods = StalePods(self._update_pod)
+        self.namespaces = NamespaceInformer(kube, self._stale_pods.add)
         self.preparation_errors = PreparationErrors(kube)
         self.gang_objects = GangInformer(
             kube,
@@ -141,7 +143,8 @@ class Informers:
             group.create_task(self.pods.run())
             group.create_task(self.claims.run())
             group.create_task(self.volumes.run())
-            group.create_task(self._stale_volumes.run())
+            group.create_task(self.namespaces.reflector.run())
+            group.create_task(self._stale_pods.run())
             group.create_task(self.kueue.run())
             group.create_task(self.nodes.tables.run())
             await self.synced()
@@ -153,7 +156,8 @@ class Informers:
             await reflector.synced.wait()
         await self.claims.synced.wait()
         await self.volumes.answered()
-        await self._stale_volumes.idle.wait()
+        await self.namespaces.reflector.answered.wait()
+        await self._stale_pods.idle.wait()
         await self.nodes.tables.small_built()
         self._has_synced = True
 
@@ -166,6 +170,9 @@ class Informers:
             return f"resource claims were not listed yet: {self.claims.error}"
         if error := self.volumes.missing():
             return f"volumes were not listed yet: {error}"
+        if not (namespaces := self.namespaces.reflector).answered.is_set():
+            reason = namespaces.error or "the list is under way"
+            return f"namespaces were not listed yet: {reason}"
         if (count := self.nodes.tables.small_missing) and not self._has_synced:
             nodes = "node" if count == 1 else "nodes"
             return f"link tables of {count} {nodes} are being computed"
@@ -173,7 +180,11 @@ class Informers:
 
     def ages(self) -> Mapping[str, Callable[[], float | None]]:
         """Return, by resource, what returns the time since the last message of its watch [s]."""
-        watches = {**self._reflectors, **self.volumes.reflectors}
+        watches = {
+            **self._reflectors,
+            **self.volumes.reflectors,
+            "namespaces": self.namespaces.reflector,
+        }
         return {name: reflector.age for name, reflector in watches.items()}
 
     def _pods_changed(self, items: Mapping[Key, PodInfo], changed: Set[Key]) -> None:
@@ -182,6 +193,7 @@ class Informers:
         volume_claims: set[Key] = set()
         records: list[PodUsage] = []
         for key in changed:
+            self.namespaces.update(key, items.get(key))
             before, pod = self.state.pod(key), self._complete(items.get(key))
             if before and (pod is None or pod.uid != before.uid):
                 self._close_unreleased(before)
@@ -225,20 +237,21 @@ class Informers:
 
     def _volumes_changed(self, claims: Set[Key] | None) -> None:
         """Take the volumes of the pods that name claims which changed; None: all claims."""
-        self._stale_volumes.add(self._claim_users.naming(claims))
+        self._stale_pods.add(self._claim_users.naming(claims))
 
-    def _update_volumes(self, key: Key) -> None:
+    def _update_pod(self, key: Key) -> None:
+        """Take the volumes and namespaces of a pod."""
         pod = self._complete(self.pods.reflector.items.get(key))
-        if pod and volumes_in(pod) != volumes_in(self.state.pod(key)):
+        if pod and _completed(pod) != _completed(self.state.pod(key)):
             self.state.update_pod(key, pod)
             self.changed.set()
 
     def _complete(self, pod: PodInfo | None) -> PodInfo | None:
-        """Return a pod with the devices and places of its claims, and with its volumes."""
+        """Return a pod with the devices and places of its claims, its volumes and namespaces."""
         if pod is None:
             return None
         pod = with_devices(pod, self.claims.held)
-        pod = with_claim_places(pod, self.claims.places)
+        pod = self.namespaces.complete(with_claim_places(pod, self.claims.places))
         return with_volumes(pod, self.volumes.objects, self._users_of)
 
     def _users_of(self, claim: Key) -> Iterator[PodInfo]:
@@ -257,6 +270,13 @@ class Informers:
         self.state.set_preferences(preferences_of(policy), migrate=policy.migration.gpushare)
         self.nodes.set_policy(self.policy)
         self.changed.set()
+
+
+def _completed(pod: PodInfo | None) -> tuple[object, ...]:
+    """Return what a pod gets from its volumes and namespaces, to compare it."""
+    member = (pod.member or pod.ungated) if pod else None
+    neighbor = pod.usage.neighbor if pod and pod.usage else None
+    return *volumes_in(pod), member.rules if member else None, neighbor
 
 
 def _changed_records(before: PodInfo | None, pod: PodInfo | None) -> Iterator[PodUsage]:

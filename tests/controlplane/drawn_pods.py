@@ -16,6 +16,7 @@ from linkwise.cluster.volume_keys import ZONE
 WORLD, HOST = "world", keys.HOSTNAME
 NIC, HUGE, DISK = "rdma/hca", "hugepages-2Mi", "ephemeral-storage"
 _APPS = ("a", "b", "c")
+_TEAMS = ("x", "y")
 _NODES = 5
 _TAINT = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
 
@@ -63,6 +64,8 @@ class World:
     @contextmanager
     def filled(self, api: Api) -> Iterator[None]:
         """Give its nodes other resources, cordon some, and run pods of others on them."""
+        labels = {**self.selector, "team": self.random.choice(_TEAMS)}
+        api.patch(f"/api/v1/namespaces/{self.pods.namespace}", {"metadata": {"labels": labels}})
         for name in self.names:
             amounts = {
                 NIC: self.random.choice(("0", "1", "4")),
@@ -83,7 +86,7 @@ class World:
     def _other(self, name: str) -> Object:
         spec = {"nodeName": self.random.choice(self.names), **_resources(self.random, 0)}
         if self.random.random() < 0.15:
-            spec["affinity"] = {"podAntiAffinity": _required(_terms(self.random))}
+            spec["affinity"] = {"podAntiAffinity": _required(self._terms())}
         if self.random.random() < 0.4:
             spec["volumes"] = self.volumes.of_others()
         return a_pod(name, labels={"app": self.random.choice(_APPS)}, **spec)
@@ -107,9 +110,9 @@ class World:
             terms = {"nodeSelectorTerms": [{"matchExpressions": [chosen]}]}
             affinity["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
         if random.random() < 0.15:
-            affinity["podAffinity"] = _required(_terms(random))
+            affinity["podAffinity"] = _required(self._terms())
         if random.random() < 0.2:
-            affinity["podAntiAffinity"] = _required(_terms(random))
+            affinity["podAntiAffinity"] = _required(self._terms())
         if random.random() < 0.3:
             spec["topologySpreadConstraints"] = list(_spread(random))
         if random.random() < 0.15:
@@ -119,16 +122,26 @@ class World:
         labels = {"app": random.choice(_APPS)}
         return a_pod(name, labels=labels, **spec, affinity=affinity)
 
+    def _terms(self) -> list[Object]:
+        random = self.random
+        return [
+            {
+                "labelSelector": _selector(random),
+                "topologyKey": random.choice((ZONE, HOST)),
+                **({"namespaceSelector": self._namespaces()} if random.random() < 0.3 else {}),
+            }
+            for _ in range(random.choice((1, 1, 2)))
+        ]
+
+    def _namespaces(self) -> Object:
+        """Return a selector by labels that selects its namespace, or none."""
+        operator = self.random.choice(("In", "NotIn"))
+        team = requirement("team", operator, self.random.choice(_TEAMS))
+        return {"matchLabels": self.selector, "matchExpressions": [team]}
+
 
 def _required(terms: Sequence[Object]) -> Object:
     return {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-
-
-def _terms(random: Random) -> list[Object]:
-    return [
-        {"labelSelector": _selector(random), "topologyKey": random.choice((ZONE, HOST))}
-        for _ in range(random.choice((1, 1, 2)))
-    ]
 
 
 def _selector(random: Random) -> Object:

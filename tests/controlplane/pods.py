@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from controlplane.api import Api, ApiError, Object, refusal
 from controlplane.process import wait_until
 
-from linkwise.cluster import keys
-
 
 @dataclass(frozen=True, slots=True)
 class Pods:
@@ -97,19 +95,13 @@ def terms(*of_each: Sequence[Object]) -> Object:
     return {"affinity": {"nodeAffinity": needed}}
 
 
-def beside(app: str) -> Object:
-    """Return a required term of pod (anti-)affinity that is left to kube-scheduler.
+def with_disk(name: str, *, reads: bool = False) -> dict[str, object]:
+    """Return the spec of a pod with a disk, which only pods that all read have on one node.
 
-    It selects namespaces by labels, which the planner does not read. kube-scheduler tries a pod
-    again only if the selector matches a namespace without labels, too.
+    The planner leaves disks that a pod names without a claim to kube-scheduler.
     """
-    every = {"matchExpressions": [{"key": "example.com/none", "operator": "DoesNotExist"}]}
-    term = {
-        "labelSelector": {"matchLabels": {"app": app}},
-        "namespaceSelector": every,
-        "topologyKey": keys.HOSTNAME,
-    }
-    return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    disk = {"pdName": name, "readOnly": reads}
+    return {"volumes": [{"name": name, "gcePersistentDisk": disk}]}
 
 
 def required(pod: Object) -> dict[str, list[str]]:

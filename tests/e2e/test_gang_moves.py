@@ -1,7 +1,6 @@
 """Gangs that cannot be bound where they were planned: who is moved, and who is never killed.
 
-A rule about pods that selects namespaces by labels is left to kube-scheduler: the planner does not
-see it.
+A disk that a pod names without a claim is left to kube-scheduler: the planner does not see it.
 """
 
 import pytest
@@ -18,14 +17,14 @@ from controlplane.gangs import (
 )
 from controlplane.history import gpus
 from controlplane.nodes import NODES
-from controlplane.pods import a_pod, beside, container
+from controlplane.pods import a_pod, container, with_disk
 from controlplane.process import wait_until
 
 from linkwise.cluster import keys
 
 PATIENCE = 120
 HOST = "kubernetes.io/hostname"
-BESIDE = "beside"
+DISK = "disk"
 HOSTS = ("gpu-0", "gpu-1", "gpu-2")
 NEIGHBOURS = {f"on-{node}" for node in HOSTS}
 IGNORE = {
@@ -56,9 +55,9 @@ def hosts(plane, machines):
 
 
 def neighbour(pods, *nodes):
-    """Run a pod without GPUs on each of these."""
+    """Run a pod without GPUs, which writes a disk, on each of these."""
     for node in nodes:
-        pods.api.create(pods.path, a_pod(f"on-{node}", labels={"app": BESIDE}, nodeName=node))
+        pods.api.create(pods.path, a_pod(f"on-{node}", nodeName=node, **with_disk(DISK)))
 
 
 def first_node(history, pods, name):
@@ -73,11 +72,7 @@ def first_node(history, pods, name):
 
 
 def never_beside():
-    return {"affinity": {"podAntiAffinity": beside(BESIDE)}}
-
-
-def only_beside():
-    return {"affinity": {"podAffinity": beside(BESIDE)}}
+    return with_disk(DISK, reads=True)
 
 
 def a_job(name, workers, each, pod, **given):
@@ -181,28 +176,28 @@ def test_a_job_that_ignores_disruptions_is_moved(pods, hosts, history):
 
 def test_a_job_that_counts_evictions_as_failures_waits_with_the_reason(pods, hosts, history):
     hosts(2)
-    pods.api.create(batch_jobs(pods), a_job("fragile", 2, 4, only_beside()))
+    neighbour(pods, *HOSTS[:2])
+    pods.api.create(batch_jobs(pods), a_job("fragile", 2, 4, never_beside()))
 
     gang = wait_for_phase(
         pods, "fragile", "Committing", "Job fragile would count an evicted pod as a failure"
     )
     assert gang["status"]["members"] == "0/2"
-    neighbour(pods, gang["status"]["nodes"])
+    delete_pods(pods, *(f"on-{node}" for node in HOSTS[:2]))
     wait_until(lambda: is_complete(pods, "fragile"), "it is complete", PATIENCE)
-    # Two workers, and the one that they wait for.
-    assert sum(history.creations(pods.namespace).values()) == 3
+    # Two workers, and the two that they wait for.
+    assert sum(history.creations(pods.namespace).values()) == 4
 
 
 def test_pods_without_a_controller_are_not_evicted_and_wait_with_the_reason(pods, hosts, history):
     hosts(2)
+    neighbour(pods, *HOSTS[:2])
     make_gang(pods, "bare", 2, 8, [0])
-    make_gang(pods, "bare", 2, 8, [1], spec=only_beside())
+    make_gang(pods, "bare", 2, 8, [1], spec=never_beside())
 
-    gang = wait_for_phase(
-        pods, "bare", "Committing", "no controller that would create it again", "1/2"
-    )
+    wait_for_phase(pods, "bare", "Committing", "no controller that would create it again", "1/2")
     assert set(where(pods, "bare")) == {"bare-0"}
-    neighbour(pods, next(one["node"] for one in gang["spec"]["plan"]["members"][1:]))
+    delete_pods(pods, *(f"on-{node}" for node in HOSTS[:2]))
     assert len(wait_until_placed(pods, "bare", 2)) == 2
-    assert sum(history.creations(pods.namespace).values()) == 3
+    assert sum(history.creations(pods.namespace).values()) == 4
     wait_for_phase(pods, "bare", "Placed")

@@ -718,6 +718,7 @@ def test_rights_of_the_scorer():
         *(("*", "nodes", verb) for verb in read),
         *(("*", "pods", verb) for verb in (*read, "get", "patch")),
         ("*", "pods/eviction", "create"),
+        *(("*", "namespaces", verb) for verb in read),
         *(("*", "poddisruptionbudgets", verb) for verb in read),
         *(("*", f"persistentvolume{rest}", verb) for rest in ("claims", "s") for verb in read),
         *(("*", kind, verb) for kind in ("csinodes", "storageclasses") for verb in read),

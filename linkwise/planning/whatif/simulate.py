@@ -15,13 +15,14 @@ from linkwise.cluster.gang import gang_mark, is_member
 from linkwise.cluster.keys import GANG
 from linkwise.cluster.objects.metadata import Owner, controller_of
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.volumes.objects import VolumeObjects
+from linkwise.cluster.requests.neighbors.namespaces import selecting
 from linkwise.planning.cycle.cycle import Reservation
 from linkwise.planning.gang.compact_pod import oversize_reason
 from linkwise.planning.gang.joint import all_joint
 from linkwise.planning.gang.owners import Owners
 from linkwise.planning.gang.plan_record import siblings_of
 from linkwise.planning.gang.pod_info import PodInfo
+from linkwise.planning.gang.pod_namespaces import with_namespaces
 from linkwise.planning.gang.pod_volumes import with_present_volumes
 from linkwise.planning.gang.unit import Unit, units_of
 from linkwise.planning.placement.bandwidth import UNDEFINED, Bandwidth
@@ -135,7 +136,7 @@ def simulate_each(
     A result refers to the whole cluster of its moment, about 0.3 MB for 5,000 nodes.
     """
     refused: dict[Hashable, Refusal] = {}
-    for unit, places in _in_order(_units(pods, settled, snapshot.volumes)):
+    for unit, places in _in_order(_units(pods, settled, snapshot)):
         outcome = _decide(snapshot, unit, reserved, refused)
         placed = outcome if isinstance(outcome, Plan) else None
         reason = outcome.reason if isinstance(outcome, Refusal) else None
@@ -192,12 +193,12 @@ def intended_pod(intended: Intended, place: int = 0) -> PodInfo:
     )
 
 
-def _units(
-    pods: Sequence[Intended], settled: Iterable[PodInfo], volumes: VolumeObjects | None
-) -> list[Unit]:
+def _units(pods: Sequence[Intended], settled: Iterable[PodInfo], snapshot: Snapshot) -> list[Unit]:
+    select = selecting(snapshot.namespaces)
+    intended_pods = (intended_pod(intended, place) for place, intended in enumerate(pods))
     created = [
-        with_present_volumes(intended_pod(intended, place), volumes)
-        for place, intended in enumerate(pods)
+        with_namespaces(with_present_volumes(pod, snapshot.volumes), select)
+        for pod in intended_pods
     ]
     everything = (*created, *settled)
     owners = Owners(

@@ -30,7 +30,7 @@ def placement_snapshot(
     snapshot = snapshot_of(
         cluster.ledger, preferences=preferences, class_resources=cluster.class_resources
     )
-    return replace(snapshot, volumes=cluster.volumes)
+    return replace(snapshot, volumes=cluster.volumes, namespaces=cluster.namespaces)
 
 
 def fit_results(

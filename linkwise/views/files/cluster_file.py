@@ -20,6 +20,7 @@ from linkwise.cluster.nodes.resource_slice import PoolSlice
 from linkwise.cluster.nodes.taint_rules import TaintRule
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.class_resources import NONE, ClassResources, offered_by, resources_of
+from linkwise.cluster.requests.neighbors.namespaces import Labels, NamespaceObject, selecting
 from linkwise.cluster.requests.user_claims.device_class import DeviceClass
 from linkwise.cluster.scorer_lease import ScorerLease
 from linkwise.cluster.volumes.objects import VolumeObjects
@@ -27,6 +28,7 @@ from linkwise.manifest.lines import without_nulls
 from linkwise.manifest.typed import read_as
 from linkwise.manifest.value import InputError, Value
 from linkwise.planning.gang.pod_info import PodInfo, pod_info, with_claim_places
+from linkwise.planning.gang.pod_namespaces import with_namespaces
 from linkwise.planning.state.node_info import NodeConfigMap, build_node, measured
 from linkwise.policy.snapshot import PolicySnapshot
 from linkwise.topology.machine import TopologyError
@@ -66,6 +68,8 @@ class Cluster:
     """By id of a unit: the nodes where it could not be bound, until when [s since 1970]."""
     volumes: VolumeObjects | None = None
     """What is known of volumes; None: they are left to kube-scheduler."""
+    namespaces: Mapping[str, Labels] | None = None
+    """The labels of namespaces; None: no namespace is there."""
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -126,6 +130,8 @@ class ClusterObjects:
     rules: list[TaintRule] = field(default_factory=list)
     """DeviceTaintRules about GPUs."""
     volumes: StoredVolumes = field(default_factory=StoredVolumes)
+    namespaces: dict[str, Labels] = field(default_factory=dict)
+    """The labels of each namespace."""
     addresses: dict[str, str] = field(default_factory=dict)
     refused_machines: dict[str, str] = field(default_factory=dict)
     """By node: why the scorer does not use its machine."""
@@ -170,14 +176,20 @@ class ClusterObjects:
                 self.rules.append(other)
             case ClaimObject():
                 self.other_claims.append(other)
+            case NamespaceObject():
+                self.namespaces[other.metadata.name] = other.labels
+                self.others.append(value)
             case DeviceClass():
                 self.classes.append(resources_of(other))
                 self.others.append(value)
             case _:
-                if other is not None and other.node:
-                    of_node = self.config_maps.setdefault(other.node, {})
-                    of_node.setdefault(other.metadata.name, other)
+                self._put_config_map(other)
                 self.others.append(value)
+
+    def _put_config_map(self, config_map: NodeConfigMap | None) -> None:
+        if config_map is not None and config_map.node:
+            of_node = self.config_maps.setdefault(config_map.node, {})
+            of_node.setdefault(config_map.metadata.name, config_map)
 
     def _add_node(self, value: Value, plain: dict[str, object]) -> None:
         node = _completed(read_as(NodeObject, plain, value))
@@ -204,7 +216,8 @@ class ClusterObjects:
         claimed = ((claim.metadata, claim.place) for claim in self.other_claims)
         places = {(its.namespace, its.name): place for its, place in claimed if place}
         placed = [with_claim_places(info, places) for info in kept]
-        infos = with_all_volumes(placed, volumes)
+        select = selecting(namespaces := self.namespaces or None)
+        infos = [with_namespaces(one, select) for one in with_all_volumes(placed, volumes)]
         short = self._short_nodes(policy)
         nodes = [
             *map(self.volumes.limited, memo.nodes.map(self._node_calls(policy, memo, infos))),
@@ -228,6 +241,7 @@ class ClusterObjects:
             offered_by(self.classes),
             self.excluded,
             volumes,
+            namespaces,
         )
 
     def _node_calls(

@@ -6,6 +6,7 @@ from typing import TypeAlias
 from linkwise.cluster.nodes.device_claims import ClaimObject, HeldClaim
 from linkwise.cluster.nodes.resource_slice import PoolSlice, SliceObject
 from linkwise.cluster.nodes.taint_rules import RuleObject, TaintRule
+from linkwise.cluster.requests.neighbors.namespaces import NamespaceObject
 from linkwise.cluster.requests.user_claims.device_class import DeviceClass
 from linkwise.cluster.scorer_lease import ScorerLease
 from linkwise.manifest.lines import without_nulls
@@ -23,6 +24,7 @@ Other: TypeAlias = (
     | DeviceClass
     | TaintRule
     | StoredVolume
+    | NamespaceObject
     | None
 )
 """What Linkwise reads of an object that is no node and no pod.
@@ -30,10 +32,13 @@ Other: TypeAlias = (
 A claim that holds no GPUs, and ties its pods to some nodes, is whole.
 """
 
-_WHOLE: Mapping[str, type[NodeConfigMap | ScorerLease | DeviceClass | StoredVolume]] = {
+_WHOLE: Mapping[
+    str, type[NodeConfigMap | ScorerLease | DeviceClass | StoredVolume | NamespaceObject]
+] = {
     "ConfigMap": NodeConfigMap,
     "Lease": ScorerLease,
     "DeviceClass": DeviceClass,
+    "Namespace": NamespaceObject,
     **KINDS,
 }
 _ABOUT_DEVICES: Mapping[str, type[SliceObject | RuleObject]] = {

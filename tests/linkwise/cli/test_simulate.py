@@ -995,11 +995,15 @@ def test_a_gang_that_fits_preempts_nothing(simulate):
 
 
 @pytest.mark.parametrize("is_snapshot", [False, True], ids=["objects", "snapshot"])
-def test_running_pods_count_for_the_rules_about_other_pods(simulate, is_snapshot):
+@pytest.mark.parametrize("namespace", ["default", "data"], ids=["its own", "by labels"])
+def test_running_pods_count_for_the_rules_about_other_pods(simulate, is_snapshot, namespace):
     term = {"topologyKey": keys.HOSTNAME, "labelSelector": {"matchLabels": {"app": "db"}}}
+    if namespace != "default":
+        term["namespaceSelector"] = {"matchLabels": {"team": "data"}}
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     database = pod("db", {}, nodeName="a")
-    database["metadata"] |= {"namespace": "default", "uid": "db", "labels": {"app": "db"}}
+    database["metadata"] |= {"namespace": namespace, "uid": "db", "labels": {"app": "db"}}
+    labelled = {"name": "data", "labels": {"team": "data"}}
     objects = [
         item
         for name in "ab"
@@ -1012,7 +1016,7 @@ def test_running_pods_count_for_the_rules_about_other_pods(simulate, is_snapshot
             topology_map(name, PublishedTopology(dgx1_v100(), (True,) * 8)),
         )
     ]
-    objects.append(database)
+    objects += [{"apiVersion": "v1", "kind": "Namespace", "metadata": labelled}, database]
     kept = [reduced(each["kind"], each) for each in objects] if is_snapshot else objects
     near, far = (
         pod(name, {keys.GPU_WHOLE: 1}, affinity={kind: {required: [term]}})

@@ -32,6 +32,7 @@ async def test_every_resource_is_listed_and_has_an_age(cluster):
             "persistentvolumes",
             "storageclasses",
             "csinodes",
+            "namespaces",
         }
         await until(lambda: all(age() < 30 for age in ages.values()))
 

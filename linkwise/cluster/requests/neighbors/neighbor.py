@@ -30,6 +30,9 @@ class Neighbor:
     """Its required anti-affinity, which keeps pods away from it: at most `REPELS_MAX` terms."""
     is_ending: bool = False
     """It is being deleted, so that topology spread does not count it."""
+    unresolved: tuple[PodTerm, ...] = ()
+    """More such terms, which select namespaces by labels; they keep no pod away until those are
+    named."""
 
     def is_in(self, pods: Selected) -> bool:
         """Return whether a rule is about it; False where its labels are not known."""
@@ -50,24 +53,33 @@ NO_NEIGHBOR = Neighbor()
 def neighbor_of(pod: Pod, namespace: str) -> Neighbor:
     """Return what others see of a pod; pods with equal labels and terms share one object."""
     labels = pod.labels
-    repels = repelling_terms(pod, namespace) or ()
-    if sum(_size(term) for term in repels) > VALUES_MAX:
-        repels = ()
-    repels = tuple(dict.fromkeys(repels))[:REPELS_MAX]
+    terms = repelling_terms(pod, namespace)
+    if sum(_size(term) for term in terms) > VALUES_MAX:
+        terms = ()
+    terms = tuple(dict.fromkeys(terms))[:REPELS_MAX]
     is_ending = bool(pod.metadata.deletion_timestamp)
     if sum(len(key) + len(value) for key, value in labels.items()) > LABELS_MAX:
-        return Neighbor(intern(namespace), None, repels, is_ending)
-    return _shared(namespace, tuple(sorted(labels.items())), repels, is_ending)
+        return _neighbor(namespace, None, terms, is_ending)
+    return _shared(namespace, tuple(sorted(labels.items())), terms, is_ending)
 
 
 @lru_cache(maxsize=4096)
 def _shared(
-    namespace: str, labels: _Pairs, repels: tuple[PodTerm, ...], is_ending: bool
+    namespace: str, labels: _Pairs, terms: tuple[PodTerm, ...], is_ending: bool
 ) -> Neighbor:
     kept = {intern(key): intern(value) for key, value in labels}
-    return Neighbor(intern(namespace), kept, repels, is_ending)
+    return _neighbor(namespace, kept, terms, is_ending)
+
+
+def _neighbor(
+    namespace: str, labels: Labels | None, terms: tuple[PodTerm, ...], is_ending: bool
+) -> Neighbor:
+    repels = tuple(term for term in terms if term.pods.by_labels is None)
+    unresolved = tuple(term for term in terms if term.pods.by_labels is not None)
+    return Neighbor(intern(namespace), labels, repels, is_ending, unresolved)
 
 
 def _size(term: PodTerm) -> int:
-    conditions = term.pods.selector.conditions
+    by_labels = term.pods.by_labels
+    conditions = (*term.pods.selector.conditions, *(by_labels.conditions if by_labels else ()))
     return len(term.pods.namespaces or ()) + sum(1 + len(one.values) for one in conditions)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 from linkwise.cluster.keys import NAMESPACE_NAME
 from linkwise.cluster.objects.affinity import (
@@ -34,10 +35,13 @@ class Selected:
     namespaces: frozenset[str] | None
     """None: all."""
     selector: LabelMatch
+    by_labels: LabelMatch | None = None
+    """Other namespaces, by their labels, until they are named (`namespaces`); None: no others."""
     _hash: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((self.namespaces, self.selector)))
+        parts = self.namespaces, self.selector, self.by_labels
+        object.__setattr__(self, "_hash", hash(parts))
 
     def __hash__(self) -> int:
         """Return the hash, which is computed once."""
@@ -56,6 +60,14 @@ class PodTerm:
     pods: Selected
     key: str
     """The label whose value pods near each other share (`topologyKey`)."""
+
+
+class UnresolvedTerm(NamedTuple):
+    """A required term that selects namespaces by labels."""
+
+    is_anti: bool
+    """It is one of anti-affinity."""
+    term: PodTerm
 
 
 @dataclass(frozen=True)
@@ -85,8 +97,8 @@ class NeighborRules:
     uncounted: tuple[str, ...] = ()
     """The preferences that do not count, in words. A pinned pod has no other node, so
     kube-scheduler does not regard them, either."""
-    delegated: tuple[str, ...] = ()
-    """The rules that are left to kube-scheduler, in words."""
+    unresolved: tuple[UnresolvedTerm, ...] = ()
+    """Terms that are left to kube-scheduler until the namespaces that they select are named."""
     oversize: str | None = None
     """Why the rules are too many to plan, and what to do; then none is kept."""
     weight: int = 0
@@ -104,6 +116,15 @@ class NeighborRules:
     def __bool__(self) -> bool:
         """Return whether a pod has any rule that is planned."""
         return bool(self.affinity or self.anti_affinity or self.spread)
+
+    @property
+    def delegated(self) -> tuple[str, ...]:
+        """The rules that are left to kube-scheduler, in words."""
+        kinds = dict.fromkeys(one.is_anti for one in self.unresolved)
+        return tuple(
+            f"pod {'anti-' if is_anti else ''}affinity that selects namespaces by labels"
+            for is_anti in kinds
+        )
 
     @property
     def pods(self) -> Iterator[Selected]:
@@ -130,8 +151,8 @@ def neighbor_rules(pod: Pod, namespace: str) -> NeighborRules:
     if reason := _oversize(len(terms) + len(rules), values):
         return NeighborRules(oversize=reason)
     labels = pod.labels
-    together, together_left = _terms(near, labels, namespace, "pod affinity")
-    apart, apart_left = _terms(far, labels, namespace, "pod anti-affinity")
+    together, together_left = _terms(near, labels, namespace)
+    apart, apart_left = _terms(far, labels, namespace)
     needed, preferred = (
         tuple(
             _constraint(one, labels, namespace)
@@ -148,24 +169,27 @@ def neighbor_rules(pod: Pod, namespace: str) -> NeighborRules:
             needed,
             preferred,
             uncounted=tuple(f"{name} that is preferred" for name, one in named if _prefers(one)),
-            delegated=(*together_left, *apart_left),
+            unresolved=(
+                *(UnresolvedTerm(False, term) for term in together_left),
+                *(UnresolvedTerm(True, term) for term in apart_left),
+            ),
             weight=_TERM_BYTES * (len(terms) + len(rules)) + _VALUE_BYTES * values,
         )
     )
 
 
-def repelling_terms(pod: Pod, namespace: str) -> tuple[PodTerm, ...] | None:
+def repelling_terms(pod: Pod, namespace: str) -> tuple[PodTerm, ...]:
     """Return the required anti-affinity of a pod, which keeps other pods away, too.
 
-    None: it is too large to keep.
+    None of it where it is too large to keep.
     """
     affinity = pod.spec.affinity
     if affinity is None or affinity.pod_anti_affinity is None:
         return ()
     far = affinity.pod_anti_affinity
     if _oversize(len(far.required), sum(map(_values_of_term, far.required))):
-        return None
-    return _terms(far, pod.labels, namespace, "")[0]
+        return ()
+    return tuple(_term(one, pod.labels, namespace) for one in far.required)
 
 
 @lru_cache(maxsize=1024)
@@ -187,34 +211,34 @@ def _oversize(terms: int, values: int) -> str | None:
 
 
 def _terms(
-    affinity: PodAffinity | None, labels: Mapping[str, str], namespace: str, name: str
-) -> tuple[tuple[PodTerm, ...], list[str]]:
-    """Return the terms that are planned, and in words what is left to kube-scheduler."""
-    if affinity is None:
-        return (), []
-    terms = [_term(one, labels, namespace) for one in affinity.required]
-    left = [f"{name} that selects namespaces by labels"] if None in terms else []
-    return tuple(term for term in terms if term is not None), left
+    affinity: PodAffinity | None, labels: Mapping[str, str], namespace: str
+) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
+    """Return the terms that name their namespaces, and those that select some by labels."""
+    required = affinity.required if affinity else ()
+    terms = [_term(one, labels, namespace) for one in required]
+    named = tuple(term for term in terms if term.pods.by_labels is None)
+    return named, tuple(term for term in terms if term.pods.by_labels is not None)
 
 
 def _prefers(affinity: PodAffinity | None) -> bool:
     return bool(affinity and affinity.preferred_during_scheduling_ignored_during_execution)
 
 
-def _term(term: PodAffinityTerm, labels: Mapping[str, str], namespace: str) -> PodTerm | None:
-    """Return a term as a value; None: the labels of namespaces decide, which are not read."""
+def _term(term: PodAffinityTerm, labels: Mapping[str, str], namespace: str) -> PodTerm:
+    """Return a term as a value."""
     namespaces: frozenset[str] | None = frozenset(term.namespaces or ())
-    selector = term.namespace_selector
+    selector, by_labels = term.namespace_selector, None
     if selector is not None:
         named = _named(selector)
         if named is None:
-            return None
-        namespaces = namespaces | named if namespaces is not None and named else None
+            by_labels = label_match(selector, {})
+        else:
+            namespaces = namespaces | named if namespaces is not None and named else None
     elif not namespaces:
         namespaces = frozenset((namespace,))
     keys, mismatched = term.match_label_keys or (), term.mismatch_label_keys or ()
-    selected = Selected(namespaces, label_match(term.label_selector, labels, keys, mismatched))
-    return PodTerm(selected, term.topology_key)
+    match = label_match(term.label_selector, labels, keys, mismatched)
+    return PodTerm(Selected(namespaces, match, by_labels), term.topology_key)
 
 
 def _named(selector: LabelSelector) -> frozenset[str] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.account.node_ledger import Holding, NodeLedger
 from linkwise.cluster.requests.class_resources import NONE, ClassResources
+from linkwise.cluster.requests.neighbors.namespaces import Labels
 from linkwise.cluster.requests.user_claims.pod_claims import NO_NEEDS, DeviceNeeds
 from linkwise.cluster.volumes.objects import VolumeObjects
 from linkwise.planning.placement.options import Preferences
@@ -30,6 +31,8 @@ class Snapshot:
     """Resources for which kube-scheduler makes claims where a node has none of them."""
     volumes: VolumeObjects | None = field(default=None, repr=False, compare=False)
     """What is known of volumes, for pods that do not exist yet; None: nothing."""
+    namespaces: Mapping[str, Labels] | None = field(default=None, repr=False, compare=False)
+    """The labels of namespaces, for pods that do not exist yet; None: they are not known."""
     needs: DeviceNeeds = NO_NEEDS
     """The needs by which GPUs are closed and sets are not allowed, see `selected_nodes`."""
 

@@ -206,6 +206,28 @@ def test_nodes_that_the_scorer_excludes_for_a_unit_are_read(read):
     assert cluster.excluded == {"0a": {"n": 1767225600.0}}
 
 
+@pytest.mark.parametrize("team", ["a", None], ids=["there", "not in the file"])
+def test_namespaces_that_rules_select_by_labels_are_named(read, team):
+    term = {
+        "topologyKey": "zone",
+        "labelSelector": {},
+        "namespaceSelector": {"matchLabels": {"team": "a"}},
+    }
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    waiting = a_held_pod(1, "w", affinity={"podAffinity": required})
+    running = a_held_pod(0, "r", affinity={"podAntiAffinity": required}, nodeName="n")
+    metadata = {"name": "vision", "labels": {"team": team}}
+    namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}] if team else []
+
+    cluster = read(a_node(), waiting, running, *namespaces)
+
+    first, second = cluster.pod_infos
+    rules, neighbor = first.member.rules, second.usage.neighbor
+    named = [term.pods.namespaces for term in (*rules.affinity, *neighbor.repels)]
+    assert named == ([{"vision"}] * 2 if team else [])
+    assert bool(rules.delegated) is (team is None)
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"n": 1}', '{"n": {"a": "b"}}'])
 def test_unreadable_exclusions_exclude_none(text):
     assert ScorerLease(Metadata(annotations={EXCLUDED_NODES: text})).excluded_nodes == {}

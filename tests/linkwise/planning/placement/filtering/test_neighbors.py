@@ -17,12 +17,14 @@ from linkwise.cluster.account.node_ledger import Holding
 from linkwise.cluster.nodes.node import Taint
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.objects.selector import node_matches
+from linkwise.cluster.requests.neighbors.namespaces import neighbor_with_namespaces, selecting
 from linkwise.cluster.requests.neighbors.neighbor import (
     LABELS_MAX,
     REPELS_MAX,
     VALUES_MAX,
     neighbor_of,
 )
+from linkwise.planning.gang.pod_namespaces import member_with_namespaces
 from linkwise.planning.placement.filtering.neighbors import judge
 from linkwise.planning.placement.pods.member import new_member
 from linkwise.planning.placement.state.node_cache import DeadlineExceeded
@@ -36,6 +38,8 @@ NODES = [
     {HOST: "n3"},
 ]
 NAMESPACES = ["default", "other"]
+TEAM = {"team": "x"}
+SELECT = selecting({"default": {}, "other": TEAM, "empty": TEAM})
 labels = st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy"), max_size=2)
 requirements = st.lists(
     st.one_of(
@@ -65,7 +69,7 @@ terms = st.lists(
         optional={
             "namespaces": st.lists(st.sampled_from(NAMESPACES), min_size=1, unique=True),
             "namespaceSelector": st.sampled_from(
-                [{}, {"matchLabels": {keys.NAMESPACE_NAME: "other"}}]
+                [{}, {"matchLabels": {keys.NAMESPACE_NAME: "other"}}, {"matchLabels": TEAM}]
             ),
         },
     ),
@@ -232,14 +236,14 @@ def a_cluster(placed):
 
 def seen(raw):
     pod = msgspec.convert(raw, Pod)
-    return neighbor_of(pod, pod.metadata.namespace)
+    return neighbor_with_namespaces(neighbor_of(pod, pod.metadata.namespace), SELECT)
 
 
 @settings(max_examples=400, deadline=None)
 @given(pod=pods(), placed=st.lists(placed_pods(), max_size=5))
 def test_nodes_are_judged_as_kube_scheduler_judges_them(pod, placed):
     snapshot = a_cluster(placed)
-    member = new_member(msgspec.convert(pod, Pod), "default")
+    member = member_with_namespaces(new_member(msgspec.convert(pod, Pod), "default"), SELECT)
 
     masks = [mask for _, mask in judge(snapshot, [member])]
 
