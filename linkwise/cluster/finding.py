@@ -43,6 +43,7 @@ class Code(StrEnum):
     CLAIM_REFERENCE = "LW127"
     NO_CLAIM = "LW128"
     CLAIMS_LABEL = "LW129"
+    APPLIED_AGAIN = "LW130"
     CLASS = "LW201"
     QOS = "LW202"
     MODEL = "LW203"

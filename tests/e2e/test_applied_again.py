@@ -64,6 +64,19 @@ def test_a_pod_whose_manifest_is_applied_again_is_unchanged(
     assert (differs.returncode, differs.stdout) == (0, ""), differs.stderr
 
 
+def test_a_server_side_apply_without_force_is_refused_where_check_says_so(plane, pods, machines):
+    machines(1)
+    body = manifest(pods)
+    applied(plane, body, "--server-side")
+    wait_until(lambda: bool(pods.all()["train"]["spec"].get("nodeName")), "it is bound", 60)
+
+    again = plane.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(body))
+
+    assert again.returncode != 0
+    assert "conflict" in again.stderr
+    assert "nodeAffinity" in again.stderr
+
+
 def test_the_dry_run_of_gitops_tools_shows_no_difference(pods, machines):
     """Argo CD and Flux compare the result of a server-side apply as a dry run with the pod."""
     machines(1)

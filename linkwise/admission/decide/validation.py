@@ -46,6 +46,7 @@ def validate_pod(
         findings += cpu_findings(parsed.pod.spec, capacity)
         if (finding := node_terms_finding(parsed.pod.spec)) is not None:
             findings.append(finding)
+        findings += _applied_again(parsed.pod, workload)
     findings += injection_findings(parsed, rules)
     if places and rules.placement.mode == "scheduler":
         findings += _scheduler_findings(parsed, rules.placement.scheduler_name)
@@ -97,6 +98,25 @@ def _claims_finding(parsed: ParsedPod, *, places: bool) -> Finding:
         message = f"Linkwise leaves the claims of the pod to kube-scheduler: {parsed.delegated}"
         fix = f"ask for {NVIDIA_GPU} instead, since nodes of Linkwise have no GPU for such claims"
     return Finding(Code.CLAIMS, Severity.WARNING, "spec.resourceClaims", None, message, fix)
+
+
+def _applied_again(pod: NewPod, workload: GangOwner | None) -> list[Finding]:
+    """Return a warning for a pod without an owner that states a field which the scorer takes.
+
+    Whoever applies a template of an owner applies no pod.
+    """
+    if workload is None or workload.kind != "Pod" or not pod.spec.required_terms:
+        return []
+    warning = Finding(
+        Code.APPLIED_AGAIN,
+        Severity.WARNING,
+        "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+        None,
+        "a server-side apply of this pod conflicts with the scorer once it has its node, which the "
+        "scorer writes here",
+        "use spec.nodeSelector instead, or apply it with --force-conflicts",
+    )
+    return [warning]
 
 
 def _privileged_findings(pod: NewPod) -> list[Finding]:

@@ -34,7 +34,7 @@ def pod_report(
         "template": template.role,
         "replicas": template.replicas,
         "verdict": outcome.verdict.value,
-        "findings": [_finding(finding, template) for finding in outcome.findings],
+        "findings": [finding_report(finding, template) for finding in outcome.findings],
         "profiles": [_trace(trace) for trace in outcome.profiles],
         "patch": [{**operation.wire(), "rule": operation.rule} for operation in outcome.patch],
         "patched": JsonPatch(operations).apply(pod),
@@ -64,7 +64,8 @@ def _reason(others: str | None) -> str:
     return "asks for no GPU resource, and has no label of a compute class and no gang"
 
 
-def _finding(finding: Finding, template: PodTemplate) -> dict[str, object]:
+def finding_report(finding: Finding, template: PodTemplate) -> dict[str, object]:
+    """Return a finding about one template, as plain JSON."""
     return {
         "code": finding.code.value,
         "severity": finding.severity.value,

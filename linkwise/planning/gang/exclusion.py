@@ -5,7 +5,7 @@ controller and of what it asks for, so that they hold for the pod that replaces 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
 
 import msgspec
@@ -67,21 +67,11 @@ def lasting_digest(node: Node | None) -> str:
     """Return a digest of what a node offers whatever its pods are, as it is for another leader."""
     if (same := lasting(node)) is None:
         return "-"
-    machine = same.machine and (same.machine.model, same.machine.n)
-    parts = [getattr(same, name) for name in _DIGESTED]
-    encoded = msgspec.msgpack.encode((machine, parts), order="deterministic", enc_hook=str)
-    return _digest(encoded, _NODE_DIGITS)
+    return _digest(msgspec.msgpack.encode(same, order="deterministic"), _NODE_DIGITS)
 
 
 def _digest(content: bytes, digits: int) -> str:
     return sha256(content).hexdigest()[:digits]
-
-
-_DIGESTED = [
-    each.name
-    for each in fields(Node)
-    if each.compare and each.name not in {"name", "machine", "pool", "mismatch", "warnings"}
-]
 
 
 def exclusions_text(exclusions: Mapping[str, Exclusion]) -> str:

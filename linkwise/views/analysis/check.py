@@ -6,12 +6,15 @@ from typing import TypeAlias
 import msgspec
 from msgspec import structs
 
+from linkwise.admission.decide.outcome import Outcome
 from linkwise.admission.dry_run.fit_template import fit_template
-from linkwise.admission.dry_run.pod_report import pod_report
+from linkwise.admission.dry_run.pod_report import finding_report, pod_report
+from linkwise.cluster.gang import gang_mark, is_member
 from linkwise.cluster.objects.priority_class import prioritized
 from linkwise.cluster.whatif_api import MAX_PODS, FitRequest, FitTemplate
 from linkwise.manifest.template import PodTemplate
 from linkwise.views.analysis.check_report import CheckReport, TemplateReport
+from linkwise.views.analysis.gang_sizes import MarkedTemplate, different_sizes
 from linkwise.views.files.inputs import Inputs, admit_pod
 from linkwise.views.files.objects import Plain
 
@@ -26,11 +29,21 @@ def judge(inputs: Inputs, progress: Progress, clock: float) -> CheckReport:
         progress: Yields the templates, and shows how many are judged.
         clock: The time [s since 1970].
     """
-    reports, templates = [], []
+    reports: list[Plain] = []
+    templates: list[FitTemplate | None] = []
+    members: list[MarkedTemplate] = []
     for template in progress(inputs.templates):
-        report, to_place = _judge_template(inputs, template)
+        pod = template.pod()
+        typed = template.read(pod)
+        outcome = admit_pod(inputs, template, typed)
+        report = pod_report(template, pod, typed, outcome)
         reports.append(report)
-        templates.append(to_place)
+        templates.append(_to_place(inputs, template, report, outcome))
+        mark, _ = gang_mark(typed)
+        if mark and is_member(typed, outcome.request, mark):
+            members.append(MarkedTemplate(template, mark, len(reports) - 1))
+    for place, finding in different_sizes(members):
+        reports[place]["findings"].append(finding_report(finding, inputs.templates[place]))
     fits, notes = _fits(inputs, templates, clock)
     for report, fit in zip(reports, fits, strict=True):
         report["placement"] = fit
@@ -42,15 +55,11 @@ def judge(inputs: Inputs, progress: Progress, clock: float) -> CheckReport:
     )
 
 
-def _judge_template(inputs: Inputs, template: PodTemplate) -> tuple[Plain, FitTemplate | None]:
-    pod = template.pod()
-    typed = template.read(pod)
-    outcome = admit_pod(inputs, template, typed)
-    report = pod_report(template, pod, typed, outcome)
-    to_place = fit_template(template, report["patched"], outcome)
-    if to_place is None:
-        return report, None
-    return report, structs.replace(to_place, pod=prioritized(to_place.pod, inputs.classes))
+def _to_place(
+    inputs: Inputs, template: PodTemplate, report: Plain, outcome: Outcome
+) -> FitTemplate | None:
+    found = fit_template(template, report["patched"], outcome)
+    return found and structs.replace(found, pod=prioritized(found.pod, inputs.classes))
 
 
 def _fits(

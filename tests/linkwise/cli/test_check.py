@@ -177,6 +177,81 @@ def test_gang_error_names_the_workload(check):
     assert [finding["code"] for finding in entry["findings"]] == ["LW401"]
 
 
+SET = """\
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: NAME}
+spec:
+  replicas: REPLICAS
+  podManagementPolicy: Parallel
+  template:
+    metadata: {annotations: {linkwise.dev/gang: GANG, linkwise.dev/gang-size: "SIZE"}}
+    spec: {containers: [{name: main, resources: {limits: {aliyun.com/gpu: 1}}}]}
+"""
+
+
+def a_set(name, replicas, size, gang="train"):
+    fields = {"NAME": name, "REPLICAS": str(replicas), "SIZE": str(size), "GANG": gang}
+    text = SET
+    for field, value in fields.items():
+        text = text.replace(field, value)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("sets", "warned"),
+    [
+        ([a_set("ps", 1, 5), a_set("worker", 3, 4)], {"worker"}),
+        ([a_set("ps", 1, 5), a_set("worker", 4, 5)], set()),
+        ([a_set("one", 4, 4), a_set("two", 8, 8)], set()),
+        ([a_set("ps", 1, 5), a_set("worker", 3, 4, gang="other")], set()),
+        ([a_set("ps", 1, 2), a_set("x", 1, 3), a_set("z", 1, 4)], {"ps", "x"}),
+    ],
+    ids=["different", "equal", "gangs by themselves", "other gangs", "three"],
+)
+def test_members_of_a_gang_that_state_different_sizes_are_warned_of(check, sets, warned):
+    _, answer = check("---\n".join(sets))
+
+    found = {
+        item["name"]: one
+        for item in answer
+        for one in item["findings"]
+        if "different sizes" in one["message"]
+    }
+    assert found.keys() == warned
+    assert {one["code"] for one in found.values()} <= {"LW402"}
+    assert {one["severity"] for one in found.values()} <= {"warning"}
+
+
+NEAR = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+REQUIRED = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [NEAR]}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "is_owned", "is_warned"),
+    [
+        ({"affinity": {"nodeAffinity": REQUIRED}}, False, True),
+        ({"affinity": {"nodeAffinity": REQUIRED}}, True, False),
+        ({"nodeSelector": {"zone": "a"}}, False, False),
+    ],
+    ids=["a pod", "a template", "a node selector"],
+)
+def test_a_pod_whose_second_server_side_apply_conflicts_is_warned_of(
+    check, spec, is_owned, is_warned
+):
+    manifest = yaml.safe_load(WHOLE)
+    manifest["spec"] |= spec
+    if is_owned:
+        template = {"metadata": {}, "spec": manifest["spec"]}
+        manifest = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}}
+        manifest["spec"] = {"replicas": 1, "template": template}
+
+    _, answer = check(yaml.safe_dump(manifest))
+
+    codes = [one["code"] for item in answer for one in item["findings"]]
+    assert ("LW130" in codes) is is_warned
+
+
 def test_a_workload_scaled_to_none_is_judged_all_the_same(check):
     head = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\n"
     template = textwrap.indent(BAD, "    ")
