@@ -140,9 +140,9 @@ def _explain_gang(view: PlannerView, key: GangKey, gang: Gang | None) -> UnitExp
         tuple(map(pod_placement, members)),
         _reason(members, status, state),
         reserved=status.reserved,
-        unhealthy=_problem(status, GPUS_HEALTHY),
-        unplanned=_problem(status, GPUS_AS_PLANNED),
-        unprepared=_problem(status, PREPARED),
+        unhealthy=printable(status.problem(GPUS_HEALTHY) or ""),
+        unplanned=printable(status.problem(GPUS_AS_PLANNED) or ""),
+        unprepared=printable(status.problem(PREPARED) or ""),
         evicted=evicted_text(gang),
     )
     plan = gang.spec.plan if gang and state is UnitState.PLACED else None
@@ -173,14 +173,6 @@ def _reason(members: Sequence[PodInfo], status: GangStatus, state: UnitState) ->
     if said or state is UnitState.PLACED:
         return said or None
     return _COMMITTING if state is UnitState.FITS else NOT_SAID
-
-
-def _problem(status: GangStatus, kind: str) -> str:
-    """Return the message of a condition that does not hold; empty: it holds."""
-    for condition in status.conditions:
-        if condition.type == kind and condition.status == "False":
-            return printable(condition.message)
-    return ""
 
 
 def _state_of_single(view: PlannerView, pod: PodInfo, said: Said) -> tuple[UnitState, str | None]:
