@@ -270,11 +270,13 @@ def test_more_namespaces_are_excluded_by_registrations_and_policies(chart):
     found = chart("--set=excludedNamespaces={openshift-a,gke-b}")
     hooks = found["MutatingWebhookConfiguration", None, "linkwise"]["webhooks"]
     selectors = [one["namespaceSelector"] for one in hooks.values()]
+    validating = found["ValidatingWebhookConfiguration", None, "linkwise"]["webhooks"]
+    selectors.append(validating["owners.linkwise.dev"]["namespaceSelector"])
     for name in ("linkwise-placed", "linkwise-placed-nvidia"):
         policy = found["ValidatingAdmissionPolicy", None, name]
         selectors.append(policy["spec"]["matchConstraints"]["namespaceSelector"])
 
-    assert len(selectors) == 5
+    assert len(selectors) == 6
     for selector in selectors:
         (one,) = selector["matchExpressions"]
         assert one["values"] == [*SYSTEM, "openshift-a", "gke-b"]
