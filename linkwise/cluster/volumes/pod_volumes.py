@@ -45,6 +45,8 @@ class PodVolumes:
     """Volumes that are attached to its node."""
     exclusive: tuple[str, ...] = ()
     """Claims that no other pod may use."""
+    absent: tuple[str, ...] = ()
+    """Claims that do not exist, of a pod that does not exist either: they may be made with it."""
 
     @property
     def kind(self) -> Hashable:

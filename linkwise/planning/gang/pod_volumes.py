@@ -45,16 +45,20 @@ def with_volumes(pod: PodInfo, objects: VolumeObjects | None, pods_of: PodsOf) -
 def with_present_volumes(pod: PodInfo, objects: VolumeObjects | None) -> PodInfo:
     """Return a pod that does not exist yet, with those of its volumes whose claims exist.
 
-    Others may be made with it, as those of ephemeral volumes and StatefulSets are.
+    Others may be made with it, as those of ephemeral volumes and StatefulSets are: they tie it to
+    no node, and are named.
     """
     if pod.member is None or objects is None:
         return pod
     claims = claims_of(pod.member.pod.spec, pod.name)
-    present = [one for one in claims if not one.volume and objects.claim((pod.namespace, one.name))]
     if not claims:
         return pod
+    own = [one for one in claims if not one.volume]
+    present = [one for one in own if objects.claim((pod.namespace, one.name))]
+    absent = tuple(one.name for one in own if one not in present)
     found = resolve(pod.namespace, pod.uid, present, objects, lambda _: None)
-    return replace(pod, member=replace(pod.member, volumes=found))
+    volumes = replace(found, absent=absent)
+    return replace(pod, member=replace(pod.member, volumes=volumes))
 
 
 def uses_volumes(pod: PodInfo) -> bool:

@@ -18,6 +18,7 @@ from linkwise.topology.machine import mask_of
 MAX_EXPLAINED = 16
 """Nodes of a plan whose GPUs are explained: it takes long to rank all sets of a node."""
 
+_ABSENT_SHOWN = 3
 _INFERRED = (
     MachineSource.FEATURE_DISCOVERY,
     MachineSource.CATALOGUE,
@@ -173,4 +174,6 @@ def delegated_constraints(member: Member) -> tuple[str, ...]:
     volumes = member.pod.spec.volumes or ()
     has_claim = any(volume.persistent_volume_claim or volume.ephemeral for volume in volumes)
     is_left = has_claim and member.volumes is None
-    return (*member.rules.delegated, *left, *(("volumes",) if is_left else ()))
+    absent = member.volumes.absent[:_ABSENT_SHOWN] if member.volumes else ()
+    missing = (f"PersistentVolumeClaim {name}, which does not exist yet" for name in absent)
+    return (*member.rules.delegated, *left, *(("volumes",) if is_left else ()), *missing)

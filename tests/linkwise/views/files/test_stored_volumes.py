@@ -113,3 +113,6 @@ def test_a_pod_that_is_about_to_be_created_goes_where_its_claims_can_be_used():
     ((unit,), _) = simulate(snapshot, [Intended(pod, "team")], ())
     assert isinstance(unit.plan, Plan)
     assert set(unit.plan.gpus) == {"n1"}
+    assert notes_on(snapshot, unit.plan) == [
+        "left to kube-scheduler: PersistentVolumeClaim made-with-the-pod, which does not exist yet"
+    ]
