@@ -106,7 +106,7 @@ class ExcludedNodes:
         """
         now = self._clock()
         for unit, nodes in reversed(list(published.items())):
-            self._entries[unit] = {
+            entries = {
                 node: _Entry(
                     Exclusion(min(until, now + SECONDS)),
                     cause_at(self._state, node),
@@ -114,10 +114,12 @@ class ExcludedNodes:
                     min(until, now + _LEAST),
                     times=2,
                 )
-                for node, until in nodes.items()
+                for node, until in islice(nodes.items(), KEPT)
                 if until > now
             }
-            forget_most(self._entries)
+            if entries:
+                self._entries[unit] = entries
+                forget_most(self._entries)
 
     def exclude(
         self,
