@@ -1,5 +1,6 @@
 import re
 import shlex
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from linkwise.cli.__main__ import run
 from linkwise.cluster import keys
 from linkwise.policy.lint import lint
 from linkwise.topology.catalogue import NAMES, entry
+from linkwise.topology.machine import mask_of
+from linkwise.topology.table import table_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -119,6 +122,25 @@ def test_the_machines_on_which_no_set_is_better_are_those_of_the_catalogue():
     switched = [name for name in NAMES if entry(name).machine.switched]
 
     assert f"On the {number[len(switched)]} NVSwitch machines of the" in PAGE
+    differ, equal = (
+        set(re.findall(r"`([a-z0-9-]+)`", text))
+        for text in re.findall(
+            r"^\* \*\*(?:Links matter inside|On the)[^*]*.*\n.*", PAGE, re.MULTILINE
+        )
+    )
+    assert differ == {name for name in NAMES if _sets_differ(name)}
+    assert equal == {*NAMES} - differ - {*switched}
+
+
+def _sets_differ(name):
+    """Return whether some set of GPUs of a machine is faster than another one of its size."""
+    machine = entry(name).machine
+    table = table_of(machine)
+    return any(
+        len({table.bandwidth(mask_of(chosen)) for chosen in combinations(range(machine.n), size)})
+        > 1
+        for size in range(2, min(machine.n, 5))
+    )
 
 
 def test_the_pictures_are_small_images_that_one_command_draws():
