@@ -1,21 +1,18 @@
 """Reads a cluster from a file: its nodes, the pods that hold GPUs, and its other objects."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
-
-from msgspec import structs
 
 from linkwise.cluster.account.accounting import Accounting
 from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.keys import SCORER
 from linkwise.cluster.memo import Memo
-from linkwise.cluster.mode import with_alias
 from linkwise.cluster.nodes.device_claims import ClaimObject, HeldClaim
 from linkwise.cluster.nodes.lost_gpus import RecordedGPU
 from linkwise.cluster.nodes.node import Node
-from linkwise.cluster.nodes.node_devices import NodeDevices, devices_by_node, devices_of_node
-from linkwise.cluster.nodes.node_resources import NodeError, NodeObject
+from linkwise.cluster.nodes.node_devices import devices_by_node, devices_of_node
+from linkwise.cluster.nodes.node_resources import NodeObject
 from linkwise.cluster.nodes.resource_slice import PoolSlice
 from linkwise.cluster.nodes.taint_rules import TaintRule
 from linkwise.cluster.objects.pod import Pod
@@ -29,9 +26,8 @@ from linkwise.manifest.typed import read_as
 from linkwise.manifest.value import InputError, Value
 from linkwise.planning.gang.pod_info import PodInfo, pod_info, with_claim_places
 from linkwise.planning.gang.pod_namespaces import with_namespaces
-from linkwise.planning.state.node_info import NodeConfigMap, build_node, measured
+from linkwise.planning.state.node_info import NodeConfigMap, measured
 from linkwise.policy.snapshot import PolicySnapshot
-from linkwise.topology.machine import TopologyError
 from linkwise.views.files.machine import find_machine
 from linkwise.views.files.objects import NodeAddresses
 from linkwise.views.files.other_objects import Other, read_other
@@ -42,6 +38,7 @@ from linkwise.views.files.short_form import (
     read_short_form,
     with_holdings,
 )
+from linkwise.views.files.stored_node import build_stored_node, completed
 from linkwise.views.files.stored_volumes import (
     StoredVolume,
     StoredVolumes,
@@ -84,7 +81,7 @@ class ClusterMemo:
         """Start with nothing."""
         self.policies = Memo(stored_policy)
         self.devices = Memo(devices_of_node)
-        self.nodes = Memo(_node)
+        self.nodes = Memo(build_stored_node)
         self.pod_infos = Memo(pod_info)
         self.recorded = Memo[tuple[RecordedGPU, ...]](lambda usage: usage.recorded)
         self.accounting = Accounting()
@@ -192,7 +189,7 @@ class ClusterObjects:
             of_node.setdefault(config_map.metadata.name, config_map)
 
     def _add_node(self, value: Value, plain: dict[str, object]) -> None:
-        node = _completed(read_as(NodeObject, plain, value))
+        node = completed(read_as(NodeObject, plain, value))
         name = node.metadata.name
         if name in self.nodes:
             raise _duplicate(value, name, self.nodes[name][0])
@@ -247,7 +244,7 @@ class ClusterObjects:
     def _node_calls(
         self, policy: PolicySnapshot, memo: ClusterMemo, infos: Iterable[PodInfo]
     ) -> Iterator[tuple[object, ...]]:
-        """Yield the arguments of `_node` for each node."""
+        """Yield the arguments of `build_stored_node` for each node."""
         devices = devices_by_node(self.slices, self.claims, self.rules, memo.devices)
         usages = [info.usage for info in infos if info.usage and info.usage.target]
         recorded: dict[str, set[RecordedGPU]] = {}
@@ -277,34 +274,6 @@ class ClusterObjects:
                     raise _duplicate(short_node.value, name, first)
                 nodes[name] = short_node
         return nodes
-
-
-def _node(
-    value: Value,
-    node: NodeObject,
-    config_maps: tuple[NodeConfigMap, ...],
-    policy: PolicySnapshot,
-    gpus: tuple[NodeDevices | None, *tuple[RecordedGPU, ...]],
-    refused: str | None,
-) -> Node:
-    """Return a node; `gpus` are the devices of its driver, and the GPUs in records of its pods."""
-    devices, *recorded = gpus
-    try:
-        by_name = {one.metadata.name: one for one in config_maps}
-        built = build_node(node, by_name, policy, devices, tuple(recorded))
-        return replace(built, machine_refused=refused)
-    except NodeError as error:
-        raise value.error(f"{error}.") from None
-    except TopologyError as error:
-        raise InputError(f"the policy's machines: {error}.") from None
-
-
-def _completed(node: NodeObject) -> NodeObject:
-    """Return a node that a person has written with the labels that the API server would add."""
-    if node.metadata.uid or not node.metadata.labels:
-        return node
-    metadata = structs.replace(node.metadata, labels=with_alias(node.metadata.labels))
-    return structs.replace(node, metadata=metadata)
 
 
 def _duplicate(value: Value, name: str, first: Value) -> InputError:
