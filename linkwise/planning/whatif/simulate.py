@@ -16,6 +16,7 @@ from linkwise.cluster.keys import GANG
 from linkwise.cluster.objects.metadata import Owner, controller_of
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.neighbors.namespaces import selecting
+from linkwise.planning.cycle.claimants import Claimants
 from linkwise.planning.cycle.cycle import Reservation
 from linkwise.planning.gang.compact_pod import oversize_reason
 from linkwise.planning.gang.joint import all_joint
@@ -136,13 +137,16 @@ def simulate_each(
     A result refers to the whole cluster of its moment, about 0.3 MB for 5,000 nodes.
     """
     refused: dict[Hashable, Refusal] = {}
+    claimants = Claimants()
     for unit, places in _in_order(_units(pods, settled, snapshot)):
-        outcome = _decide(snapshot, unit, reserved, refused)
+        blocked = claimants.blocker(unit)
+        outcome = Refusal(blocked) if blocked else _decide(snapshot, unit, reserved, refused)
         placed = outcome if isinstance(outcome, Plan) else None
         reason = outcome.reason if isinstance(outcome, Refusal) else None
         result = SimulatedUnit(unit, places, placed, reason, snapshot)
         if placed:
             snapshot = placed.applied_to(snapshot)
+            claimants.plan(unit)
             refused.clear()
         yield result, snapshot
 

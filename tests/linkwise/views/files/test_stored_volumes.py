@@ -116,3 +116,17 @@ def test_a_pod_that_is_about_to_be_created_goes_where_its_claims_can_be_used():
     assert notes_on(snapshot, unit.plan) == [
         "left to kube-scheduler: PersistentVolumeClaim made-with-the-pod, which does not exist yet"
     ]
+
+
+def test_of_two_pods_that_are_simulated_one_has_a_claim_that_only_one_pod_may_use():
+    claim = a_volume_claim(volume="pv", accessModes=["ReadWriteOncePod"])
+    objects = volume_objects([claim], [a_volume()])
+    snapshot = replace(a_snapshot(a_node("n0")), volumes=objects)
+    named = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    pods = [
+        msgspec.convert(a_pod({keys.GPU_WHOLE: 1}, name=name, volumes=named), Pod)
+        for name in ("first", "second")
+    ]
+    (first, second), _ = simulate(snapshot, [Intended(pod, "team") for pod in pods], ())
+    assert isinstance(first.plan, Plan)
+    assert "pod first, which names PersistentVolumeClaim data, too" in second.reason
