@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from linkwise.cluster import container_variables, keys, sharing_keys, volume_keys
+from linkwise.cluster import (
+    accelerator_keys,
+    container_variables,
+    keys,
+    sharing_keys,
+    volume_keys,
+)
 from linkwise.workloads import operator_keys
 
 ROOT = Path(__file__).parents[1]
@@ -12,6 +18,7 @@ PACKAGES = ("linkwise", "webhook", "scorer", "certs", "agent", "dashboard")
 HOMES = {
     "linkwise/cluster/keys.py": keys,
     "linkwise/cluster/container_variables.py": container_variables,
+    "linkwise/cluster/accelerator_keys.py": accelerator_keys,
     "linkwise/cluster/sharing_keys.py": sharing_keys,
     "linkwise/cluster/volume_keys.py": volume_keys,
     "linkwise/workloads/operator_keys.py": operator_keys,
@@ -34,6 +41,8 @@ PLAIN = frozenset(word for word in WORDS if "/" not in word) - TELLING
 ALLOWED = {
     ("linkwise/policy/document.py", "linkwise.dev/"): "a Literal type takes no name",
     ("linkwise/policy/lint_policy.py", "devices"): "a key of the file of NVIDIA's device plugin",
+    ("linkwise/manifest/claim_form.py", "devices"): "a field of ResourceClaims",
+    ("linkwise/policy/plugin_flags.py", "gpus"): "a key of the file of NVIDIA's device plugin",
     ("linkwise/cluster/allocations/device_claim.py", "devices"): "a field of ResourceClaims",
     ("linkwise/cluster/allocations/device_claim.py", "selectors"): "a field of ResourceClaims",
     ("linkwise/cluster/allocations/user_claim.py", "devices"): "a field of ResourceClaims",

@@ -166,7 +166,8 @@ def _node(row: NodeRow, now: Node | None) -> Node:
         for card, state in zip(now.cards, row.states, strict=True)
     )
     counted = sum(holder.counted for holder in row.holders)
-    offered = {NVIDIA_GPU: row.free + counted} if now.is_counted else {}
+    is_whole = now.is_counted and now.parts is None
+    offered = {NVIDIA_GPU: row.free + counted} if is_whole else {}
     return replace(
         now,
         cards=cards,

@@ -1,7 +1,7 @@
 """Find the pod templates of an object of an unknown kind by their shape.
 
-A pod template is a map whose `spec` has a list of containers. The number of its pods is that of
-`replicas` or `parallelism` beside it.
+A pod template is a map whose `spec` has a list of containers, or one of the other shapes
+(`pod_shapes`). The number of its pods is that of `replicas` or `parallelism` beside it.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from itertools import islice
 
 from linkwise.cluster.objects.pod import PodSpec
 from linkwise.cluster.objects.quantity import QuantityError, whole
+from linkwise.manifest.pod_shapes import shape_of
 from linkwise.manifest.template import Head, PodTemplate
 from linkwise.manifest.value import Value
 from linkwise.workloads.gang_owner import GangOwner
@@ -52,7 +53,10 @@ def _guessed(job: Head, template: Value, parent: Value | None) -> PodTemplate:
     note = f"{kind} is not known: the pods of {template.words} are guessed by their shape"
     # The spec may not be that of a pod.
     path = template.path[len(job.document.path) :]
-    pods = PodSet(path, PodSpec(), _count(parent), numbered(stem), role, note=note)
+    shape = None if _is_template(_map(template)) else shape_of(_key(template), _map(template))
+    count = shape.pods if shape and shape.pods is not None else _count(parent)
+    made: dict[str, object] | None = {"spec": shape.spec} if shape else None
+    pods = PodSet(path, PodSpec(), count, numbered(stem), role, note=note, made_template=made)
     return replace(job.template(pods, GangOwner(kind, job.owner.name)), is_guessed=True)
 
 
@@ -65,10 +69,23 @@ def _templates(document: Value) -> Iterator[tuple[Value, Value | None]]:
             pending += ((item, parent) for item in reversed(value.items()))
         elif isinstance(value.plain, dict) and _is_template(value.plain):
             yield value, parent
+        elif isinstance(value.plain, dict) and value.path and shape_of(_key(value), value.plain):
+            yield value, parent
+            if workers := value.child("workerSpec"):
+                pending.append((workers, value))
         elif isinstance(value.plain, dict):
             names = [key for key in value.plain if isinstance(key, str) and key not in _OTHERS]
             children = filter(None, map(value.child, reversed(names)))
             pending += ((child, value) for child in children)
+
+
+def _map(value: Value) -> dict[str, object]:
+    return value.plain if isinstance(value.plain, dict) else {}
+
+
+def _key(value: Value) -> str:
+    """Return the last key on the way to a value; empty for an item of a list without one."""
+    return next((step for step in reversed(value.path) if isinstance(step, str)), "")
 
 
 def _is_template(plain: dict[str, object]) -> bool:

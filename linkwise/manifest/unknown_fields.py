@@ -26,6 +26,10 @@ _TYPES: Mapping[str, Mapping[str, str]] = {
 }
 """The fields of the objects around the spec of a pod. Of a workload only the metadata is read."""
 _MEANT = {
+    ("PodResourceClaim", "source"): (
+        "its resourceClaimTemplateName or resourceClaimName one level up, beside the name: "
+        "Kubernetes 1.31 removed source"
+    ),
     ("Container", "limits"): "resources.limits",
     ("Container", "requests"): "resources.requests",
     **{

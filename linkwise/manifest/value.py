@@ -69,7 +69,9 @@ class Value:
         """Return the value of a key, which is required."""
         child = self.child(key)
         if child is None:
-            raise self.error(f"{words_of((*self.path, key))} is missing; add it.")
+            near = next((one for one in self.mapping() if str(one).lower() == key.lower()), None)
+            fix = f"write {key} instead of {near}" if near not in {None, key} else "add it"
+            raise self.error(f"{words_of((*self.path, key))} is missing; {fix}.")
         return child
 
     def follow(self, path: Path) -> "Value":

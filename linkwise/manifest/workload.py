@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from linkwise.cluster import keys
 from linkwise.cluster.gang import gang_mark
+from linkwise.manifest.claim_form import check_claim_form
 from linkwise.manifest.guessed import TEMPLATES_MAX, guessed_templates
 from linkwise.manifest.lines import without_nulls
 from linkwise.manifest.misplaced import misplaced
@@ -22,6 +23,8 @@ from linkwise.workloads.members import members_of, ordered_start
 from linkwise.workloads.pod_set import Path, PodSet
 from linkwise.workloads.registry import kind_of
 
+_SPARK = "sparkoperator.k8s.io"
+"""A group of an operator that is no part of Kubernetes, unlike others of this domain."""
 NO_PODS = "no pods are described in these files; name Pods or workloads."
 """The warning if no object has a pod template."""
 _COUNTS = (
@@ -95,6 +98,7 @@ def expanded(objects: Sequence[Value], namespace: str, others: Sequence[Value] =
     without_effect: list[str] = []
     for value in objects:
         try:
+            check_claim_form(value)
             made, left_out = _templates_or_guesses(value, namespace, bases)
             for template in made:
                 template.read(template.pod())
@@ -256,5 +260,7 @@ def may_make_pods(document: Value) -> bool:
     Built-in kinds do not; any other kind may.
     """
     group = document.need("apiVersion").text().rpartition("/")[0]
+    if group == _SPARK:
+        return True
     is_kubernetes = "." not in group or (group.endswith(".k8s.io") and ".x-k8s." not in group)
     return not is_kubernetes and group != keys.API_VERSION.partition("/")[0]

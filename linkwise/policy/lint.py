@@ -1,6 +1,6 @@
 """Lint policies and profiles: errors, warnings, and the resulting changes."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from linkwise.manifest.json_text import places
@@ -9,6 +9,7 @@ from linkwise.manifest.place import Path, field
 from linkwise.policy.document import one_document, parse_plugin_config, parse_policy
 from linkwise.policy.lint_policy import LintWarning, plugin_warnings, policy_warnings
 from linkwise.policy.lint_selectors import selector_warnings
+from linkwise.policy.plugin_flags import unknown_keys
 from linkwise.policy.policy_file import Found, Kind, read_policy_file
 from linkwise.policy.problem import PolicyError, Problem, outer, reported, warning
 from linkwise.policy.profile import parse_profiles
@@ -92,7 +93,12 @@ def lint_policy(
         policy = parse_policy(text, at=at)
     except PolicyError as error:
         return Lint(error.problems)
-    return _judged(text, at, policy, policy_warnings(policy, machines))
+    unknown = [
+        (("sharing", "groups", i, "config", *path), message, fix)
+        for i, group in enumerate(policy.sharing.groups)
+        for path, message, fix in unknown_keys(group.config)
+    ]
+    return _judged(text, at, policy, policy_warnings(policy, machines), unknown)
 
 
 def lint_plugin_config(text: str, *, at: Embedded = WHOLE) -> Lint:
@@ -101,7 +107,7 @@ def lint_plugin_config(text: str, *, at: Embedded = WHOLE) -> Lint:
         config = parse_plugin_config(text, at=at)
     except PolicyError as error:
         return Lint(error.problems)
-    return _judged(text, at, config, plugin_warnings(config))
+    return _judged(text, at, config, plugin_warnings(config), list(unknown_keys(config)))
 
 
 def lint_found(found: Found, machines: Collection[str] | None = None) -> Lint:
@@ -115,10 +121,28 @@ def lint_found(found: Found, machines: Collection[str] | None = None) -> Lint:
             return lint_plugin_config(found.text, at=found.at)
 
 
-def _judged(text: str, at: Embedded, wire: Wire, warnings: Iterable[LintWarning]) -> Lint:
+def _judged(
+    text: str,
+    at: Embedded,
+    wire: Wire,
+    warnings: Iterable[LintWarning],
+    unknown: Sequence[LintWarning],
+) -> Lint:
+    """Return the problems of a text that can be read, and its settings.
+
+    Args:
+        text: One YAML or JSON document.
+        at: Position of the text in a file.
+        wire: Its content.
+        warnings: About it.
+        unknown: Keys that nobody reads: errors, by which there are no settings.
+    """
     document = one_document(text, at)
     if document is None:
         return Lint()
+    if unknown:
+        errors = [Problem(document.line_of(p), field(p), text, fix) for p, text, fix in unknown]
+        return Lint(reported(outer(errors, at)))
     problems = [
         warning(document.line_of(path), field(path), message, fix)
         for path, message, fix in warnings

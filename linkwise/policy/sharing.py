@@ -7,19 +7,29 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from linkwise.cluster.keys import DEVICE_PLUGIN_CONFIG, NVIDIA_PREFIX
 from linkwise.policy.wire import Labels, NonEmpty, Wire
 
 RENAMED_SUFFIX = ".shared"
+_REPLICAS_MIN = 2
+
+
+def _several(replicas: int) -> int:
+    if replicas < _REPLICAS_MIN:
+        raise ValueError(
+            f"must be greater than or equal to {_REPLICAS_MIN}; write 2 or more, or remove the "
+            "entry, since a GPU that is not listed is given out whole"
+        )
+    return replicas
 
 
 class SharedResource(Wire):
     """A shared resource and its replicas per device."""
 
     name: str
-    replicas: Annotated[int, Field(ge=2)]
+    replicas: Annotated[int, AfterValidator(_several)]
     rename: str | None = None
     """Ignored with a warning, as in NVIDIA's plugin."""
     devices: object = None

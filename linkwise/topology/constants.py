@@ -76,6 +76,7 @@ PRODUCTS = {
     "H100": HOPPER,
     "H200": HOPPER,
     "H800": HOPPER,
+    "H20": HOPPER,
     "GH200": HOPPER,
     "B200": BLACKWELL,
     "GB200": BLACKWELL,

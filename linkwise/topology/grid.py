@@ -27,6 +27,8 @@ _COMMAND = re.compile(
     re.IGNORECASE,
 )
 """A command that prints a matrix, with the capability that `-p2p` asks for."""
+_TITLE = re.compile(r"\bp2p\b.{0,20}?\b(nvlink|atomic|read|write|prop)", re.IGNORECASE)
+"""What people write above a matrix of `-p2p` instead; its first letter is that of the command."""
 
 _PASTE = "paste the whole output of `nvidia-smi topo -m`"
 
@@ -129,6 +131,8 @@ def _blocks(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:
             rows.append(row)
         elif command := _COMMAND.search(line):
             asked = (command[1] or command[2] or "").lower()
+        elif title := _TITLE.search(line):
+            asked = title[1][0].lower()
     if header:
         yield Block(header, tuple(rows), capability)
 

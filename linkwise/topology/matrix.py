@@ -14,8 +14,9 @@ from linkwise.topology.grid import LEVELS, Block, Grid, blocks_of, grid_of, link
 from linkwise.topology.machine import GPU, MAX_TEXT, NIC, Level, Machine, TopologyError
 
 _LEGEND = re.compile(r"^[\s#>*;-]*PIX\s*=", re.MULTILINE)
-_NVLINK = re.compile(r"\bNV#?\s*=|\bNV(?:#|[0-9])")
-"""The line about NVLinks in the legend, which `topo -m` prints on each machine; or a link."""
+_NVLINK = re.compile(r"\bNV#?\s*=|\bNV(?:#|[0-9])|\bSOC\b")
+"""The line about NVLinks in the legend, which `topo -m` prints on each machine; or a link, or the
+word of drivers before them."""
 
 T = TypeVar("T")
 

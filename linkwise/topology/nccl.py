@@ -88,11 +88,7 @@ def read_nccl(text: str, *, model: str | None = None) -> Machine:
         gpus=tuple(GPU(_numa(cpus, gpu.cpu), bus_id=gpu.bus_id) for gpu in gpus),
         constants=constants_of([gpu.element for gpu in gpus], cpus[0], model),
         switched=switched,
-        nics=tuple(
-            NIC(_nic_name(device), tuple(_level(device, gpu) for gpu in gpus))
-            for device in devices
-            if not _is_gpu(device.element)
-        ),
+        nics=_nics([device for device in devices if not _is_gpu(device.element)], gpus),
         model=model,
         warnings=tuple(warnings),
     )
@@ -136,6 +132,19 @@ def _refuse_other_vendor(device: _Device) -> None:
         f"this is a topology file of {library} with GPUs of {name}, which are not read; only"
         " NVIDIA GPUs are"
     )
+
+
+def _nics(devices: list[_Device], gpus: list[_Device]) -> tuple[NIC, ...]:
+    """Return the network cards. One without a PCIe device stands below each CPU, and is one."""
+    levels: dict[object, list[Level]] = {}
+    names: dict[object, str] = {}
+    for device in devices:
+        name = _nic_name(device)
+        key = (name, device.element.tag) if device.element.tag == "nic" else id(device.element)
+        near = [_level(device, gpu) for gpu in gpus]
+        levels[key] = [max(pair) for pair in zip(levels.get(key, near), near, strict=True)]
+        names[key] = name
+    return tuple(NIC(names[key], tuple(row)) for key, row in levels.items())
 
 
 def _is_nic(element: Element) -> bool:

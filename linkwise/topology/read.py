@@ -38,7 +38,7 @@ def read_machine(text: str, *, model: str | None = None, partial: bool = False) 
 
 def _document(text: str) -> str:
     """Return a document without the text that follows its end."""
-    end = text.rfind(_END)
+    end = text.find(_END)
     return text if end < 0 else text[: end + len(_END)]
 
 

@@ -11,7 +11,7 @@ _TOOLS = {
     "MetaX": r"\bmx-smi\b|MetaX",
     "Moore Threads": r"\bmthreads-gmi\b|\bMTLink\b|\bMTHREADS\b|\bMTT S[0-9]",
     "Huawei": r"\bnpu-smi\b|\bNPU[0-9]|\bHCCS\b",
-    "Intel": r"\bhl-smi\b|\bXe[ -]?Link\b",
+    "Intel": r"\bhl-smi\b|\bXe[ -]?Link\b|\bXL[0-9]{1,2}\b",
     "Cambricon": r"\bcnmon\b|\bMLU[0-9]|MLU-?Link",
     "Iluvatar": r"\bixsmi\b|Iluvatar",
     "Biren": r"\bbrsmi\b|\bBLink\b|Biren",

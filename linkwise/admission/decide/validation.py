@@ -13,6 +13,7 @@ from linkwise.cluster.objects.selector import names_label
 from linkwise.cluster.requests.claimed import claim_name
 from linkwise.cluster.requests.container_request import container_path, indexed_containers
 from linkwise.cluster.requests.misspelled import misspelled
+from linkwise.cluster.requests.other_systems import gpus_of_others
 from linkwise.cluster.requests.request import Family, Request
 from linkwise.policy.catalogue import CLASS_LABELS, check_class
 from linkwise.policy.document import Policy
@@ -56,7 +57,8 @@ def validate_pod(
         findings += pod_by_pod_findings(parsed.pod, workload, rules.gangs.kinds)
     if (places or parsed.mark or parsed.delegated) and _has_other_claims(parsed):
         findings.append(_claims_finding(parsed, places=places))
-    if parsed.mark and request.family is Family.NVIDIA:
+    others = gpus_of_others(parsed.pod.spec, request.family)
+    if parsed.mark and request.family is Family.NVIDIA and others is None:
         findings += _unplanned_gang(parsed.pod, parsed.mark, request, rules)
     return findings
 

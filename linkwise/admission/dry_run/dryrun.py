@@ -173,7 +173,7 @@ def read_manifest(body: bytes, namespace: str) -> Manifest:
         raise InputError(expansion.invalid[0])
     templates, unjudged = expansion.templates, expansion.unjudged
     skipped = (each.sentence for each in unjudged)
-    warnings = (*skipped, *expansion.warnings, *(() if templates else (NO_PODS,)))
+    warnings = (*skipped, *expansion.warnings, *(() if templates or unjudged else (NO_PODS,)))
     manifest = Manifest(templates, warnings, unjudged)
     for count, maximum, what in (
         (len(templates), MAX_TEMPLATES, "pod templates"),

@@ -25,7 +25,7 @@ def pod_report(
         outcome: Admission outcome of the pod.
     """
     operations = [operation.wire() for operation in outcome.patch]
-    others = gpus_of_others(typed.spec, outcome.request.family)
+    others = gpus_of_others(typed.spec, outcome.request.family, typed.annotations)
     return {
         "source": template.source,
         "kind": template.workload.kind,

@@ -182,7 +182,9 @@ def _group(kind: _Kind, members: list[_Member]) -> SlotGroup:
 
 def has_slots(ledger: NodeLedger) -> bool:
     """Return whether a node offers whole GPUs."""
-    return bool(ledger.node.cards) and (ledger.node.mode is NodeMode.TOPOLOGY or ledger.is_counted)
+    node = ledger.node
+    has_whole = node.mode is NodeMode.TOPOLOGY or (node.is_counted and node.parts is None)
+    return bool(node.cards) and has_whole
 
 
 def takes_pods(ledger: NodeLedger) -> bool:

@@ -170,12 +170,7 @@ class Node:
 
     @property
     def is_counted(self) -> bool:
-        """NVIDIA's plugin offers whole GPUs here and chooses those of each pod."""
-        return self.offers_by_count and self.parts is None
-
-    @property
-    def offers_by_count(self) -> bool:
-        """NVIDIA's plugin offers GPUs here, or parts of them under the name of whole ones."""
+        """NVIDIA's plugin offers GPUs here, or `parts`, and chooses those of each pod."""
         return self.mode is NodeMode.DEFAULT and NVIDIA_GPU in self.resources
 
     @property

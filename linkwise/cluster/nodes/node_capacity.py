@@ -55,7 +55,7 @@ def capacity_of(
         counted=tuple(
             WholeGPUs(node.name, node.labels, node.resources[NVIDIA_GPU])
             for node in known
-            if node.offers_by_count
+            if node.is_counted
         ),
         claims=claims,
         claims_gpus=max((node.gpus for node in claims), default=0),

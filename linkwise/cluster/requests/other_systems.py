@@ -1,46 +1,75 @@
-"""GPU requests that other systems serve: MIG devices, DRA claims, HAMi shares."""
+"""GPU requests that other systems serve: MIG devices, DRA claims, HAMi shares, other vendors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from linkwise.cluster.accelerator_keys import ACCELERATORS, KAI_FRACTIONS
 from linkwise.cluster.keys import (
     AMD_PREFIX,
+    DEFAULT_SCHEDULER,
     HAMI_RESOURCES,
     HAMI_SCHEDULER,
     MIG_PREFIX,
     NVIDIA_PREFIX,
     RESOURCES,
+    SCHEDULER,
 )
 from linkwise.cluster.objects.container import NewContainer
-from linkwise.cluster.objects.pod import NewPodSpec, PodSpec
+from linkwise.cluster.objects.pod import NewPodSpec
 from linkwise.cluster.objects.quantity import is_zero
 from linkwise.cluster.requests.container_request import all_containers
 from linkwise.cluster.requests.request import Family
 
 _VENDORS = (NVIDIA_PREFIX, AMD_PREFIX)
 """Prefixes of resources by which containers get GPUs."""
+CLAIMED_DEVICES = "devices by a claim (DRA, spec.resourceClaims)"
+_OF_KAI = "a part of a GPU from KAI Scheduler"
+_NAME_MAX = 63
+"""Of a name in a message [characters]."""
 _MAX_NAMES = 3
 """Maximum number of resources in a message."""
 
 
-def gpus_of_others(spec: PodSpec, family: Family | None) -> str | None:
+def gpus_of_others(
+    spec: NewPodSpec, family: Family | None, annotations: Mapping[str, str] | None = None
+) -> str | None:
     """Return the request for other systems, such as `MIG devices (nvidia.com/mig-1g.5gb)`, or None.
 
     Args:
         spec: Spec of the pod.
         family: Family of its request. With a family of ours, other resources or a DRA claim do not
             make it a pod of another system.
+        annotations: Of the pod.
     """
     if family not in (None, Family.NVIDIA):
         return None
-    named = dict.fromkeys(_resources(spec))
-    hami = [one for one in named if one in HAMI_RESOURCES]
+    if shares := shares_of_others(spec, family):
+        return shares
+    if family is Family.NVIDIA:
+        named = spec.scheduler_name
+        is_stock = named in {"", DEFAULT_SCHEDULER, SCHEDULER}
+        return None if is_stock else f"GPUs from scheduler {named[:_NAME_MAX]}"
+    parts = (one for one in KAI_FRACTIONS if one in (annotations or {}))
+    found = (*_devices_of_others(spec), *(f"{_OF_KAI} (annotation {one})" for one in parts))
+    return next(iter(found), None)
+
+
+def _devices_of_others(spec: NewPodSpec) -> Iterator[str]:
+    names = list(dict.fromkeys(_resources(spec)))
+    if mig := [one for one in names if one.startswith(MIG_PREFIX)]:
+        yield f"MIG devices ({_few(mig)})"
+    if spec.resource_claims:
+        yield CLAIMED_DEVICES
+    for prefix, whose in ACCELERATORS:
+        if known := [one for one in names if one.startswith(prefix)]:
+            yield f"{whose} ({_few(known)})"
+
+
+def shares_of_others(spec: NewPodSpec, family: Family | None) -> str | None:
+    """Return the shares of GPUs that a pod has from HAMi, in words, or None."""
+    hami = list(dict.fromkeys(one for one in _resources(spec) if one in HAMI_RESOURCES))
     if hami or (family is Family.NVIDIA and spec.scheduler_name == HAMI_SCHEDULER):
         return f"shares of GPUs from HAMi ({_few(hami or [f'scheduler {HAMI_SCHEDULER}'])})"
-    if family is Family.NVIDIA:
-        return None
-    if mig := [one for one in named if one.startswith(MIG_PREFIX)]:
-        return f"MIG devices ({_few(mig)})"
-    return "devices by a claim (DRA, spec.resourceClaims)" if spec.resource_claims else None
+    return None
 
 
 def uses_other_devices(spec: NewPodSpec) -> bool:
@@ -64,7 +93,7 @@ def has_other_devices(container: NewContainer) -> bool:
     )
 
 
-def _resources(spec: PodSpec) -> Iterator[str]:
+def _resources(spec: NewPodSpec) -> Iterator[str]:
     for container in all_containers(spec):
         for amounts in (container.limits, container.requests):
             yield from (one for one, amount in amounts.items() if not is_zero(amount))

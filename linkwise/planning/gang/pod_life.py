@@ -6,7 +6,7 @@ from linkwise.cluster.account.pod_usage import PodUsage
 from linkwise.cluster.gang import foreign_mark
 from linkwise.cluster.objects.kube_object import Labels
 from linkwise.cluster.objects.pod import Pod
-from linkwise.cluster.requests.other_systems import gpus_of_others
+from linkwise.cluster.requests.other_systems import shares_of_others
 from linkwise.cluster.requests.request import Family
 from linkwise.planning.gang.budgets import ENTRY
 
@@ -54,5 +54,5 @@ def _tie(pod: Pod) -> str:
     """Return why a pod that Linkwise did not place is no unit of its own; empty: it is one."""
     if mark := foreign_mark(pod):
         return f"is part of a gang that Linkwise did not place ({mark}), and would go alone"
-    shares = gpus_of_others(pod.spec, Family.NVIDIA)
+    shares = shares_of_others(pod.spec, Family.NVIDIA)
     return f"has {shares}" if shares else ""

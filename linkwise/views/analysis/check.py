@@ -11,12 +11,18 @@ from linkwise.admission.dry_run.fit_template import fit_template
 from linkwise.admission.dry_run.pod_report import finding_report, pod_report
 from linkwise.cluster.gang import gang_mark, is_member
 from linkwise.cluster.objects.priority_class import prioritized
+from linkwise.cluster.requests.other_systems import CLAIMED_DEVICES
 from linkwise.cluster.whatif_api import MAX_PODS, FitRequest, FitTemplate
 from linkwise.manifest.template import PodTemplate
 from linkwise.views.analysis.check_report import CheckReport, TemplateReport
 from linkwise.views.analysis.gang_sizes import MarkedTemplate, different_sizes
 from linkwise.views.files.inputs import Inputs, admit_pod
 from linkwise.views.files.objects import Plain
+
+_DEPENDS = (
+    "with placement.templates: auto, Linkwise allocates the claims of these pods where GPUs of a "
+    "claims node satisfy them; name the nodes by --cluster to know."
+)
 
 Progress: TypeAlias = Callable[[Sequence[PodTemplate]], Iterable[PodTemplate]]
 
@@ -32,11 +38,15 @@ def judge(inputs: Inputs, progress: Progress, clock: float) -> CheckReport:
     reports: list[Plain] = []
     templates: list[FitTemplate | None] = []
     members: list[MarkedTemplate] = []
+    unknown: list[str] = []
     for template in progress(inputs.templates):
         pod = template.pod()
         typed = template.read(pod)
         outcome = admit_pod(inputs, template, typed)
         report = pod_report(template, pod, typed, outcome)
+        if _depends_on_nodes(inputs, report):
+            report["others"] = None
+            unknown.append(f"{template.source}: {_DEPENDS}")
         reports.append(report)
         templates.append(_to_place(inputs, template, report, outcome))
         mark, _ = gang_mark(typed)
@@ -51,7 +61,7 @@ def judge(inputs: Inputs, progress: Progress, clock: float) -> CheckReport:
         items=msgspec.convert(reports, tuple[TemplateReport, ...]),
         unjudged=inputs.unjudged,
         warnings=inputs.warnings,
-        notes=notes,
+        notes=(*unknown, *notes),
     )
 
 
@@ -60,6 +70,12 @@ def _to_place(
 ) -> FitTemplate | None:
     found = fit_template(template, report["patched"], outcome)
     return found and structs.replace(found, pod=prioritized(found.pod, inputs.classes))
+
+
+def _depends_on_nodes(inputs: Inputs, report: Plain) -> bool:
+    """Return whether nodes decide if Linkwise allocates the claims of a pod, and none is known."""
+    is_auto = inputs.policy.policy.placement.templates == "auto"
+    return is_auto and inputs.cluster is None and report["others"] == CLAIMED_DEVICES
 
 
 def _fits(

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.cel.selection import attributes_read
-from linkwise.cluster.keys import GFD_COUNT, GFD_PRODUCT, NODE_MODE, NVIDIA_GPU
+from linkwise.cluster.keys import GFD_COUNT, GFD_PRODUCT, MODE_LABELS, NVIDIA_GPU
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.objects.selector import tolerates
@@ -111,16 +111,27 @@ def _misnamed_mode(blocked: _Blocked, member: Member) -> Iterator[str]:
         node
         for node in blocked.get(Reason.MODE, ())
         if node.node.mode is NodeMode.DISABLED
-        and node.node.labels.get(NODE_MODE) not in set(NodeMode)
+        and _wrong_labels(node.node)
         and node.node.resources.get(resource)
     ]
     if found:
-        word = found[0].node.labels[NODE_MODE]
+        wrong = _wrong_labels(found[0].node)
+        are = "is no mode" if len(wrong) == 1 else "disagree"
+        modes = ", ".join(mode for mode in NodeMode if mode is not NodeMode.DISABLED)
         yield (
-            f"{_names(found)} {resource}, but the label {NODE_MODE}={word[:63]} is no mode: the "
-            "node is left alone; remove the label, or write one of "
-            f"{', '.join(mode for mode in NodeMode if mode is not NodeMode.DISABLED)}"
+            f"{_names(found)} {resource}, but {' and '.join(wrong)} {are}: the node is left alone; "
+            f"remove the label, or write one of {modes}"
         )
+
+
+def _wrong_labels(node: Node) -> list[str]:
+    """Return the labels for the mode that are wrong: one that is none, or two that differ."""
+    labels = {key: node.labels[key][:63] for key in MODE_LABELS if key in node.labels}
+    unknown = [f"{key}={word}" for key, word in labels.items() if word not in set(NodeMode)]
+    if unknown:
+        return unknown[:1]
+    is_one = len({*labels.values()}) <= 1
+    return [] if is_one else [f"{key}={word}" for key, word in labels.items()]
 
 
 def _without_plugin(blocked: _Blocked, member: Member) -> Iterator[str]:

@@ -66,7 +66,8 @@ class AdmittedPod:
     @property
     def others(self) -> str | None:
         """The resources of other systems that give out GPUs; None: it asks for none."""
-        return gpus_of_others(self.pod.spec, self.outcome.request.family)
+        family = self.outcome.request.family
+        return gpus_of_others(self.pod.spec, family, self.pod.annotations)
 
     @property
     def intended(self) -> Intended:

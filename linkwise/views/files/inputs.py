@@ -127,7 +127,7 @@ def inputs_of(
         capacity=capacity_of(cluster.nodes) if cluster else Capacity(),
         warnings=(
             *workloads.warnings,
-            *(() if workloads.templates or problems else (NO_PODS,)),
+            *(() if workloads.templates or workloads.unjudged or problems else (NO_PODS,)),
             *(cluster.warnings if cluster else ()),
         ),
         unreadable=problems,

@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 
 from linkwise.manifest.objects import objects_in, objects_of_large
 from linkwise.manifest.value import InputError, Value
+from linkwise.views.files.printed_text import hint_about
 from linkwise.views.output.printer import write
 from linkwise.views.output.progress import with_progress
 
@@ -252,8 +253,7 @@ def read_objects(name: str) -> list[Value]:
     try:
         return objects_in(text, shown_name(name))
     except InputError as error:
-        hint = " Of a Helm chart, pipe the output of helm template." if "{{" in text else ""
-        raise InputError(f"{error}{hint}") from None
+        raise InputError(f"{error}{hint_about(text)}") from None
 
 
 def stream_objects(name: str) -> Iterator[Value]:
@@ -262,7 +262,15 @@ def stream_objects(name: str) -> Iterator[Value]:
     Raises:
         InputError: As `read_objects`.
     """
-    return with_progress(objects_of_large(read_text(name), shown_name(name)), f"Reading {name}")
+    return with_progress(_objects_or_hint(name), f"Reading {name}")
+
+
+def _objects_or_hint(name: str) -> Iterator[Value]:
+    text = read_text(name)
+    try:
+        yield from objects_of_large(text, shown_name(name))
+    except InputError as error:
+        raise InputError(f"{error}{hint_about(text)}") from None
 
 
 def _read_bytes(name: str) -> bytes:

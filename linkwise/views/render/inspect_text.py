@@ -75,7 +75,7 @@ def _left(view: InspectedNode) -> str:
     """Return what the node can still give out, in the unit of its mode."""
     ledger, mode, cards = view.ledger, view.node.mode, view.indices
     if ledger.unaccounted or view.missing:
-        return f"{len(cards)} GPUs, none is offered"
+        return f"{len(cards)} {plural('GPU', len(cards))}, none is offered"
     if mode.shares_memory:
         memory = f"{sum(map(ledger.memory_free, cards))} of {sum(map(view.total, cards))} GiB free"
         if not mode.shares_compute:
@@ -90,13 +90,14 @@ def _left(view: InspectedNode) -> str:
 
 def _left_by_count(view: InspectedNode) -> str:
     ledger, cards = view.ledger, view.indices
+    gpus = f"{len(cards)} {plural('GPU', len(cards))}"
     if ledger.replicas_counted:
         left = ledger.counted_free(NVIDIA_GPU_SHARED)
         replicas = f"{left} of {ledger.replicas_counted} replicas free"
-        return f"{ledger.gpus_free} of {len(cards)} GPUs, {replicas}" if cards else replicas
+        return f"{ledger.gpus_free} of {gpus}, {replicas}" if cards else replicas
     parts = view.node.parts
     if parts is None:
-        return f"{ledger.gpus_free} of {len(cards)} GPUs free"
+        return f"{ledger.gpus_free} of {gpus} free"
     return f"{ledger.counted_free(NVIDIA_GPU)} of {parts.words} free"
 
 
@@ -272,7 +273,7 @@ def _summary(views: Sequence[InspectedNode]) -> str:
         return "no node with GPUs"
     divided = [view.ledger for view in views if view.node.parts]
     shared = [view.ledger for view in views if view.ledger.replicas_counted]
-    totals = [f"{gpus} GPUs, {free} free"] if gpus or not shared else []
+    totals = [f"{gpus} {plural('GPU', gpus)}, {free} free"] if gpus or not shared else []
     if shared:
         replicas = sum(ledger.replicas_counted for ledger in shared)
         left = sum(ledger.counted_free(NVIDIA_GPU_SHARED) for ledger in shared)

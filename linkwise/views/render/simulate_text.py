@@ -181,4 +181,4 @@ def _free(node: NodeLedger) -> str:
         return f"{node.counted_free(NVIDIA_GPU)} of {parts.words}"
     if node.replicas_counted and not cards:
         return f"{node.counted_free(NVIDIA_GPU_SHARED)} of {node.replicas_counted} replicas"
-    return f"{node.gpus_free} of {len(cards)} GPUs"
+    return f"{node.gpus_free} of {len(cards)} {plural('GPU', len(cards))}"

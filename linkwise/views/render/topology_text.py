@@ -7,6 +7,7 @@ from linkwise.topology.explain import Explanation, GPUSet
 from linkwise.topology.machine import Machine
 from linkwise.topology.table import Table
 from linkwise.views.output.printer import BAD, GOOD, QUIET, WARNING, Cell, Paint, say, table
+from linkwise.views.output.words import plural
 from linkwise.views.render.topology_json import links, pairs
 
 UNIT = "GB/s"
@@ -18,7 +19,8 @@ _HINT = (
 
 def show_machine(name: str, machine: Machine, bandwidths: Table) -> None:
     """Write a machine's links and bandwidths."""
-    say(Paint(name, bold=True), f"{machine.n} GPUs, {link_kind(machine)}, class {bandwidths.key}")
+    gpus = f"{machine.n} {plural('GPU', machine.n)}"
+    say(Paint(name, bold=True), f"{gpus}, {link_kind(machine)}, class {bandwidths.key}")
     say()
     say(f"Links ({_HINT})")
     _show_matrix(links(machine), ["NUMA", *(str(gpu.numa) for gpu in machine.gpus)])

@@ -3,6 +3,7 @@
 Source: kubeflow/training-operator `pkg/apis/kubeflow.org/v1` and `pkg/controller.v1` at v1.5.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from msgspec import field
@@ -30,6 +31,16 @@ class RunPolicy(KubeObject, frozen=True):
 def is_suspended(policy: RunPolicy | None) -> bool:
     """Return whether a run policy suspends its job."""
     return policy is not None and bool(policy.suspend)
+
+
+def written_role(roles: Mapping[str, Replicas], role: str) -> str | None:
+    """Return a role as it is written, or None.
+
+    Training-operator accepts any case, as in `worker` for `Worker`.
+    """
+    return (
+        role if role in roles else next((key for key in roles if key.lower() == role.lower()), None)
+    )
 
 
 def role_pods(job: str, written: str, pods: Replicas, labels: dict[str, str], path: Path) -> PodSet:
@@ -74,7 +85,8 @@ class PyTorchJob(Workload, frozen=True):
     def required(self) -> tuple[Path, ...]:
         """At least one of the roles."""
         roles = ("spec", "pytorchReplicaSpecs")
-        has_role = self.spec.pytorch_replica_specs.keys() & {"Master", "Worker"}
+        specs = self.spec.pytorch_replica_specs
+        has_role = any(written_role(specs, role) for role in ("Master", "Worker"))
         return (roles if has_role else (*roles, "Worker"),)
 
     def pod_sets(self) -> tuple[PodSet, ...]:
@@ -90,14 +102,15 @@ class PyTorchJob(Workload, frozen=True):
         path = ("spec", "pytorchReplicaSpecs")
         policy = self.spec.elastic_policy
         least = {"Worker": policy.min_replicas} if policy else {}
+        specs = self.spec.pytorch_replica_specs
+        roles = ((role, written) for role in own if (written := written_role(specs, role)))
         return tuple(
             replace(
-                role_pods(self.name, role, pods, labels | own[role], path),
+                role_pods(self.name, written, specs[written], labels | own[role], path),
                 least=least.get(role),
                 starts_with=least.get(role),
             )
-            for role in own
-            if (pods := self.spec.pytorch_replica_specs.get(role))
+            for role, written in roles
         )
 
     @property

@@ -13,7 +13,7 @@ from linkwise.cluster.objects.kube_object import KubeObject
 from linkwise.cluster.objects.pod import Pod, PodSpec
 from linkwise.workloads import operator_keys
 from linkwise.workloads.kind import Index, Kind, Through, Workload
-from linkwise.workloads.kinds.kubeflow import Replicas, RunPolicy, is_suspended
+from linkwise.workloads.kinds.kubeflow import Replicas, RunPolicy, is_suspended, written_role
 from linkwise.workloads.kinds.stamps import batch_labels, numbered, ordinal, single
 from linkwise.workloads.pod_set import Container, Made, Path, PodSet, Template, number
 from linkwise.workloads.state import Status
@@ -81,19 +81,25 @@ class MPIJob(Workload, frozen=True):
         """Its run policy says so, or it has no replicas."""
         return is_suspended(self.spec.run_policy) or self.spec.replicas == 0
 
+    def _role(self, role: str) -> str:
+        """Return a role as it is written; mpi-operator knows no other case."""
+        specs = self.spec.mpi_replica_specs
+        return (written_role(specs, role) if self._version == "v1" else None) or role
+
     @property
     def _version(self) -> str:
         return self.api_version.rpartition("/")[2]
 
     def _launcher_v1(self, labels: dict[str, str]) -> PodSet:
         """Return the launcher of training-operator: a bare pod."""
-        spec = self.spec.mpi_replica_specs.get(_LAUNCHER, Replicas()).template.spec
+        role = self._role(_LAUNCHER)
+        spec = self.spec.mpi_replica_specs.get(role, Replicas()).template.spec
         shows = any(
             name.endswith(".com/gpu") for container in spec.containers for name in container.limits
         )
         change = None if shows else _hide_gpus
         name = f"{self.name}-launcher"
-        path = (*_ROLES, _LAUNCHER, "template")
+        path = (*_ROLES, role, "template")
         return PodSet(path, spec, 1, single(name, labels), "launcher", change=change)
 
     def _launcher_v2(self, labels: dict[str, str]) -> PodSet:
@@ -126,12 +132,13 @@ class MPIJob(Workload, frozen=True):
 
     def _workers(self, labels: dict[str, str], shift: int) -> tuple[PodSet, ...]:
         """Return the workers: bare pods whose index starts with a shift."""
-        written = self.spec.mpi_replica_specs.get(_WORKER)
+        role = self._role(_WORKER)
+        written = self.spec.mpi_replica_specs.get(role)
         if written is None:
             return ()
         stem = f"{self.name}-worker"
         workers = PodSet(
-            (*_ROLES, _WORKER, "template"),
+            (*_ROLES, role, "template"),
             written.template.spec,
             number(written.replicas, 0),
             numbered(stem, labels, operator_keys.REPLICA_INDEX, shift),

@@ -24,9 +24,8 @@ def filter_node(node: NodeLedger, member: Member) -> Reason | None:
     facts, spec = node.node, member.pod.spec
     if (closed := _closed(facts, spec)) is not None:
         return closed
-    if not mode_serves(facts, member.request):
-        is_divided = facts.parts is not None and member.request.by_count
-        return Reason.PARTS if is_divided else Reason.MODE
+    if (unserved := _unserved(facts, member)) is not None:
+        return unserved
     if any(not tolerates(spec.tolerations, taint) for taint in facts.taints):
         return Reason.TAINT
     if not node_matches(spec, facts.name, facts.labels):
@@ -56,6 +55,14 @@ def _closed(node: Node, spec: PodSpec) -> Reason | None:
     if node.unschedulable and not tolerates(spec.tolerations, _CORDON):
         return Reason.CORDONED
     return None
+
+
+def _unserved(node: Node, member: Member) -> Reason | None:
+    """Return why a node does not offer what the pod asks for, in use or not."""
+    if not mode_serves(node, member.request):
+        return Reason.MODE
+    is_divided = node.parts is not None and _is_by_count(node, member.request)
+    return Reason.PARTS if is_divided and member.gang is not None else None
 
 
 def _hidden_capacity_for(node: NodeLedger, request: Request) -> Reason | None:

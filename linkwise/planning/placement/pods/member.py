@@ -73,7 +73,7 @@ class Member:
         amounts = request.family, request.resource, request.gpus, request.memory, request.core
         claimed = request.by_claim, self.needs
         volumes = self.volumes.kind if self.volumes else None
-        places = self.claim_places
+        places = self.claim_places, self.gang is not None
         return amounts, claimed, self.demand, self.node_constraints, self.rules, places, volumes
 
     @cached_property

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from linkwise.cluster.mode import NodeMode
 from linkwise.topology.machine import Level, Machine
 from linkwise.views.output.printer import sentence
-from linkwise.views.output.words import card_problems
+from linkwise.views.output.words import card_problems, plural
 from linkwise.views.render.page.drawing import drawing_of
 from linkwise.views.render.page.markup import Markup, element, name, together
 from linkwise.views.render.page.occupancy import GPU, Part, SimulatedNode, State, alike
@@ -93,8 +93,9 @@ def _inside(view: SimulatedNode, machine: Machine) -> Markup:
 
 def _facts(view: SimulatedNode) -> str:
     node, n = view.ledger.node, len(view.gpus)
-    model = f"{n} × {node.machine.model}" if node.machine and node.machine.model else f"{n} GPUs"
-    words = [model, f"mode {node.mode}", f"{view.ledger.gpus_free} of {n} GPUs free"]
+    gpus = f"{n} {plural('GPU', n)}"
+    model = f"{n} × {node.machine.model}" if node.machine and node.machine.model else gpus
+    words = [model, f"mode {node.mode}", f"{view.ledger.gpus_free} of {gpus} free"]
     words += [f"{view.placed} placed here"] if view.placed else []
     words += ["not ready"] if not node.ready else []
     words += ["unschedulable"] if node.unschedulable else []

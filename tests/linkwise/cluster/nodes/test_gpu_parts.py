@@ -142,4 +142,4 @@ def test_a_node_has_its_cards_and_no_whole_gpus():
     node = read_node(raw)
 
     assert (node.parts, len(node.cards)) == (replicas(4, 1), 1)
-    assert (node.is_counted, node.offers_by_count) == (False, True)
+    assert node.is_counted

@@ -21,9 +21,11 @@ from linkwise.cluster.allocations.gpus import Counted
 from linkwise.cluster.allocations.record import Allocation
 from linkwise.cluster.gang import Link
 from linkwise.cluster.keys import GANG, NVIDIA_GPU
+from linkwise.cluster.nodes.gpu_parts import GPUParts, PartKind
 from linkwise.cluster.nodes.node import MachineSource, Node
 from linkwise.planning.placement.baselines import best_possible, index_order
 from linkwise.planning.placement.explain import why_these
+from linkwise.planning.placement.filtering.reasons import Reason
 from linkwise.planning.placement.options import PlanOptions
 from linkwise.planning.placement.result import Plan, Refusal
 from linkwise.planning.placement.schedule import feasible_nodes, plan
@@ -426,3 +428,33 @@ def test_plan_is_whole_on_the_fewest_nodes_and_never_exceeds_what_is_free(
             assert left >= 0
             assert ledger.gpus_free == left
             assert all(bool(p.gpus.shares) == is_exact[i] for p in here)
+
+
+REPLICAS = GPUParts(PartKind.REPLICA, 8, 2)
+
+
+def test_no_gang_is_planned_on_parts_of_gpus():
+    planned = plan(counted_cluster({"a": 8}, parts=REPLICAS), in_gang(gated_workers(2)))
+
+    assert isinstance(planned, Refusal)
+    assert str(Reason.PARTS) in planned.reason
+
+
+def test_a_gang_is_planned_beside_parts_of_gpus():
+    nodes = a_counted_node("a", parts=REPLICAS), a_counted_node("b")
+
+    planned = plan(a_snapshot(*nodes), in_gang(gated_workers(2)))
+
+    assert workers_on(planned) == {"b": 2}
+
+
+def test_a_single_pod_by_count_gets_parts_of_gpus():
+    planned = plan(counted_cluster({"a": 8}, parts=REPLICAS), gated_workers(1, gpus=2))
+
+    assert workers_on(planned) == {"a": 1}
+    assert isinstance(planned, Plan)
+    assert planned.bandwidth.sets_unknown
+
+
+def in_gang(members):
+    return [replace(member, gang="team/g") for member in members]
