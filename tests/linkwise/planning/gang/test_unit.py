@@ -648,6 +648,9 @@ def before(name, *, runs=True, **pod):
         pytest.param([before(name) for name in "abcdef"], 1, id="more than declared"),
         pytest.param([before("a", owner={**TORCH, "uid": "other"})], 4, id="of another job"),
         pytest.param([before("a", phase="Failed")], 4, id="failed"),
+        pytest.param(
+            [placed_by_others("a", labels={}, owner=TORCH, node="")], 3, id="waits for a plugin"
+        ),
         pytest.param([before("a", labels={keys.GANG: "false"})], 3, id="taken out"),
     ],
 )
