@@ -88,6 +88,9 @@ def test_owners_are_created_and_changed_with_the_warnings_of_check(webhook, pods
     assert stuck in said("create", "--dry-run=server")
     assert "cannot start" in said("create", "--dry-run=server", owner=job)
     assert stuck in said("apply")
+    larger = {**deployment, "spec": {**deployment["spec"], "replicas": 3}}
+    assert stuck in said("apply", owner=larger)
+    assert said("apply", owner=larger) == ""
     assert said("scale", "deployment/serve", "--replicas=0", owner=None) == ""
     mended = {**deployment, "spec": {**deployment["spec"], "strategy": {"type": "Recreate"}}}
     assert said("apply", owner=mended) == ""

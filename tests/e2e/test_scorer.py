@@ -140,6 +140,11 @@ def test_inspection_shows_the_holder_of_each_gpu_and_why_pods_wait(
     (waits,) = waiting()
     assert (waits["name"], waits["gang"], waits["pods"]) == ("big", True, ["bert-big"])
     assert waits["reason"].startswith("needs 9 GPUs on one node")
+
+    def described():
+        return plane.kubectl("describe", "pod", "bert-big", "-n", namespace).stdout
+
+    wait_until(lambda: "needs 9 GPUs on one node" in described(), "its pod says why", 60)
     holders = held(running)
     assert {pod for _, _, pod in holders} == {f"{namespace}/bert-{i}" for i in range(4)}
     assert len({(node, gpu) for node, gpu, _ in holders}) == 4
