@@ -45,7 +45,13 @@ def read_as(kind: type[T], plain: object, value: Value) -> T:
 
 
 def _with_key(words: str, what: str, plain: object) -> str:
-    """Return the path of the first value of a map that has the wrong type."""
+    """Return the path of the first value of a map that has the wrong type.
+
+    Of a map in the values of another, the path of that.
+    """
+    outer, inner, _ = words.partition(_SOME_KEY)
+    if inner:
+        return outer
     mapping: Any = plain
     for step in path_of(words):
         mapping = mapping[step]

@@ -1,6 +1,8 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import Raw
 
 from linkwise.admission.decide.messages import MAX_WARNING_LENGTH, MAX_WARNINGS
@@ -15,6 +17,7 @@ from linkwise.cluster import keys
 from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.whatif_api import FitResult
 from linkwise.policy.snapshot import PolicySnapshot
+from linkwise.workloads.registry import KINDS
 
 GANG = {keys.POD_GROUP_NAME: "bert", keys.POD_GROUP_MIN_AVAILABLE: "4"}
 
@@ -104,7 +107,7 @@ def test_thousands_of_roles_cost_few_short_warnings():
             "headGroupSpec": {"template": template({keys.GPU_WHOLE: "500m"})},
             "workerGroupSpecs": [
                 {"groupName": f"g{i}", "replicas": 1, "template": template({keys.GPU_WHOLE: "0.5"})}
-                for i in range(1500)
+                for i in range(800)
             ],
         },
     }
@@ -146,3 +149,54 @@ def test_a_dry_run_says_whether_all_pods_fit(reason, never, text):
     fits = FitResult(True, None, [], [], None, None, None, [], None)
     other = FitResult(reason is None, None, [], [], None, None, None, [], reason, never)
     assert fit_warning([fits, other]) == text
+
+
+_KEYS = st.sampled_from(
+    [
+        "template",
+        "spec",
+        "metadata",
+        "replicas",
+        "containers",
+        "labels",
+        "strategy",
+        "rollingUpdate",
+        "maxSurge",
+        "jobTemplate",
+        "workerGroupSpecs",
+        "headGroupSpec",
+        "mpiReplicaSpecs",
+        "pytorchReplicaSpecs",
+        "replicatedJobs",
+        "leaderWorkerTemplate",
+        "workerTemplate",
+        "tasks",
+        "runtimeRef",
+        "trainer",
+        "rayClusterSpec",
+        "rayClusterConfig",
+        "parallelism",
+        "completions",
+        "ownerReferences",
+    ]
+)
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-1, 1 << 40) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(_KEYS | st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(st.sampled_from(KINDS), _JSON, _JSON)
+def test_any_owner_is_answered(kind, metadata, spec):
+    owner = {
+        "apiVersion": f"{kind.group}/v1",
+        "kind": kind.name,
+        "metadata": metadata,
+        "spec": spec,
+        "mark": template(),
+    }
+    assert len(found(owner).warnings) <= MAX_WARNINGS
