@@ -616,6 +616,56 @@ def test_a_gang_of_nvidia_gpus_is_placed_on_the_nodes_of_linkwise(simulate):
     assert (counted["node"], counted["gpus"]) == ("plain", None)
 
 
+POD = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": 1}}}]}
+TEMPLATE = {"spec": POD}
+CPU_ONLY = {"spec": {"containers": [{"name": "main"}]}}
+PARALLEL = {"parallelism": 4, "completions": 4, "template": TEMPLATE}
+UNMARKED = {
+    "PyTorchJob": ("kubeflow.org/v1", {"pytorchReplicaSpecs": {"Worker": {"replicas": 4}}}),
+    "TFJob": ("kubeflow.org/v1", {"tfReplicaSpecs": {"Worker": {"replicas": 4}}}),
+    "MPIJob": (
+        "kubeflow.org/v2beta1",
+        {"mpiReplicaSpecs": {"Launcher": {"template": CPU_ONLY}, "Worker": {"replicas": 4}}},
+    ),
+    "JobSet": (
+        "jobset.x-k8s.io/v1alpha2",
+        {"replicatedJobs": [{"name": "w", "template": {"spec": PARALLEL}}]},
+    ),
+    "LeaderWorkerSet": (
+        "leaderworkerset.x-k8s.io/v1",
+        {"leaderWorkerTemplate": {"size": 4, "workerTemplate": TEMPLATE}},
+    ),
+    "RayCluster": (
+        "ray.io/v1",
+        {
+            "headGroupSpec": {"template": CPU_ONLY},
+            "workerGroupSpecs": [{"groupName": "g", "replicas": 4, "template": TEMPLATE}],
+        },
+    ),
+    "Job": (
+        "batch.volcano.sh/v1alpha1",
+        {
+            "schedulerName": "default-scheduler",
+            "tasks": [{"name": "t", "replicas": 4, "template": TEMPLATE}],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UNMARKED)
+def test_four_pods_of_each_kind_of_job_get_the_best_gpus_without_a_mark(simulate, kind):
+    version, spec = UNMARKED[kind]
+    for roles in spec.values():
+        if isinstance(roles, dict) and "Worker" in roles:
+            roles["Worker"]["template"] = TEMPLATE
+    job = {"apiVersion": version, "kind": kind, "metadata": {"name": "train"}, "spec": spec}
+
+    code, answer = simulate(job, cluster=EXACT)
+
+    (found,) = answer["gangs"]
+    assert (code, found["size"], found["placed"], found["bandwidth"]) == (0, 4, True, 55.2)
+
+
 UNLABELLED = """\
 apiVersion: v1
 kind: Node
