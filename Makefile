@@ -71,6 +71,10 @@ TAG = v$(VERSION)
 notes: .venv ; mkdir -p dist && $(PY) -m tools.release.notes "$(TAG)" > dist/notes.md
 ## Write the SHA-256 of each file of a release
 sums: ; cd dist && sha256sum linkwise-$(VERSION)* linkwise.yaml > SHA256SUMS
+SITE := dist/docs
+## Build the site of the documents into dist/site, and fail on a link that leads nowhere
+docs: $(SITE) ; $(SITE)/bin/sphinx-build -q -E -W --keep-going -c docs/site . dist/site
+$(SITE): requirements/docs.txt ; python3 -m venv $@ && .ci/retry $@/bin/pip install -q --require-hashes -r requirements/docs.txt && touch $@ || { rm -rf $@; exit 1; }
 ## Check style, types and layers
 lint: .venv ; .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports
 ## Render manifests/ from the templates of charts/linkwise
@@ -80,13 +84,13 @@ bench: .venv ; PYTHONPATH=tests $(PY) -m tools.bench
 # Releases of the last seven days are left out: most malicious ones are found and withdrawn within days.
 LOCK = uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-strip-extras -q --exclude-newer $(shell date -u -d '7 days ago' +%F)
 ## Pin all dependencies by hash
-lock: ; $(LOCK) pyproject.toml --group dev -o requirements/dev.txt && $(LOCK) --group webhook --group certs --group scorer --group agent -c requirements/dev.txt -o requirements/image.txt && $(LOCK) pyproject.toml -c requirements/dev.txt -o requirements/command.txt
+lock: ; $(LOCK) pyproject.toml --group dev -o requirements/dev.txt && $(LOCK) --group webhook --group certs --group scorer --group agent -c requirements/dev.txt -o requirements/image.txt && $(LOCK) pyproject.toml -c requirements/dev.txt -o requirements/command.txt && $(LOCK) --group docs -c requirements/dev.txt -o requirements/docs.txt
 # By the JSON API of the package registry; not in the lock itself.
 AUDIT := dist/audit
 ## Look for known vulnerabilities of the pinned dependencies
 advisories:
 	python3 -m venv $(AUDIT) && .ci/retry $(AUDIT)/bin/pip install -q pip-audit==2.10.1
-	for part in dev image command; do $(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/$$part.txt || exit 1; done
+	for part in dev image command docs; do $(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes -r requirements/$$part.txt || exit 1; done
 # The messages of the kubelet's gRPC APIs. Options are dropped, because they are for Go alone.
 KUBELET := k8s.io/kubelet@v0.36.3
 API := agent/kubelet/api
@@ -118,4 +122,4 @@ lowest:
 	$(LOWEST)/bin/python -m pytest -n $(PROCESSES) $(UNIT) -W "ignore:'click:DeprecationWarning" $(addprefix --deselect=tests/linkwise/cli/,$(WORDED))
 ## Remove the virtual environment and all caches
 clean: ; rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
-.PHONY: help demo picture test coverage controlplane e2e soak fuzz readers properties up down wheel sdist zipapp krew image index package notes sums lint manifests bench lock advisories protos newest lowest clean
+.PHONY: help demo picture test coverage controlplane e2e soak fuzz readers properties up down wheel sdist zipapp krew image index package notes sums docs lint manifests bench lock advisories protos newest lowest clean
