@@ -69,8 +69,8 @@ def setup(app: Sphinx) -> None:
     app.connect("build-finished", _write_index)
 
 
-def _adapt(app: Sphinx, name: str, source: list[str]) -> None:
-    """Give the first page the table of contents; a site shows no folders, so no link leads there."""
+def _adapt(_: Sphinx, name: str, source: list[str]) -> None:
+    """Give the first page the table of contents, and drop links to folders, which no site shows."""
     source[0] = re.sub(r"\[([^]]+)\]\([^)]*/\)", r"\1", source[0])
     if name == root_doc:
         for caption, pages in SECTIONS.items():

@@ -36,6 +36,8 @@ class _Part:
     """How many pods its owner makes; None: unknown."""
     was_whole: bool = False
     """It runs, and was planned as a gang of its own."""
+    is_of_pod_group: bool = False
+    """Its size is that of a PodGroup, which counts the pods of all owners."""
     is_read: bool = True
     """What its owner makes is known, as far as it can be."""
 
@@ -186,6 +188,7 @@ def _measure(parts: Collection[_Part], owners: Owners) -> None:
     of_others = max((size for size in groups if size is not None), default=None)
     for part in parts:
         part.size = _size(part, owners, of_others)
+        part.is_of_pod_group = bool(part.size) and not any(pod.stated for pod in part.pods)
         part.total = owners.totals.get(part.key.owner) or None
         placed = owners.placed.get(part.key)
         is_alone = part.key not in owners.joint
@@ -245,8 +248,10 @@ def _kept(
 def _join(short: Iterable[_Part], gangs: list[_Gang]) -> None:
     """Let parts that are no gang by themselves join one that lacks members, or each other.
 
-    One that is left over waits for its own members: it neither joins nor delays a whole gang.
+    One that is left over waits for its own members: it neither joins nor delays a whole gang. A
+    PodGroup that has its members has it as one more.
     """
+    newest = gangs[-1] if gangs else None
     lacking = [gang for gang in gangs if not gang.is_whole]
     for part in short:
         place = next((i for i, gang in enumerate(lacking[:_OPEN_MAX]) if gang.takes(part)), None)
@@ -254,6 +259,8 @@ def _join(short: Iterable[_Part], gangs: list[_Gang]) -> None:
             lacking[place].add(part)
             if lacking[place].is_whole:
                 del lacking[place]
+        elif part.is_of_pod_group and newest and newest.takes(part):
+            newest.add(part)
         else:
             gangs.append(_Gang([part]))
             lacking.append(gangs[-1])

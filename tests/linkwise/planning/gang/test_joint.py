@@ -174,6 +174,20 @@ def test_an_owner_that_makes_too_few_joins_no_gang_that_is_whole(whole, together
     assert set(members) <= {("late",), *together}
 
 
+@pytest.mark.parametrize("became", [RUNNING, {}], ids=["runs", "waits"])
+def test_a_pod_group_that_has_its_members_has_those_of_a_smaller_owner_too(became):
+    """Its minimum may count the workers alone."""
+    workers = pods(SET, "worker", 4, size=None, **became)
+    found = [*workers, *pods(SET, "ps", 1, size=None, created="2026-01-02T00:00:00Z")]
+    groups = {key(owner): 4 for owner in ("worker", "ps")}
+
+    units = gangs(found, replace(owners_of(worker=4, ps=1), groups=groups))
+
+    (waiting,) = units
+    assert "ps" in waiting
+    assert units[waiting] == (4, True)
+
+
 def test_a_gang_of_several_owners_keeps_its_key_while_it_runs():
     owners = owners_of(ps=1, worker=4)
     recorded = Joint(key("ps"), (key("ps"), key("worker")))
