@@ -11,7 +11,6 @@ from controlplane.plane import ControlPlane
 from controlplane.webhook import access
 
 _PODS = f"{NAMESPACES}/{NAMESPACE}/pods"
-_HOOKS = {"labelSelector": "app.kubernetes.io/component in (uninstall, test)"}
 _PERIOD = 0.2
 
 
@@ -20,12 +19,15 @@ class HookKubelet(Background):
     """Runs the containers of these pods as processes, under the accounts of the pods."""
 
     plane: ControlPlane
+    component: str = "uninstall"
+    """Of the hook. A hook that failed before leaves pods, too."""
     logs: list[str] = field(default_factory=list)
     """What each process wrote."""
 
     def _run(self) -> None:
+        chosen = f"app.kubernetes.io/component={self.component}"
         while not self._over.wait(_PERIOD):
-            for pod in self.plane.api.get(_PODS, **_HOOKS)["items"]:
+            for pod in self.plane.api.get(_PODS, labelSelector=chosen)["items"]:
                 if pod["status"]["phase"] == "Pending":
                     self._start(pod)
 

@@ -207,7 +207,7 @@ def test_nothing_is_deleted_if_pods_cannot_be_released_and_the_emergency_stop_is
 
 
 def test_helm_test_says_whether_admission_works(installed, helm):
-    with HookKubelet(installed) as kubelet:
+    with HookKubelet(installed, "test") as kubelet:
         works = helm("test", RELEASE)
         installed.api.delete(MUTATING)
         fails = helm("test", RELEASE)
