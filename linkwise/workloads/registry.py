@@ -9,6 +9,7 @@ from linkwise.workloads.kinds.job_set import JOB_SET
 from linkwise.workloads.kinds.kubeflow import PYTORCH_JOB, TF_JOB
 from linkwise.workloads.kinds.leader_worker_set import LEADER_WORKER_SET
 from linkwise.workloads.kinds.mpi_job import MPI_JOB
+from linkwise.workloads.kinds.notebook import NOTEBOOK
 from linkwise.workloads.kinds.ray import RAY
 from linkwise.workloads.kinds.stateful_set import STATEFUL_SET
 from linkwise.workloads.kinds.train_job import TRAIN_JOB
@@ -26,6 +27,7 @@ KINDS = (
     BATCH_JOB,
     CRON_JOB,
     STATEFUL_SET,
+    NOTEBOOK,
     *APPS,
 )
 

@@ -584,6 +584,22 @@ def test_a_pods_author_cannot_have_anything_else_read(api_version, name):
     assert path_of(Owner(api_version=api_version, kind="Job", name=name), "team") is None
 
 
+@pytest.mark.parametrize(
+    ("annotations", "names"),
+    [
+        pytest.param({}, ["ann-0"], id="runs"),
+        pytest.param({"kubeflow-resource-stopped": "2026-01-01T00:00:00Z"}, [], id="stopped"),
+    ],
+)
+def test_a_notebook_has_one_pod_unless_it_is_stopped(annotations, names):
+    text = json.dumps({"metadata": {"name": "ann", "annotations": annotations}})
+    workload = kind_of("kubeflow.org/v1", "Notebook").decoder.decode(text)
+
+    (pods,) = workload.pod_sets()
+
+    assert [pods.stamp(index).name for index in range(pods.count)] == names
+
+
 RUNNING, ENDED, NOT_YET = (
     {"conditions": [{"type": kind, "status": status}]}
     for kind, status in (("Running", "True"), ("Succeeded", "True"), ("Succeeded", "False"))
