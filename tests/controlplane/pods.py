@@ -104,6 +104,15 @@ def with_disk(name: str, *, reads: bool = False) -> dict[str, object]:
     return {"volumes": [{"name": name, "gcePersistentDisk": disk}]}
 
 
+def write_disk(pods: Pods, name: str, *nodes: str) -> None:
+    """Run a pod without GPUs on each of these nodes, which writes a disk.
+
+    kube-scheduler binds no pod there that reads the disk, which the planner does not see.
+    """
+    for node in nodes:
+        pods.api.create(pods.path, a_pod(f"on-{node}", nodeName=node, **with_disk(name)))
+
+
 def required(pod: Object) -> dict[str, list[str]]:
     """Return the required node affinity of a pod, as values of labels by `In`."""
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})

@@ -17,7 +17,7 @@ from controlplane.gangs import (
 )
 from controlplane.history import gpus
 from controlplane.nodes import NODES
-from controlplane.pods import a_pod, container, with_disk
+from controlplane.pods import container, with_disk, write_disk
 from controlplane.process import wait_until
 
 from linkwise.cluster import keys
@@ -55,9 +55,7 @@ def hosts(plane, machines):
 
 
 def neighbour(pods, *nodes):
-    """Run a pod without GPUs, which writes a disk, on each of these."""
-    for node in nodes:
-        pods.api.create(pods.path, a_pod(f"on-{node}", nodeName=node, **with_disk(DISK)))
+    write_disk(pods, DISK, *nodes)
 
 
 def first_node(history, pods, name):

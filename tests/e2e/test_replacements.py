@@ -6,7 +6,7 @@ import time
 import pytest
 from controlplane.gangs import delete_pods, gang_labels
 from controlplane.history import History, gpus
-from controlplane.pods import beside, container
+from controlplane.pods import container, with_disk, write_disk
 from controlplane.process import wait_for, wait_until
 from controlplane.soak import often
 
@@ -32,7 +32,7 @@ def a_workload(kind, name, members, each=EACH):
         "template": template,
     }
     if kind == "Job":
-        pod |= {"restartPolicy": "Never", "affinity": {"podAffinity": beside("none")}}
+        pod |= {"restartPolicy": "Never", **with_disk("held", reads=True)}
         counts = {"parallelism": members, "completions": members, "completionMode": "Indexed"}
         spec = {**counts, "template": template}
     return {"metadata": {"name": name}, "spec": spec}
@@ -61,6 +61,8 @@ def status(pods):
 def full(request, pods, machines):
     """A gang that fills the cluster, and a single pod that waits for its GPUs."""
     machines(1)
+    # A Job's pods would succeed as soon as they run: kube-scheduler binds none of them.
+    write_disk(pods, "held", "gpu-0")
     pods.api.create(path_of(pods, request.param), a_workload(request.param, "train", 2))
     wait_until(lambda: len(members(pods)) == 2, "the gang has its GPUs", PATIENCE)
     pods.create({keys.GPU_WHOLE: EACH}, name="waiter")

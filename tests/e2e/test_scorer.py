@@ -109,6 +109,7 @@ def test_a_gang_is_placed_on_the_best_set_and_reported(plane, nodes, pods, names
     placed = [pod["spec"]["nodeName"] for pod in plane.api.get(pods)["items"]]
     assert len(set(placed)) == 1
     assert gang["status"]["members"] == "4/4"
+    assert gang["status"]["observedGeneration"] == gang["metadata"]["generation"]
     assert gang["status"]["nodes"] == placed[0]
     assert gang["status"]["bandwidth"] == gang["spec"]["plan"]["bestPossible"] == 55.2
     wait_until(lambda: "GangPlaced" in reasons(plane, namespace), "an event says so", 60)

@@ -3,7 +3,7 @@
 import pytest
 from controlplane.gangs import make_gang
 from controlplane.history import gpus
-from controlplane.pods import a_pod, beside, container
+from controlplane.pods import a_pod, container, with_disk, write_disk
 from controlplane.process import wait_until
 
 from linkwise.cluster import keys
@@ -13,20 +13,24 @@ from linkwise.topology.table import table_of
 
 PATIENCE = 120
 DGX = table_of(catalogue.entry("dgx1-v100").machine)
-BESIDE = beside("none")
-"""The scheduler binds no such pod, so that nothing but its finalizer decides when it is gone."""
+DISK = "held"
+"""kube-scheduler binds no pod with it: nothing but its finalizer decides when it is gone."""
 
 
 def hold_all(pods):
     """Create a pod for each GPU; return their names by GPU."""
+    write_disk(pods, DISK, "gpu-0")
     for i in range(8):
-        affinity = {"podAffinity": BESIDE}
         containers = [container({keys.GPU_WHOLE: 1})]
-        body = a_pod(f"old-{i}", containers=containers, affinity=affinity)
+        body = a_pod(f"old-{i}", containers=containers, **with_disk(DISK, reads=True))
         body["metadata"]["finalizers"] = ["example.com/hold"]
         pods.api.create(pods.path, body)
-    wait_until(lambda: all(map(gpus, pods.all().values())), "all have GPUs", PATIENCE)
-    return {gpus(pod)[0][1]: name for name, pod in pods.all().items()}
+
+    def held():
+        return {name: gpus(pod) for name, pod in pods.all().items() if name.startswith("old-")}
+
+    wait_until(lambda: all(held().values()), "all have GPUs", PATIENCE)
+    return {taken[0][1]: name for name, taken in held().items()}
 
 
 def release(pods, name):

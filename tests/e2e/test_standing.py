@@ -10,7 +10,7 @@ from controlplane.gangs import (
     wait_until_planned,
     where,
 )
-from controlplane.pods import beside, container
+from controlplane.pods import container, with_disk, write_disk
 from controlplane.process import wait_until
 
 from linkwise.cluster import keys
@@ -53,8 +53,8 @@ def a_job(name, **spec):
 def test_a_job_that_is_suspended_and_resumed(pods, machines):
     machines(2)
     # Its pods would succeed as soon as they run: the scheduler finds no node for them.
-    affinity = {"podAffinity": beside("none")}
-    pods.api.create(job_path(pods), a_job("sweep", affinity=affinity))
+    write_disk(pods, "held", "gpu-0", "gpu-1")
+    pods.api.create(job_path(pods), a_job("sweep", **with_disk("held", reads=True)))
     before = wait_for_phase(pods, "sweep", "Committing", members="0/4")
     assert before["status"]["gpus"] == 16
 
