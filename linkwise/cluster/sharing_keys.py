@@ -9,6 +9,14 @@ GFD_SLICES = "nvidia.com/gpu.slices.gi"
 """GPU instances of each MIG device, where these are offered as whole GPUs."""
 GPU_PRESENT = "nvidia.com/gpu.present"
 """`true`: NVIDIA's operator found GPUs of NVIDIA on the PCI bus."""
+ACCELERATOR_LABELS = (
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "karpenter.k8s.aws/instance-gpu-name",
+    "kubernetes.azure.com/accelerator",
+    "aliyun.accelerator/nvidia_name",
+)
+"""Labels by which providers name the GPUs of a node, whether a plugin offers them or not."""
 MIG_STRATEGY = "nvidia.com/mig.strategy"
 MIG_CONFIG = "nvidia.com/mig.config"
 MIG_STATE = "nvidia.com/mig.config.state"

@@ -23,7 +23,8 @@ LEVELS: Mapping[str, Level] = {level.name: level for level in Level if level} | 
 """The words for PCIe levels; drivers before 2017 wrote SOC for SYS."""
 
 _COMMAND = re.compile(
-    r"\btopo\b.{0,40}?\s(?:-m|(-mp)|-?-p2p(?:_status)?[\s=]+[\"']?([rwnap]))(?![a-z])",
+    r"\btopo\b.{0,40}?\s(?:(-mp|--matrix_pcie?)|-m|--matrix"
+    r"|-?-p2p(?:_status)?[\s=]+[\"']?([rwnap]))(?![a-z])",
     re.IGNORECASE,
 )
 """A command that prints a matrix, with the capability that `-p2p` asks for."""
@@ -130,7 +131,7 @@ def _blocks(lines: Sequence[tuple[int, str]]) -> Iterator[Block]:
         elif header and (row := read_row(number, line, header)):
             rows.append(row)
         elif command := _COMMAND.search(line):
-            asked = (command[1] or command[2] or "").lower()
+            asked = "-mp" if command[1] else (command[2] or "").lower()
         elif title := _TITLE.search(line):
             asked = title[1][0].lower()
     if header:

@@ -13,8 +13,8 @@ from linkwise.topology.constants import UNKNOWN_ARCHITECTURE, Constants, archite
 from linkwise.topology.grid import LEVELS, Block, Grid, blocks_of, grid_of, link_count
 from linkwise.topology.machine import GPU, MAX_TEXT, NIC, Level, Machine, TopologyError
 
-_LEGEND = re.compile(r"^[\s#>*;-]*PIX\s*=", re.MULTILINE)
-_NVLINK = re.compile(r"\bNV#?\s*=|\bNV(?:#|[0-9])|\bSOC\b")
+_LEGEND = re.compile(r"^[ \t#>*;-]{0,40}PIX[ \t]{0,20}=", re.MULTILINE)
+_NVLINK = re.compile(r"\bNV#?[ \t]{0,20}=|\bNV(?:#|[0-9])|\bSOC\b")
 """The line about NVLinks in the legend, which `topo -m` prints on each machine; or a link, or the
 word of drivers before them."""
 

@@ -14,8 +14,9 @@ from linkwise.cluster.cel.selection import attributes_read
 from linkwise.cluster.keys import GFD_COUNT, GFD_PRODUCT, MODE_LABELS, NVIDIA_GPU
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.node import Node
+from linkwise.cluster.nodes.resource_slice import taint_text
 from linkwise.cluster.objects.selector import tolerates
-from linkwise.cluster.sharing_keys import GPU_PRESENT
+from linkwise.cluster.sharing_keys import ACCELERATOR_LABELS, GPU_PRESENT
 from linkwise.planning.placement.filtering.feasibility import feasibility_of
 from linkwise.planning.placement.filtering.filters import filter_node, gpu_capacity
 from linkwise.planning.placement.filtering.reasons import Cause, Reason
@@ -57,11 +58,15 @@ def _tainted(blocked: _Blocked, member: Member) -> Iterator[str]:
     tolerations = member.pod.spec.tolerations
     untainted = _curable(blocked, Reason.TAINT, member, lambda node: replace(node, taints=()))
     for node in untainted[:1]:
-        taint = next(t for t in node.node.taints if not tolerates(tolerations, t))
-        text = f"{taint.key}={taint.value}" if taint.value else taint.key
+        taints = [one for one in node.node.taints if not tolerates(tolerations, one)][:_NAMES_MAX]
+        words = " and ".join(taint_text(one.key, one.value, one.effect) for one in taints)
+        needed = ", ".join(
+            f"{{key: {one.key}, operator: Exists, effect: {one.effect}}}" for one in taints
+        )
+        several = len(taints) > 1
         yield (
-            f"{_names(untainted)} the taint {text}:{taint.effect}; let the pod tolerate it, by "
-            f"tolerations: [{{key: {taint.key}, operator: Exists, effect: {taint.effect}}}]"
+            f"{_names(untainted)} the {'taints' if several else 'taint'} {words}; let the pod "
+            f"tolerate {'them' if several else 'it'}, by tolerations: [{needed}]"
         )
 
 
@@ -93,9 +98,9 @@ def _unselected(blocked: _Blocked, member: Member) -> Iterator[str]:
     ]
     asks = "the pod's node selector" if none_has else "the pod's node selector or affinity"
     keys = [
-        requirement.key
+        f"{one.key} {one.operator} {', '.join((one.values or ())[:_NAMES_MAX])}".strip()
         for term in spec.required_terms
-        for requirement in term.match_expressions or ()
+        for one in term.match_expressions or ()
     ]
     labels = none_has or list(dict.fromkeys(keys)) or [f"{key}={value}" for key, value in wanted]
     what = f" ({', '.join(labels[:_NAMES_MAX])})" if labels else ""
@@ -158,7 +163,8 @@ def _without_plugin(blocked: _Blocked, member: Member) -> Iterator[str]:
 
 def _states_gpus(node: Node) -> bool:
     labels = node.labels
-    return labels.get(GPU_PRESENT) == "true" or GFD_PRODUCT in labels or GFD_COUNT in labels
+    named = (GFD_PRODUCT, GFD_COUNT, *ACCELERATOR_LABELS)
+    return labels.get(GPU_PRESENT) == "true" or any(labels.get(key) for key in named)
 
 
 def _unhealthy(blocked: _Blocked, member: Member) -> Iterator[str]:

@@ -9,6 +9,7 @@ from linkwise.admission.decide.outcome import Outcome, Verdict
 from linkwise.cluster.account.ledger import Ledger
 from linkwise.cluster.allocations.gpus import NO_GPUS, GPUs
 from linkwise.cluster.gang import gang_mark
+from linkwise.cluster.keys import DEFAULT_SCHEDULER
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.other_systems import gpus_of_others
 from linkwise.cluster.whatif_api import Preempted
@@ -28,8 +29,6 @@ from linkwise.planning.whatif.simulate import (
     simulate_each,
 )
 from linkwise.workloads.gang_owner import GangOwner
-
-KUBE_SCHEDULER = "asks for no GPU that Linkwise chooses; kube-scheduler picks its node"
 
 
 class PodState(StrEnum):
@@ -148,6 +147,20 @@ class Simulation:
         return [pod for pod in self.pods if pod.state is state]
 
 
+def unplaced_by_scheduler(pods: Iterable[PodResult]) -> dict[str, list[PodResult]]:
+    """Return pods without GPUs grouped by the component that picks their nodes."""
+    groups: dict[str, list[PodResult]] = {}
+    for pod in pods:
+        groups.setdefault(_scheduler_of(pod.admitted.pod), []).append(pod)
+    return groups
+
+
+def _scheduler_of(pod: Pod) -> str:
+    """Return the component that picks the node of a pod that Linkwise does not place."""
+    named = pod.spec.scheduler_name
+    return f"scheduler {named}" if named not in {"", DEFAULT_SCHEDULER} else "kube-scheduler"
+
+
 def by_reason(pods: Iterable[PodResult]) -> dict[str, list[PodResult]]:
     """Return pods grouped by their reasons."""
     groups: dict[str, list[PodResult]] = {}
@@ -253,7 +266,11 @@ def _placed_result(admitted: AdmittedPod, unit: UnitResult, rank: int) -> PodRes
 def _unplaced_result(admitted: AdmittedPod) -> PodResult:
     """Return the result for a pod that needs no placement."""
     others = admitted.others
-    reason = f"asks for {others}: Linkwise does not place it" if others else KUBE_SCHEDULER
+    reason = f"asks for {others}: Linkwise does not place it"
+    if not others:
+        reason = (
+            f"asks for no GPU that Linkwise chooses; {_scheduler_of(admitted.pod)} picks its node"
+        )
     if admitted.outcome.verdict is Verdict.DENIED:
         errors = [finding for finding in admitted.outcome.findings if finding.severity == "error"]
         reason = "denied: " + "; ".join(f"{error.code} {error.message}" for error in errors)

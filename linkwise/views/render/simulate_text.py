@@ -16,6 +16,7 @@ from linkwise.views.analysis.simulation import (
     Simulation,
     UnitResult,
     by_reason,
+    unplaced_by_scheduler,
 )
 from linkwise.views.analysis.suggestions import suggested_change
 from linkwise.views.output.printer import (
@@ -144,9 +145,9 @@ def _show_denied(pod: PodResult) -> None:
 
 def _show_unplaced(simulation: Simulation) -> None:
     """Write the pods that need no placement."""
-    without = [pod.name for pod in simulation.pods_in(PodState.WITHOUT_GPUS)]
-    if without:
-        say("without GPUs, left to kube-scheduler:", named(without))
+    without = simulation.pods_in(PodState.WITHOUT_GPUS)
+    for scheduler, pods in unplaced_by_scheduler(without).items():
+        say(f"without GPUs, left to {scheduler}:", named([pod.name for pod in pods]))
         say()
     for reason, pods in by_reason(simulation.pods_in(PodState.OTHERS)).items():
         say(Paint("not placed", bold=True), named([pod.name for pod in pods]))

@@ -407,3 +407,10 @@ WORDS = st.sampled_from(
 def test_any_text_gives_a_machine_or_says_why_not(text: str, partial: bool) -> None:
     with suppress(TopologyError):
         assert read_matrix(text, partial=partial).n >= 1
+
+
+def test_blank_lines_cost_no_more_than_their_number() -> None:
+    # A pattern that runs over lines would take minutes.
+    text = PLAIN + "\n" * 200_000 + " " * 200_000
+
+    assert read_matrix(text) == read_matrix(PLAIN)
