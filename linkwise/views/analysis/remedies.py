@@ -11,7 +11,7 @@ from msgspec import structs
 
 from linkwise.cluster.account.node_ledger import NodeLedger
 from linkwise.cluster.cel.selection import attributes_read
-from linkwise.cluster.keys import GFD_COUNT, GFD_PRODUCT, MODE_LABELS, NVIDIA_GPU
+from linkwise.cluster.keys import GANG, GFD_COUNT, GFD_PRODUCT, MODE_LABELS, NVIDIA_GPU
 from linkwise.cluster.mode import NodeMode
 from linkwise.cluster.nodes.node import Node
 from linkwise.cluster.nodes.resource_slice import taint_text
@@ -188,7 +188,7 @@ def _divided(blocked: _Blocked, _: Member) -> Iterator[str]:
     if nodes := blocked.get(Reason.PARTS, ()):
         yield (
             f"{_names(nodes)} GPUs in parts only; a gang needs whole ones, so turn their sharing "
-            "off, or add nodes"
+            f'off, add nodes, or place its pods one by one (pod label {GANG}: "false")'
         )
 
 

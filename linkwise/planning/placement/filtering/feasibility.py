@@ -208,7 +208,7 @@ def _filter_code(member: Member, node: NodeLedger) -> Value:
 def _constraints(member: Member) -> tuple[object, ...]:
     """Return everything that `filter_node` reads of a pod."""
     request = member.request
-    asks = request.family, request.resource, bool(request.core), member.gang is not None
+    asks = request.family, request.resource, bool(request.core), member.needs_whole_gpus
     return *asks, request.by_count, request.by_claim, member.node_constraints
 
 

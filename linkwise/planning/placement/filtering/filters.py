@@ -62,7 +62,7 @@ def _unserved(node: Node, member: Member) -> Reason | None:
     if not mode_serves(node, member.request):
         return Reason.MODE
     is_divided = node.parts is not None and _is_by_count(node, member.request)
-    return Reason.PARTS if is_divided and member.gang is not None else None
+    return Reason.PARTS if is_divided and member.needs_whole_gpus else None
 
 
 def _hidden_capacity_for(node: NodeLedger, request: Request) -> Reason | None:

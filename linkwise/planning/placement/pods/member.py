@@ -33,6 +33,8 @@ class Member:
     """What it needs besides GPUs."""
     gang: str | None = None
     """`namespace/name` of its gang, or None."""
+    is_sufficient: bool = False
+    """Its gang needs one pod only, so that it has to work with no other."""
     claim_places: tuple[NodeChoice, ...] = ()
     """Where its claims of other drivers have devices; a node must satisfy each of them."""
     volumes: PodVolumes | None = None
@@ -62,6 +64,11 @@ class Member:
         return brought.needs if brought else NO_NEEDS
 
     @property
+    def needs_whole_gpus(self) -> bool:
+        """Parts of one GPU are not enough for it and the others of its gang."""
+        return self.gang is not None and not self.is_sufficient
+
+    @property
     def is_follower(self) -> bool:
         """It has affinity to other pods than itself, so that one of them must be placed first."""
         return not all(self.neighbor.is_in(term.pods) for term in self.rules.affinity)
@@ -73,7 +80,7 @@ class Member:
         amounts = request.family, request.resource, request.gpus, request.memory, request.core
         claimed = request.by_claim, self.needs
         volumes = self.volumes.kind if self.volumes else None
-        places = self.claim_places, self.gang is not None
+        places = self.claim_places, self.needs_whole_gpus
         return amounts, claimed, self.demand, self.node_constraints, self.rules, places, volumes
 
     @cached_property

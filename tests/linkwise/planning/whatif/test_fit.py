@@ -4,6 +4,7 @@ from support.builders import a_counted_node, a_node, a_pcie_machine, a_pod, a_se
 
 from linkwise.cluster import keys
 from linkwise.cluster.allocations.gpus import GPUShare
+from linkwise.cluster.nodes.gpu_parts import GPUParts, PartKind
 from linkwise.cluster.nodes.node import MachineSource
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.whatif_api import FitRequest, FitTemplate, NodeLeft, PodFit
@@ -31,6 +32,14 @@ def gang(count, gpus=1, size=None):
     return asked({keys.GPU_WHOLE: gpus}, *names, annotations=mark)
 
 
+PARTS = a_counted_node("t4", parts=GPUParts(PartKind.REPLICA, 2, 4))
+
+
+def by_count(needed, *names):
+    mark = {keys.GANG: "tune", keys.GANG_SIZE: str(needed)}
+    return asked({keys.NVIDIA_GPU: 1}, *names, annotations=mark)
+
+
 def members_on(*nodes):
     mark = {keys.GANG: "bert", keys.GANG_SIZE: "4"}
     return [
@@ -44,6 +53,18 @@ KEPT = "reserved for the unit that waited longest (1)"
 
 def fits(snapshot, *templates, settled=None, reserved=None):
     return would_fit(snapshot, FitRequest(list(templates)), settled or (), reserved)
+
+
+def test_a_gang_of_one_pod_is_placed_on_parts_of_gpus_as_a_pod_on_its_own_is():
+    (fit,) = fits(a_snapshot(PARTS), by_count(1, "tune-0"))
+
+    assert (fit.fits, fit.never, fit.pods[0].node) == (True, False, "t4")
+
+
+def test_a_gang_of_several_pods_is_not_placed_on_parts_of_one_gpu():
+    (fit,) = fits(a_snapshot(PARTS), by_count(2, "tune-0", "tune-1"))
+
+    assert (fit.fits, fit.never) == (False, True)
 
 
 def test_gang_that_fits_has_nodes_bandwidth_and_free_gpus():
