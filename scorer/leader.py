@@ -86,7 +86,7 @@ class Leader:
             lambda event, *fault: faults.count(Stage.REPORT, event.about.name, *fault),
         )
         status_reporter = StatusReporter(
-            self._writing, informers, recorder, faults, clock, timings=timings
+            self._writing, informers, recorder, faults, clock, term=term, timings=timings
         )
         fence = DeviceFence(
             self._reading, self._writing, informers.state, faults, informers.claims.bypasses

@@ -18,6 +18,8 @@ BURST = 5
 """Events of one unit at once."""
 REFILL = 300.0
 """Until one more Event of a unit is allowed [s], as client-go limits those of one object."""
+DROPPED_RETRY = 30.0
+"""Until an Event is recorded again that was dropped [s]: too many of its namespace waited."""
 
 
 @dataclass(slots=True)
@@ -31,51 +33,49 @@ class _Unit:
     uid: str = ""
     """The pod that the last Event was about."""
     text: str = ""
-    state: str = ""
-    """Name of the last Event of a change of state about the pod."""
 
 
 class MemberEvents:
     """Records these Events, for one term of the Lease."""
 
     def __init__(
-        self, record: Callable[[Event], object], clock: Callable[[], float] = loop_time
+        self, record: Callable[[Event], bool], term: int, clock: Callable[[], float] = loop_time
     ) -> None:
         """Record nothing yet.
 
         Args:
-            record: Creates an Event soon.
+            record: Creates an Event soon; False: it drops it.
+            term: Of the Lease.
             clock: Seconds; never goes back.
         """
-        self._record, self._clock = record, clock
+        self._record, self._term, self._clock = record, term, clock
         self._units: dict[GangKey, _Unit] = {}
 
-    def record(self, update: StatusUpdate, state: Event | None) -> float:
+    def record(self, update: StatusUpdate) -> float:
         """Record the reason of an update on its first waiting pod, unless that was said last.
 
         Args:
             update: The latest result of planning the unit.
-            state: The Event of its change of state, which is recorded by the caller.
 
         Returns:
-            After how long to call it again [s], since the unit has had too many Events; or 0.
+            After how long to call it again [s], since the unit or its namespace has had too many
+            Events; or 0.
         """
         if not update.waits:
             return 0.0
         pod, text = update.unit.waiting[0], update.reason
         unit = self._units.setdefault(update.unit.key, _Unit(self._clock()))
-        if state and state.about.uid == pod.uid and state.name != unit.state:
-            unit.uid, unit.text, unit.state = pod.uid, text, state.name
         if (unit.uid, unit.text) == (pod.uid, text):
             return 0.0
         if delay := self._delay(unit):
             return delay
+        message = reason_of_member(update.unit.key.name if update.unit.is_gang else "", text)
+        # Term and count distinguish a reason that holds again: describe lists Events by times.
+        change = f"{self._term}-{unit.created}: {text}"
+        if not self._record(Event(about_pod(pod), message.reason, message.text, change)):
+            return DROPPED_RETRY
         unit.uid, unit.text, unit.created = pod.uid, text, unit.created + 1
         unit.tokens -= 1
-        message = reason_of_member(update.unit.key.name if update.unit.is_gang else "", text)
-        # The count distinguishes a reason that holds again: describe lists Events by their times.
-        change = f"{unit.created}: {text}"
-        self._record(Event(about_pod(pod), message.reason, message.text, change))
         return 0.0
 
     def forget(self, key: GangKey) -> None:

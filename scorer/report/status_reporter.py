@@ -57,7 +57,7 @@ class _Report:
 class StatusReporter:
     """Writes Gangs and Events, for one term of the Lease."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each collaborator.
         self,
         kube: Kube,
         informers: Informers,
@@ -65,6 +65,7 @@ class StatusReporter:
         faults: FaultIsolation,
         clock: Clock,
         *,
+        term: int,
         timings: Timings,
     ) -> None:
         """Write nothing yet; `run` does.
@@ -75,12 +76,13 @@ class StatusReporter:
             recorder: Creates the Events.
             faults: Counts unforeseen exceptions.
             clock: The wall clock [s since 1970].
+            term: Of the Lease.
             timings: Of status updates.
         """
         self._timings = timings
         self._informers, self._recorder = informers, recorder
         self._faults, self._clock = faults, clock
-        self._members = MemberEvents(recorder.record)
+        self._members = MemberEvents(recorder.record, term)
         self._gangs = GangWriter(kube, informers)
         self._plans = UnwrittenPlans(self._gangs, clock)
         self._reports: dict[GangKey, _Report] = {}
@@ -230,7 +232,7 @@ class StatusReporter:
         finally:
             # Where the Gang cannot be written, the Event is the only report.
             self._record_event(update)
-            if report.latest and (delay := self._record_member_event(report.latest)):
+            if report.latest and (delay := self._members.record(report.latest)):
                 self._schedule(key, delay)
 
     async def _write_status(self, key: GangKey, update: StatusUpdate | None) -> None:
@@ -258,15 +260,9 @@ class StatusReporter:
             await self._gangs.shrink_plan(gang, state.plan, size)
 
     def _record_event(self, update: StatusUpdate | None) -> None:
-        event = self._event(update) if update else None
+        event = update.event(self._gangs.find(update.unit.key)) if update else None
         if event is not None:
             self._recorder.record(event)
-
-    def _record_member_event(self, update: StatusUpdate) -> float:
-        return self._members.record(update, self._event(update))
-
-    def _event(self, update: StatusUpdate) -> Event | None:
-        return update.event(self._gangs.find(update.unit.key))
 
     def _failed(self, key: GangKey, error: Exception, delay: float | None) -> None:
         if isinstance(error, KubeError):

@@ -79,10 +79,11 @@ class StatusUpdate:
 
     @property
     def message(self) -> EventMessage | None:
-        """The message of its Event; None where the scheduler's own Events suffice."""
+        """The message of its Event; None where those of its pods suffice."""
         gang, waits = self.unit.key.name, self.phase in PENDING or bool(self.reason)
         if not self.unit.is_gang:
-            return pod_waiting(self.reason) if waits else None
+            # While it waits, `MemberEvents` states the reason.
+            return pod_waiting(self.reason) if waits and not self.waits else None
         if self.phase is Phase.PLACED and self.plan is not None:
             return placed(gang, self.plan, is_uniform=self.unit.is_uniform)
         if self.is_partial:

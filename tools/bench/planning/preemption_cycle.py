@@ -94,7 +94,9 @@ class _Cycle:
 
         faults = FaultIsolation(metrics, informers.changed.set)
         recorder = EventRecorder(kube, "bench", "bench", clock, lambda *_: None)
-        reporter = StatusReporter(kube, informers, recorder, faults, clock, timings=_UNLIMITED)
+        reporter = StatusReporter(
+            kube, informers, recorder, faults, clock, term=1, timings=_UNLIMITED
+        )
         handle = Handle(kube, informers, reporter, metrics, faults, 1, clock, _UNLIMITED)
         removals = Removals(handle)
         vain = VainPreemptions(self._state)

@@ -55,7 +55,9 @@ async def committing(cluster, term=TERM):
         informers, metrics, clock = Informers(kube), Metrics(registry), Clock()
         faults = FaultIsolation(metrics, informers.changed.set)
         recorder = EventRecorder(kube, "scorer", "scorer-0", clock, lambda *_: None)
-        reporter = StatusReporter(kube, informers, recorder, faults, clock, timings=SHORT)
+        reporter = StatusReporter(
+            kube, informers, recorder, faults, clock, term=term, timings=SHORT
+        )
         handle = Handle(kube, informers, reporter, metrics, faults, term, clock, SHORT)
         committer = Committer(handle)
         committer._fence_checked = True
