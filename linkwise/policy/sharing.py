@@ -29,7 +29,9 @@ class SharedResource(Wire):
     """A shared resource and its replicas per device."""
 
     name: str
-    replicas: Annotated[int, AfterValidator(_several)]
+    replicas: Annotated[
+        int, AfterValidator(_several), Field(json_schema_extra={"minimum": _REPLICAS_MIN})
+    ]
     rename: str | None = None
     """Ignored with a warning, as in NVIDIA's plugin."""
     devices: object = None
