@@ -9,7 +9,6 @@ from linkwise.views.analysis.explain import explain_gang, explain_pod
 from linkwise.views.analysis.explain_own import (
     explain_own_gang,
     explain_own_pod,
-    may_be_asked_again,
     with_placement,
 )
 from linkwise.views.analysis.planner_view import planner_view
@@ -77,22 +76,25 @@ def show_own_explanation(
         found: Sequence[UnitExplanation | None] = explain_own_gang(view, namespace, name)
     else:
         found = [explain_own_pod(view, namespace, name, lambda uid: own.said.get(uid, ""))]
-    found = [
-        _asked(replace(access, namespace=namespace), own, unit)
-        if unit and may_be_asked_again(view, unit)
-        else unit
-        for unit in found
-    ]
-    return _show(own.current.warnings, f"{kind} {namespace}/{name}", found, output)
+    units = [unit for unit in found if unit is not None]
+    told, unknown = _asked(replace(access, namespace=namespace), own, units)
+    return _show((*own.current.warnings, *unknown), f"{kind} {namespace}/{name}", told, output)
 
 
-def _asked(access: Access, own: "OwnNamespace", unit: UnitExplanation) -> UnitExplanation:
-    """Return a unit with what the scorer answers about its pods, if the user may ask."""
+def _asked(
+    access: Access, own: "OwnNamespace", units: Sequence[UnitExplanation]
+) -> tuple[list[UnitExplanation], tuple[str, ...]]:
+    """Return units with what the scorer answers about their pods, and why it does not."""
     from linkwise.views.live.asked_placement import placement_of  # noqa: PLC0415 - as above.
 
-    waiting = [own.pods[pod.name] for pod in unit.pods if pod.state == "waits"]
-    placement = placement_of(access, waiting)
-    return with_placement(unit, placement) if placement else unit
+    told = list(units)
+    for i, unit in enumerate(units):
+        try:
+            placement = placement_of(access, [own.pods[name] for name in unit.lacking])
+        except InputError as error:
+            return told, (f"What would be preempted is not known: {error}",)
+        told[i] = with_placement(unit, placement) if placement else unit
+    return told, ()
 
 
 def _show(

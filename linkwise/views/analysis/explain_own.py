@@ -86,20 +86,9 @@ def explain_own_pod(
         key = view.owners.key(info)
         return _explain_gang(view, key, _gang(view, key))
     state, reason = _state_of_single(view, info, said)
-    return UnitExplanation("pod", namespace, name, state, (pod_placement(info),), reason)
-
-
-def may_be_asked_again(view: PlannerView, unit: UnitExplanation) -> bool:
-    """Return whether a simulation of its pods says what would be evicted for a unit.
-
-    While others are evicted for it, it would name more of them.
-    """
-    evicts = any(
-        gang.status.nominated_nodes
-        for gang in view.gangs.values()
-        if (gang.metadata.namespace, gang.spec.gang) == (unit.namespace, unit.name)
-    )
-    return unit.state is UnitState.WAITS and not evicts
+    lacking = (name,) if state is UnitState.WAITS else ()
+    pods = (pod_placement(info),)
+    return UnitExplanation("pod", namespace, name, state, pods, reason, lacking=lacking)
 
 
 def with_placement(unit: UnitExplanation, fit: FitResult) -> UnitExplanation:
@@ -144,6 +133,7 @@ def _explain_gang(view: PlannerView, key: GangKey, gang: Gang | None) -> UnitExp
         unplanned=printable(status.problem(GPUS_AS_PLANNED) or ""),
         unprepared=printable(status.problem(PREPARED) or ""),
         evicted=evicted_text(gang),
+        lacking=_lacking(members, gang),
     )
     plan = gang.spec.plan if gang and state is UnitState.PLACED else None
     if plan is None:
@@ -157,6 +147,21 @@ def _explain_gang(view: PlannerView, key: GangKey, gang: Gang | None) -> UnitExp
         if recorded.index_order.value is not None
         else None,
     )
+
+
+def _lacking(members: Sequence[PodInfo], gang: Gang | None) -> tuple[str, ...]:
+    """Return the members without which a gang does not start.
+
+    While some are missing, those that are there would be taken for all; while others are evicted
+    for it, a simulation would name more of them.
+    """
+    if gang is None or gang.status.phase is not Phase.WAITING or gang.status.nominated_nodes:
+        return ()
+    waiting = [pod.name for pod in members if pod.waiting is not None]
+    if gang.spec.size is None:
+        return tuple(waiting)
+    settled = sum(pod.settled for pod in members)
+    return tuple(waiting[: max(gang.spec.size - settled, 1)])
 
 
 def _state_of_gang(members: Sequence[PodInfo], status: GangStatus) -> UnitState:

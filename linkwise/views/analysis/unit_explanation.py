@@ -86,6 +86,9 @@ class UnitExplanation:
     """The units that would be evicted for it."""
     preempts_others: int = 0
     """The number of such units of other namespaces that may not be named."""
+    lacking: tuple[str, ...] = ()
+    """Its pods without which it does not start, for someone who may ask the dry-run API about
+    them; empty: they may not start now, or others are evicted for them already."""
 
     @property
     def is_waiting(self) -> bool:

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from linkwise.admission.dry_run.dryrun import PATH
 from linkwise.cluster.dry_run_proxy import NAMESPACE_AUDIENCE, PROXY, TOKEN_HEADER, token_path
+from linkwise.manifest.value import InputError
 from linkwise.views.analysis.check_report import CheckReport
 from linkwise.views.files.inputs import InputFiles
 from linkwise.views.live.api_reader import ApiReader, Forbidden, NotFound, reason_of
@@ -26,6 +27,10 @@ class _TokenRequest(Struct, frozen=True):
     status: _Status = _Status()
 
 
+class MayNotEdit(InputError):  # noqa: N818 - an InputError about the user's rights.
+    """The user may not make a token of the namespace."""
+
+
 def dry_run_in_cluster(access: Access, files: InputFiles) -> tuple[CheckReport, tuple[str, ...]]:
     """Return the report of the webhook of a kubeconfig's cluster for files, as `report_of` does.
 
@@ -41,7 +46,8 @@ async def cluster_endpoint(access: Access) -> AsyncIterator[Endpoint]:
     """Yield the dry-run API of a kubeconfig's cluster, for pods of one namespace.
 
     Raises:
-        InputError: There is no answer, or the user may not edit the namespace.
+        MayNotEdit: The user may not edit the namespace.
+        InputError: There is no answer.
     """
     async with await UserKube.of(access) as kube:
         require_namespace(kube.namespace)
@@ -65,7 +71,10 @@ async def _token(reader: ApiReader, namespace: str) -> str:
     try:
         made = await reader.create(token_path(namespace), {"spec": spec}, _TokenRequest)
     except Forbidden as error:
-        reader.fail(f"{error}. Ask for the role edit in namespace {namespace}, or name another.")
+        raise MayNotEdit(
+            f"{reader.server}: {error}. Ask for the role edit in namespace {namespace}, "
+            "or name another."
+        ) from None
     except NotFound:
         reader.fail(f"there is no namespace {namespace}. Name another one with -n.")
     return made.status.token

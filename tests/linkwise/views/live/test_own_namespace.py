@@ -1,8 +1,9 @@
+import gc
 import json
+import threading
 
 import pytest
-from msgspec import convert
-from support.builders import a_pod, placed_pod
+from support.builders import a_pod, dgx1_v100, node_object, placed_pod, topology_map
 from support.servers.person_api import NODES, PODS, refused, served
 
 from linkwise.admission.dry_run.dryrun import PATH, dry_run, encode_dry_run, read_manifest
@@ -11,9 +12,15 @@ from linkwise.cluster.allocations.gpus import GPUShare
 from linkwise.cluster.dry_run_proxy import PROXY, token_path
 from linkwise.cluster.gang import GangKey
 from linkwise.cluster.nodes.capacity import Capacity
-from linkwise.cluster.whatif_api import FitResult
+from linkwise.cluster.nodes.topology_configmap import PublishedTopology
+from linkwise.manifest.objects import objects_in
 from linkwise.planning.gang.crd import name_of
-from linkwise.policy.snapshot import PolicySnapshot
+from linkwise.planning.whatif.preemption import without_names
+from linkwise.views.analysis.fit import fit_results
+from linkwise.views.files.cluster_file import collect_objects
+from linkwise.views.files.current_cluster import current_cluster
+from linkwise.views.files.inputs import Inputs
+from linkwise.views.live import asked_placement
 
 GATE = [{"name": keys.GANG}]
 ONE = {keys.GPU_WHOLE: 1}
@@ -32,9 +39,16 @@ def at_home(pod):
     return pod
 
 
-def members(gang):
+def members(gang, gpus=1):
     return [
-        at_home(a_pod(ONE, name=f"{gang}-{i}", labels=marked(gang), schedulingGates=GATE))
+        at_home(
+            a_pod(
+                {keys.GPU_WHOLE: gpus},
+                name=f"{gang}-{i}",
+                labels=marked(gang),
+                schedulingGates=GATE,
+            )
+        )
         for i in range(2)
     ]
 
@@ -96,57 +110,130 @@ def test_a_waiting_gang_has_the_reason_of_its_object(cluster, linkwise):
     assert explained(linkwise, "pod", "bert-1") == (1, item)
 
 
-LOW = {
-    "kind": "gang", "namespace": "team", "name": "low", "pods": 8, "running_seconds": 60,
-    "gpu_hours": 0.1,
-}  # fmt: skip
+def on_node(name, *gpus, namespace="team"):
+    """Return the pods of a gang of a low priority that has GPUs of the node."""
+    owner = {"kind": "JobSet", "name": name, "uid": name, "controller": True}
+    labels = {keys.POD_GROUP_NAME: name, keys.POD_GROUP_MIN_AVAILABLE: str(len(gpus))}
+    pods = [placed_pod(f"{name}-{i}", ONE, "gpu", GPUShare(i), labels=labels) for i in gpus]
+    for pod in pods:
+        pod["metadata"] |= {
+            "namespace": namespace, "uid": pod["metadata"]["name"], "ownerReferences": [owner],
+        }  # fmt: skip
+    return pods
 
 
-def answering(cluster, **fit):
-    """Let the dry-run API answer about pods; return the manifests that it was sent."""
+def answering(cluster, *pods):
+    """Let the dry-run API answer about a node with these pods; return what it was sent."""
     sent = []
-    result = {
-        "fits": False, "gang": "bert", "pods": [], "nodes": [], "bandwidth": None,
-        "best_possible": None, "why": None, "notes": [], "reason": "other words", **fit,
-    }  # fmt: skip
+    node = node_object(
+        "gpu", {keys.NODE_MODE: "topology"}, **{keys.GPU_WHOLE: "8", "cpu": "96", "pods": "9"}
+    )
+    topology = topology_map("gpu", PublishedTopology(dgx1_v100(), (True,) * 8))
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node, topology, *pods]})
+    seen = current_cluster(collect_objects(objects_in(text, "cluster"), "cluster"), "team", "")
+    inputs = Inputs(
+        templates=(), unjudged=(), policy=seen.policy, cluster=seen.cluster, namespaces={},
+        claims_asked={}, capacity=Capacity(), warnings=(), stored=seen.objects,
+    )  # fmt: skip
 
     def answer(query, body):
-        manifest = json.loads(body)
-        sent.append((query["namespace"], manifest["items"]))
-        read = read_manifest(body, query["namespace"])
-        report = dry_run(
-            read, namespaces={"team": {}}, policy=PolicySnapshot(), capacity=Capacity()
-        )
-        found = [convert(result, FitResult) for _ in report.fit_templates]
-        return 200, encode_dry_run(report, found)
+        sent.append(json.loads(body)["items"])
+        home = query["namespace"]
+        read = read_manifest(body, home)
+        report = dry_run(read, namespaces={home: {}}, policy=seen.policy, capacity=Capacity())
+        found = fit_results(inputs, seen.cluster, report.fit_request, 0.0)
+        return 200, encode_dry_run(report, [without_names(fit, {home}) for fit in found])
 
     cluster.posts[token_path("team")] = lambda *_: (201, {"status": {"token": "of-team"}})
     cluster.posts[f"{PROXY}{PATH}"] = answer
     return sent
 
 
+def waits(cluster, pods, gang="bert", **spec):
+    """Let pods of a gang of a high priority wait."""
+    for pod in pods:
+        pod["spec"]["priority"] = 9
+    cluster.objects[f"{HOME}/pods"] = pods
+    cluster.objects[GANGS] = [gang_object(gang, "Waiting", WHY, **spec)]
+
+
 def test_whoever_may_edit_the_namespace_learns_what_would_be_evicted(cluster, linkwise):
-    cluster.objects[f"{HOME}/pods"] = members("bert")
-    cluster.objects[GANGS] = [gang_object("bert", "Waiting", WHY)]
-    sent = answering(cluster, preempts=[LOW], preempts_others=2)
+    waits(cluster, members("bert", 4))
+    theirs = on_node("secret", *range(1, 8), namespace="other")
+    sent = answering(cluster, *on_node("low", 0), *theirs)
 
     code, item = explained(linkwise, "gang", "bert")
 
     assert (code, item["state"], item["reason"]) == (1, "waits", WHY)
-    assert (item["preempts"], item["preempts_others"]) == ([LOW], 2)
-    [(namespace, pods)] = sent
-    assert namespace == "team"
+    named = [(unit["namespace"], unit["name"]) for unit in item["preempts"]]
+    assert (named, item["preempts_others"]) == ([("team", "low")], 1)
+    [pods] = sent
     assert [pod["metadata"]["name"] for pod in pods] == ["bert-0", "bert-1"]
     assert not any("schedulingGates" in pod["spec"] for pod in pods)
     shown = linkwise("explain", "gang", "bert").out
-    assert "would preempt gang team/low: 8 pods" in shown
-    assert "would preempt 2 units of other namespaces" in shown
+    assert "would preempt gang team/low: 1 pod" in shown
+    assert "would preempt 1 unit of other namespaces" in shown
+
+
+def of_job_set(cluster, gpus=3):
+    """Return the pods of two Jobs of a JobSet, which are a gang by their owner."""
+    pods, top = [], {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "js", "uid": "js",
+        "controller": True,
+    }  # fmt: skip
+    head = {"apiVersion": top["apiVersion"], "kind": "JobSet"}
+    found = {**head, "metadata": {"name": "js", "namespace": "team", "uid": "js"}, "spec": {}}
+    path = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/team/jobsets/js"
+    cluster.faults[path] = lambda _: (200, found)
+    for job in ("js-w-0", "js-w-1"):
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": job}
+        owner["controller"] = True
+        metadata = {"name": job, "namespace": "team", "uid": job, "ownerReferences": [top]}
+        made = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {}}
+        cluster.faults[f"/apis/batch/v1/namespaces/team/jobs/{job}"] = lambda _, made=made: (
+            200,
+            made,
+        )
+        mark = {keys.GANG: "js", keys.GANG_KIND: "JobSet"}
+        labels = {"jobset.sigs.k8s.io/jobset-name": "js"}
+        pod = at_home(
+            a_pod(
+                {keys.GPU_WHOLE: gpus},
+                name=f"{job}-0",
+                labels=labels,
+                annotations=mark,
+                schedulingGates=GATE,
+            )
+        )
+        pod["metadata"]["ownerReferences"] = [owner]
+        pods.append(pod)
+    return pods
+
+
+def test_a_gang_by_its_owner_is_asked_about_as_one(cluster, linkwise):
+    waits(cluster, of_job_set(cluster), "js", owner="js", size=2)
+    # Each Job alone would fit.
+    answering(cluster, *on_node("low", *range(3)))
+
+    _, item = explained(linkwise, "gang", "js")
+
+    assert (item["state"], [unit["name"] for unit in item["preempts"]]) == ("waits", ["low"])
+
+
+def test_an_elastic_gang_is_asked_about_with_the_members_without_which_it_does_not_start(
+    cluster, linkwise
+):
+    waits(cluster, of_job_set(cluster, 5), "js", owner="js", size=1)
+    answering(cluster, *on_node("low", *range(6)))
+
+    _, item = explained(linkwise, "gang", "js")
+
+    assert (item["state"], [unit["name"] for unit in item["preempts"]]) == ("waits", ["low"])
 
 
 def test_a_gang_that_never_fits_is_told_from_one_that_waits(cluster, linkwise):
-    cluster.objects[f"{HOME}/pods"] = members("bert")
-    cluster.objects[GANGS] = [gang_object("bert", "Waiting", WHY)]
-    answering(cluster, never=True)
+    waits(cluster, members("bert", 8))
+    answering(cluster)
 
     _, item = explained(linkwise, "gang", "bert")
 
@@ -154,15 +241,88 @@ def test_a_gang_that_never_fits_is_told_from_one_that_waits(cluster, linkwise):
     assert item["help"] == ["it would not fit if nothing else ran: add nodes, or ask for less"]
 
 
-def test_a_gang_for_which_others_are_evicted_is_not_simulated(cluster, linkwise):
-    cluster.objects[f"{HOME}/pods"] = members("bert")
-    gang = gang_object("bert", "Waiting", WHY)
-    gang["status"]["nominatedNodes"] = [{"node": "gpu", "gpus": [0]}]
-    cluster.objects[GANGS] = [gang]
-    sent = answering(cluster, preempts=[LOW])
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"nominatedNodes": [{"node": "gpu", "gpus": [0]}]},
+        {"phase": "Assembling", "reason": "2 of 3 members"},
+    ],
+    ids=["others are evicted for it", "members are missing"],
+)
+def test_a_gang_that_cannot_start_now_is_not_simulated(cluster, linkwise, status):
+    waits(cluster, members("bert"))
+    cluster.objects[GANGS][0]["status"] |= status
+    sent = answering(cluster, *on_node("low", *range(8)))
 
     assert "preempts" not in explained(linkwise, "gang", "bert")[1]
     assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "warning"),
+    [
+        pytest.param(
+            lambda *_: (503, b"no endpoints available\n"),
+            "the dry-run API answers with status 503: no endpoints available.",
+            id="no pod",
+        ),
+        pytest.param(None, "the dry-run API answers with status 404: not found.", id="no Service"),
+        pytest.param(lambda *_: (200, b"?"), "there is no answer of the dry-run API.", id="other"),
+    ],
+)
+def test_an_explanation_says_that_the_dry_run_api_gives_no_answer(
+    cluster, linkwise, answer, warning
+):
+    waits(cluster, members("bert"))
+    answering(cluster)
+    cluster.posts[f"{PROXY}{PATH}"] = answer
+
+    ran = linkwise("explain", "gang", "bert")
+
+    assert ran.out.startswith("waits gang team/bert\n")
+    assert ran.err.count(f"linkwise: What would be preempted is not known: {warning}\n") == 1
+
+
+# TLS has not been shut down where a call was given up, and the command ends.
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_an_explanation_does_not_wait_for_a_way_that_is_closed(cluster, linkwise, monkeypatch):
+    both = [*members("bert"), *members("bert")]
+    for pod, owner in zip(both, ("a", "a", "b", "b"), strict=True):
+        job = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner}
+        pod["metadata"] |= {"ownerReferences": [{**job, "controller": True}]}
+        pod["metadata"]["name"] += owner
+    waits(cluster, both)
+    cluster.objects[GANGS] = [gang_object("bert", "Waiting", WHY, owner=uid) for uid in "ab"]
+    answering(cluster)
+    asked, ended = [], threading.Event()
+
+    def silent(*_):
+        asked.append(1)
+        ended.wait()
+        return 503, b""
+
+    cluster.posts[f"{PROXY}{PATH}"] = silent
+    monkeypatch.setattr(asked_placement, "ANSWERED_IN", 1.0)
+    try:
+        ran = linkwise("explain", "gang", "bert")
+    finally:
+        ended.set()
+        gc.collect()
+
+    assert ran.out.count("waits gang team/bert\n") == 2
+    assert ran.err.count("the dry-run API does not answer within 1 s") == 1
+    # The other one is not asked about.
+    assert len(asked) == 1
+
+
+def test_whoever_may_not_edit_is_not_warned(cluster, linkwise):
+    waits(cluster, members("bert"))
+    answering(cluster)
+    cluster.posts[token_path("team")] = lambda *_: (403, {"message": "no tokens"})
+
+    ran = linkwise("explain", "gang", "bert")
+
+    assert (ran.code, ran.err.count("linkwise: ")) == (1, 1)
 
 
 @pytest.mark.parametrize(
