@@ -1,7 +1,7 @@
 """HTTP handler of the dry-run API, for users with a token."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import structlog
 
@@ -13,13 +13,20 @@ from linkwise.admission.dry_run.dryrun import (
     encode_dry_run,
     list_namespaces,
 )
-from linkwise.cluster.dry_run_proxy import NAMESPACE_AUDIENCE, TOKEN_HEADER
+from linkwise.cluster.dry_run_proxy import (
+    NAMESPACE_AUDIENCE,
+    SERVICE_ACCOUNT,
+    TOKEN_HEADER,
+    claimed_namespace,
+    namespace_of_account,
+)
 from linkwise.cluster.finding import printable
 from linkwise.cluster.keys import DRY_RUN_AUDIENCE
 from linkwise.cluster.whatif_api import FitResult
 from linkwise.manifest.value import InputError
 from linkwise.runtime.http.authentication import Callers, UserInfo
 from linkwise.runtime.http.authorization import is_allowed
+from linkwise.runtime.http.limits import Limits
 from linkwise.runtime.http.types import (
     JSON,
     HttpRequest,
@@ -28,6 +35,7 @@ from linkwise.runtime.http.types import (
     error_response,
     retry_later,
 )
+from linkwise.runtime.http.waiting_places import WaitingPlaces
 from linkwise.runtime.kube.client import Kube, KubeError
 from linkwise.runtime.process.clock import monotonic
 from linkwise.runtime.process.turns import Turns
@@ -39,11 +47,13 @@ DRY_RUNS = 4
 """Dry runs at once, so that admission keeps most of the processor."""
 DRY_RUNS_OF_A_USER = 3
 """Of those that are in progress or wait for their turn."""
+PROXIED = 50
+"""Requests through the API server that wait for something, which all have its address. Where no
+place is free, the namespace for which most wait loses one."""
 _TAKES = frozenset({JSON, "application/yaml"})
 _NAMESPACE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _CREATE_PODS = {"verb": "create", "version": "v1", "resource": "pods"}
 """What a caller must be allowed in a namespace."""
-_SERVICE_ACCOUNT = "system:serviceaccount:"
 
 _log = structlog.get_logger()
 
@@ -68,22 +78,50 @@ class DryRun:
         self._worker = worker
         self._callers = Callers(kube, DRY_RUN_AUDIENCE, monotonic)
         self._namespaces = Callers(kube, NAMESPACE_AUDIENCE, monotonic, field=TOKEN_HEADER)
+        self._proxied = WaitingPlaces(Limits(requests=PROXIED))
         self._turns = Turns(DRY_RUNS, DRY_RUNS_OF_A_USER)
 
     def routes(self) -> list[Route]:
         """Return the routes for users."""
         return [Route("POST", PATH, self.dry_run, _TAKES)]
 
-    async def dry_run(self, request: HttpRequest) -> HttpResponse:
-        """Answer the dry run of a manifest; a child process reads it."""
+    def dry_run(self, request: HttpRequest) -> HttpResponse | Awaitable[HttpResponse]:
+        """Answer the dry run of a manifest; a child process reads it.
+
+        A token that says itself that it is of no namespace of the cluster waits for nothing.
+        """
         namespace = _query_namespace(request.query)
         if namespace is None:
             return error_response(400, "the only query parameter is namespace=<name>")
-        is_proxied = TOKEN_HEADER in request.headers
-        caller = await (self._namespaces if is_proxied else self._callers).user(request)
+        sent = request.headers.get(TOKEN_HEADER)
+        if sent is None:
+            return self._of_caller(request, namespace)
+        claimed = claimed_namespace(sent)
+        if claimed is None or claimed not in self._informers.namespaces:
+            return self._namespaces.refusal
+        return self._of_namespace(request, namespace, claimed)
+
+    async def _of_caller(self, request: HttpRequest, namespace: str) -> HttpResponse:
+        caller = await self._callers.user(request)
         if isinstance(caller, HttpResponse):
             return caller
-        home = _namespace_of(caller.username) if is_proxied else None
+        return await self._of_user(request, namespace, caller, None)
+
+    async def _of_namespace(
+        self, request: HttpRequest, namespace: str, claimed: str
+    ) -> HttpResponse:
+        async def answer() -> HttpResponse:
+            caller = await self._namespaces.user(request, claimed)
+            if isinstance(caller, HttpResponse):
+                return caller
+            home = namespace_of_account(caller.username)
+            return await self._of_user(request, namespace, caller, home)
+
+        return await self._proxied.wait(claimed, answer())
+
+    async def _of_user(
+        self, request: HttpRequest, namespace: str, caller: UserInfo, home: str | None
+    ) -> HttpResponse:
         owner = _owner(caller.username)
         if refusal := self._turns.refusal(owner):
             return retry_later(refusal)
@@ -145,15 +183,9 @@ class DryRun:
         return f"you may not create pods in namespace {name}"
 
 
-def _namespace_of(username: str) -> str:
-    """Return the namespace of a ServiceAccount; empty for another user."""
-    account = username.removeprefix(_SERVICE_ACCOUNT)
-    return account.partition(":")[0] if account != username else ""
-
-
 def _owner(username: str) -> str:
     """Return in whose name a user asks: all ServiceAccounts of a namespace are one."""
-    return username.rpartition(":")[0] if username.startswith(_SERVICE_ACCOUNT) else username
+    return username.rpartition(":")[0] if username.startswith(SERVICE_ACCOUNT) else username
 
 
 def _failed(error: InputError | BusyError | LimitError) -> HttpResponse:

@@ -5,6 +5,11 @@ in a header of its own. Whoever may edit a namespace can make it, whatever the c
 token of a ServiceAccount of the namespace, for an audience that nothing else uses.
 """
 
+from base64 import urlsafe_b64decode
+
+import msgspec
+from msgspec import Struct
+
 from linkwise.cluster.keys import POLICY_NAMESPACE
 from linkwise.runtime.kube.paths import api_path
 
@@ -17,6 +22,45 @@ SERVICE = "https:linkwise-webhook:dry-run"
 PROXY = api_path("v1", "namespaces", POLICY_NAMESPACE, "services", SERVICE, "proxy")
 ACCOUNT = "default"
 """A ServiceAccount that each namespace has."""
+
+SERVICE_ACCOUNT = "system:serviceaccount:"
+"""The names of ServiceAccounts as users begin so; their namespace and own name follow."""
+
+
+class _Claims(Struct, frozen=True):
+    """What a token says of itself (RFC 7519); an API server writes the audiences as a list."""
+
+    sub: str
+    aud: list[str]
+
+
+_claims = msgspec.json.Decoder(_Claims)
+
+
+def claimed_namespace(header: str) -> str | None:
+    """Return the namespace that a token says it is for, unverified; None: it cannot be for one.
+
+    Args:
+        header: The value of the header that has the token.
+    """
+    _, _, token = header.partition(" ")
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    payload = parts[1]
+    try:
+        claims = _claims.decode(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (ValueError, msgspec.DecodeError):
+        return None
+    if NAMESPACE_AUDIENCE not in claims.aud:
+        return None
+    return namespace_of_account(claims.sub) or None
+
+
+def namespace_of_account(username: str) -> str:
+    """Return the namespace of a ServiceAccount; empty for another user."""
+    account = username.removeprefix(SERVICE_ACCOUNT)
+    return account.partition(":")[0] if account != username else ""
 
 
 def token_path(namespace: str) -> str:

@@ -16,6 +16,7 @@ from aiohttp import web
 from controlplane.process import free_ports
 from support.certificates import a_ca, a_leaf
 from support.servers.fake_api import FakeAPI
+from support.tokens import a_token
 from support.waiting import until, until_true
 
 from linkwise.cluster import keys
@@ -42,12 +43,16 @@ class Cluster(FakeAPI):
         """(user, namespace) pairs with the right to create pods."""
         self.held = None
         """An event for which reviews of rights wait."""
+        self.reviewing = None
+        """An event for which reviews of tokens wait."""
 
     async def _call(self, request):
         body = await request.json()
         if body["kind"] != "Event":
             self.asked.append(body["kind"])
         if body["kind"] == "TokenReview":
+            if self.reviewing:
+                await self.reviewing.wait()
             status = self.users.get(body["spec"]["token"], {"authenticated": False})
             return web.json_response({"status": status}, status=201)
         if body["kind"] == "SubjectAccessReview":
@@ -63,9 +68,10 @@ class Cluster(FakeAPI):
         """Return the token of a user who may create pods in these namespaces."""
         user = {"username": name, "groups": ["g"]}
         status = {"authenticated": True, "user": user, "audiences": list(audiences)}
-        self.users[f"token-{name}"] = status
+        token = a_token(name, *audiences)
+        self.users[token] = status
         self.allowed |= {(name, namespace) for namespace in namespaces}
-        return f"token-{name}"
+        return token
 
     async def _get(self, request):
         return await self.collections[request.path]._get(request)

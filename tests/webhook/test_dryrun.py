@@ -5,6 +5,8 @@ import tracemalloc
 import pytest
 import yaml
 from msgspec import to_builtins
+from support.tokens import a_token
+from support.waiting import until
 
 from linkwise.admission.dry_run.dryrun import (
     MAX_NAMESPACES,
@@ -19,6 +21,8 @@ from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.whatif_api import MAX_PODS, FitResult, NodeLeft, PodFit
 from linkwise.manifest.value import InputError
 from linkwise.policy.snapshot import PolicySnapshot
+from linkwise.runtime.http.authentication import OF_AN_ADDRESS
+from webhook.dry_run_api import PROXIED
 
 CONTAINER = "{name: c, resources: {limits: {aliyun.com/gpu: 1}}}"
 POD = f"""\
@@ -219,9 +223,9 @@ async def test_json_and_a_query_namespace_are_accepted(cluster, webhook):
     ],
 )
 async def test_invalid_token_or_audience_is_unauthorized(cluster, webhook, audiences, name):
-    cluster.user("ann", "default", audiences=audiences)
+    known = cluster.user("ann", "default", audiences=audiences)
 
-    status, headers, _ = await webhook.dry_run(POD, f"token-{name}")
+    status, headers, _ = await webhook.dry_run(POD, known if name == "ann" else "unknown")
 
     assert (status, headers["WWW-Authenticate"]) == (401, "Bearer")
 
@@ -271,17 +275,68 @@ async def test_a_token_of_a_namespace_asks_about_its_pods_without_a_right_of_the
         pytest.param(ANNS, f"{POD}---\n{POD}".replace("name: train", "name: a, namespace: b", 1),
                      id="another namespace"),
         pytest.param("system:serviceaccount:other:default", POD, id="account of another one"),
-        pytest.param("team", POD, id="no account"),
-        pytest.param("system:serviceaccount:", POD, id="no name"),
     ],
 )  # fmt: skip
 async def test_a_token_of_a_namespace_asks_about_nothing_else(cluster, webhook, name, text):
+    for existing in ("team", "other"):
+        cluster.namespace(existing)
     token = cluster.user(name, "team", "b", audiences=[NAMESPACE_AUDIENCE])
 
     status, _, body = await by_namespace(webhook, token, text)
 
     assert status == 403
     assert body.startswith(b"this token is for pods of namespace ")
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        pytest.param("forged", id="no token"),
+        pytest.param("a.b.c", id="no claims"),
+        pytest.param("a.\u00e9.c", id="no base64"),
+        pytest.param(a_token(ANNS, keys.DRY_RUN_AUDIENCE), id="another audience"),
+        pytest.param(a_token("team", NAMESPACE_AUDIENCE), id="no account"),
+        pytest.param(a_token("system:serviceaccount:", NAMESPACE_AUDIENCE), id="no name"),
+        pytest.param(
+            a_token("system:serviceaccount:none:default", NAMESPACE_AUDIENCE), id="no namespace"
+        ),
+    ],
+)
+async def test_a_token_that_cannot_be_of_a_namespace_costs_no_review(cluster, webhook, token):
+    assert (await by_namespace(webhook, token, POD))[0] == 401
+    assert cluster.asked == []
+
+
+async def test_forged_tokens_of_other_namespaces_keep_no_places_from_a_new_one(cluster, webhook):
+    for name in ("team", "their-0", "their-1", "their-2"):
+        cluster.namespace(name)
+    token = cluster.user(ANNS, audiences=[NAMESPACE_AUDIENCE])
+    cluster.reviewing = asyncio.Event()
+    flood = [
+        asyncio.create_task(
+            by_namespace(
+                webhook,
+                a_token(f"system:serviceaccount:their-{i % 3}:a", NAMESPACE_AUDIENCE, by=str(i)),
+                POD,
+            )
+        )
+        for i in range(PROXIED + 1)
+    ]
+    # One of them has made room for another, and 4 of each namespace are reviewed.
+    done, _ = await asyncio.wait(flood, return_when=asyncio.FIRST_COMPLETED)
+    assert [task.result()[0] for task in done] == [503]
+    await until(lambda: len(cluster.asked) == 3 * OF_AN_ADDRESS)
+    # What is not even like one takes no place.
+    assert (await by_namespace(webhook, "forged", POD))[0] == 401
+
+    asked = asyncio.create_task(by_namespace(webhook, token, POD))
+    await until(lambda: len(cluster.asked) == 3 * OF_AN_ADDRESS + 1)
+    cluster.reviewing.set()
+
+    assert (await asked)[0] == 200
+    for task in flood:
+        task.cancel()
+    await asyncio.gather(*flood, return_exceptions=True)
 
 
 async def test_each_header_takes_tokens_of_its_own_audience_alone(cluster, webhook):

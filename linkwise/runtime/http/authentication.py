@@ -1,8 +1,9 @@
 """Authenticate the callers of our APIs by TokenReview, which forged tokens cannot crowd out.
 
 Results hold for some seconds, also that a token is not valid. A token that was never valid here is
-reviewed in one of few places, of which each address has some, and which a forged one holds for a
-moment: that bounds the reviews of a flood. Tokens that were valid have places of their own.
+reviewed in one of few places, of which each address, or what stands for it, has some, and which a
+forged one holds for a moment: that bounds the reviews of a flood. Tokens that were valid have
+places of their own.
 """
 
 import asyncio
@@ -79,38 +80,43 @@ class Callers:
         self._kube, self._audience, self._clock = kube, audience, clock
         self._field = field
         self._loop = asyncio.get_running_loop()
-        self._refusal = error_response(
+        self.refusal = error_response(
             401,
             f"no token is sent, or it is not accepted: send one for the audience {audience}",
             {**headers, "WWW-Authenticate": "Bearer"},
         )
+        """Of a token that is not accepted."""
         self._users: Reviews[bytes, UserInfo] = Reviews(clock, headers)
         """By the digest of a token."""
         self._refused: OrderedDict[bytes, float] = OrderedDict()
         """When tokens that are not valid may be reviewed again, by their digests."""
         self._known, self._new = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(AT_ONCE)
-        self._by_address: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._by_share: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         """Kept by the requests that use them."""
 
-    async def user(self, request: HttpRequest) -> UserInfo | HttpResponse:
+    async def user(self, request: HttpRequest, share: str | None = None) -> UserInfo | HttpResponse:
         """Return the caller of a request, or the refusal.
+
+        Args:
+            request: The request.
+            share: Who has the places of an address; None: the address.
 
         Without an answer of the API server every caller is refused: a token may have been revoked.
         """
         scheme, _, token = request.headers.get(self._field, "").partition(" ")
         # An API server reads the first word alone: one token would have any number of forms.
         if scheme != "Bearer" or token.split() != [token]:
-            return self._refusal
+            return self.refusal
         digest = sha256(token.encode(errors="surrogatepass")).digest()
         if self._users.knows(digest):
             return await self._users.get(digest, lambda: self._review_known(token, digest))
         if self._clock() < self._refused.get(digest, 0.0):
-            return self._refusal
-        return await self._new_user(token, digest, request.peer)
+            return self.refusal
+        return await self._new_user(token, digest, request.peer if share is None else share)
 
-    async def _new_user(self, token: str, digest: bytes, peer: str) -> UserInfo | HttpResponse:
-        of_address = self._by_address.setdefault(peer, asyncio.Semaphore(OF_AN_ADDRESS))
-        place = _Place(of_address, self._new)
+    async def _new_user(self, token: str, digest: bytes, share: str) -> UserInfo | HttpResponse:
+        of_share = self._by_share.setdefault(share, asyncio.Semaphore(OF_AN_ADDRESS))
+        place = _Place(of_share, self._new)
         await place.take()
         has_begun = False
 
@@ -121,7 +127,7 @@ class Callers:
 
         try:
             if self._clock() < self._refused.get(digest, 0.0):
-                return self._refusal
+                return self.refusal
             return await self._users.get(digest, review)
         finally:
             # Else the review holds the place, also if the client leaves.
@@ -139,7 +145,7 @@ class Callers:
         try:
             user = await self._review(token, digest)
         finally:
-            self._loop.call_later(FORGED if user is self._refusal else 0.0, place.give_back)
+            self._loop.call_later(FORGED if user is self.refusal else 0.0, place.give_back)
         return user
 
     async def _review(self, token: str, digest: bytes) -> UserInfo | HttpResponse:
@@ -161,7 +167,7 @@ class Callers:
         self._refused.move_to_end(digest)
         if len(self._refused) > REFUSED_KEPT:
             self._refused.popitem(last=False)
-        return self._refusal
+        return self.refusal
 
 
 class _Place:
