@@ -13,6 +13,7 @@ from linkwise.admission.dry_run.dryrun import (
     encode_dry_run,
     list_namespaces,
 )
+from linkwise.admission.dry_run.others import ABOUT_OTHERS, as_of_users, asks_about_others
 from linkwise.cluster.dry_run_proxy import (
     NAMESPACE_AUDIENCE,
     SERVICE_ACCOUNT,
@@ -22,7 +23,7 @@ from linkwise.cluster.dry_run_proxy import (
 )
 from linkwise.cluster.finding import printable
 from linkwise.cluster.keys import DRY_RUN_AUDIENCE
-from linkwise.cluster.whatif_api import FitResult
+from linkwise.cluster.whatif_api import FitRequest, FitResult
 from linkwise.manifest.value import InputError
 from linkwise.runtime.http.authentication import Callers, UserInfo
 from linkwise.runtime.http.authorization import is_allowed
@@ -156,14 +157,20 @@ class DryRun:
                 self._informers.capacity,
             )
         )
-        fits: Sequence[FitResult] | str = ()
-        if result.fit_templates:
-            try:
-                fits = await self._scorer.fits(result.fit_request)
-            except NoPlacementError as error:
-                fits = str(error)
+        fits = await self._fits(result.fit_request, home) if result.fit_templates else ()
         fields = {"user": caller.username, "templates": len(result.pods)}
         return HttpResponse(encode_dry_run(result, fits), fields=fields)
+
+    async def _fits(self, request: FitRequest, home: str | None) -> Sequence[FitResult] | str:
+        """Return the placements, or why they are not known; `home` as for `_refusal`."""
+        if home is not None:
+            if asks_about_others(request, home):
+                return ABOUT_OTHERS
+            request = as_of_users(request)
+        try:
+            return await self._scorer.fits(request)
+        except NoPlacementError as error:
+            return str(error)
 
     async def _refusal(self, caller: UserInfo, home: str | None, namespace: str) -> str:
         """Return why a caller may not ask about pods of a namespace; empty: it may.

@@ -15,6 +15,7 @@ from linkwise.admission.dry_run.dryrun import (
     encode_dry_run,
     read_manifest,
 )
+from linkwise.admission.dry_run.others import ABOUT_OTHERS
 from linkwise.cluster import keys
 from linkwise.cluster.dry_run_proxy import NAMESPACE_AUDIENCE, TOKEN_HEADER
 from linkwise.cluster.nodes.capacity import Capacity
@@ -337,6 +338,28 @@ async def test_forged_tokens_of_other_namespaces_keep_no_places_from_a_new_one(c
     for task in flood:
         task.cancel()
     await asyncio.gather(*flood, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("home", "note"),
+    [
+        pytest.param("team", "no scorer leads", id="own"),
+        pytest.param("other", ABOUT_OTHERS, id="another"),
+    ],
+)
+async def test_a_token_of_a_namespace_asks_for_no_placement_beside_pods_of_others(
+    cluster, webhook, home, note
+):
+    cluster.namespace("team")
+    token = cluster.user(ANNS, audiences=[NAMESPACE_AUDIENCE])
+    term = f"{{topologyKey: kubernetes.io/hostname, labelSelector: {{}}, namespaces: [{home}]}}"
+    rule = f"{{requiredDuringSchedulingIgnoredDuringExecution: [{term}]}}"
+    pod = POD.replace("spec: {", f"spec: {{affinity: {{podAffinity: {rule}}}, ")
+
+    status, _, body = await by_namespace(webhook, token, pod)
+
+    (said,) = json.loads(body)["notes"]
+    assert (status, note in said) == (200, True), said
 
 
 async def test_each_header_takes_tokens_of_its_own_audience_alone(cluster, webhook):
