@@ -71,7 +71,10 @@ def rights():
 
 def of_a_hook(name):
     """Yield the roles and bindings of a hook of Helm's, which no folder of manifests has."""
-    template = (ROOT / f"charts/linkwise/templates/{name}.yaml").read_text()
+    chart = ROOT / "charts/linkwise"
+    tested = yaml.safe_load((chart / "values.yaml").read_text())["test"]["namespace"]
+    template = (chart / f"templates/{name}.yaml").read_text()
+    template = template.replace("{{ .Values.test.namespace }}", tested)
     for text in template.split("\n---\n"):
         if re.search(r"^kind: (Cluster)?Role", text, re.MULTILINE):
             yield yaml.safe_load(re.sub(r"^.*{{.*\n", "", text, flags=re.MULTILINE))

@@ -10,9 +10,6 @@ from linkwise.cluster.container_variables import ENV_VISIBLE_DEVICES
 from linkwise.runtime.kube.client import ApiError, Kube
 from linkwise.runtime.kube.paths import api_path
 
-NAMESPACE = "default"
-"""Admission leaves our own alone, and this one is in every cluster."""
-PODS = api_path("v1", "namespaces", NAMESPACE, "pods")
 CODE = "LW101"
 """Of the finding about the refused pod."""
 _DRY_RUN = {"dryRun": "All"}
@@ -36,32 +33,37 @@ class _Pod(Struct, frozen=True):
     spec: _Spec
 
 
-async def complaints(kube: Kube) -> list[str]:
+async def complaints(kube: Kube, namespace: str) -> list[str]:
     """Return what is wrong with admission, one line for each dry run; nothing is created.
+
+    Args:
+        kube: The API server.
+        namespace: Of the pods.
 
     Raises:
         KubeError: The API server does not answer.
     """
-    found = [await _refusal(kube)]
-    found += [await _change(kube, f"linkwise-test-{index}") for index in (0, 1)]
+    pods = api_path("v1", "namespaces", namespace, "pods")
+    found = [await _refusal(kube, pods)]
+    found += [await _change(kube, pods, f"linkwise-test-{index}") for index in (0, 1)]
     return [line for line in found if line]
 
 
-async def _refusal(kube: Kube) -> str:
+async def _refusal(kube: Kube, pods: str) -> str:
     """Ask for 22 % of a card, which is no valid share."""
     pod = _pod("linkwise-test", {}, {keys.GPU_CORE: "22", keys.GPU_MEM: "1"})
     try:
-        await kube.create(PODS, pod, _Pod, params=_DRY_RUN)
+        await kube.create(pods, pod, _Pod, params=_DRY_RUN)
     except ApiError as error:
         return "" if CODE in error.message else f"the pod to be refused with {CODE}: {error}"
     return f"a pod was admitted that is to be refused with {CODE}: the webhook was not called"
 
 
-async def _change(kube: Kube, name: str) -> str:
+async def _change(kube: Kube, pods: str, name: str) -> str:
     """Ask for a member of a gang of two without GPUs, which gets none."""
     pod = _pod(name, _GANG, {"cpu": "1m"})
     try:
-        answer = await kube.create(PODS, pod, _Pod, params=_DRY_RUN)
+        answer = await kube.create(pods, pod, _Pod, params=_DRY_RUN)
     except ApiError as error:
         return f"{name} of a gang without GPUs was refused: {error}"
     env = {one.name: one.value for one in answer.spec.containers[0].env}

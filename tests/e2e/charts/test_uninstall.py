@@ -206,10 +206,11 @@ def test_nothing_is_deleted_if_pods_cannot_be_released_and_the_emergency_stop_is
     assert left(api) == {"linkwise-fence"}
 
 
-def test_helm_test_says_whether_admission_works(installed, helm):
+def test_helm_test_says_whether_admission_works_and_leaves_no_rights(installed, helm):
+    api = installed.api
     with HookKubelet(installed, "test") as kubelet:
         works = helm("test", RELEASE)
-        installed.api.delete(MUTATING)
+        api.delete(MUTATING)
         fails = helm("test", RELEASE)
 
     assert works.returncode == 0, (works.stderr, kubelet.logs)
@@ -217,6 +218,9 @@ def test_helm_test_says_whether_admission_works(installed, helm):
     first, second = kubelet.logs
     assert "a pod was refused and a gang of two was changed" in first
     assert second.count("the webhook was not called") >= 2
+    for kind in ("roles", "rolebindings"):
+        found = api.get(f"/apis/rbac.authorization.k8s.io/v1/namespaces/default/{kind}")["items"]
+        assert not [one for one in found if "linkwise" in one["metadata"]["name"]]
 
 
 def test_definition_and_gangs_stay_if_the_values_say_so(plane, helm, namespace_of):

@@ -282,6 +282,15 @@ def test_more_namespaces_are_excluded_by_registrations_and_policies(chart):
         assert one["values"] == [*SYSTEM, "openshift-a", "gke-b"]
 
 
+def test_another_namespace_of_the_chart_test_reaches_its_rights_and_its_pod(programs):
+    found = documents(programs["helm"], "--set=excludedNamespaces={default},test.namespace=team")
+    named = [one for one in found if one["metadata"]["name"] == "linkwise-test"]
+    by_kind = {one["kind"]: one for one in named}
+    assert {by_kind[kind]["metadata"]["namespace"] for kind in ("Role", "RoleBinding")} == {"team"}
+    (container,) = by_kind["Pod"]["spec"]["containers"]
+    assert environment(container)["LINKWISE_TEST_NAMESPACE"] == "team"
+
+
 def test_mounts_of_the_agent_follow_the_folder_of_the_kubelet(rendered_pods):
     options = "LINKWISE_KUBELET_DIR=/data/kubelet,agent.settings.LINKWISE_CDI_DIR=/run/cdi"
     pod = rendered_pods(f"--set=agent.settings.{options}")["agent"]["spec"]
@@ -317,6 +326,7 @@ def test_port_of_the_extender_is_the_same_for_the_scorer_and_the_scheduler(chart
         ("certs.settings.LINKWISE_NAMESPACE=x", "'LINKWISE_NAMESPACE' not allowed"),
         ("extraEnv[0].name=LINKWISE_PORT", "at '/extraEnv/0/name'"),
         ("openshift.assignedIds=sometimes", "at '/openshift/assignedIds'"),
+        ("test.namespace=a_b", "at '/test/namespace'"),
         ("excludedNamespaces={a_b}", "at '/excludedNamespaces/0'"),
     ],
 )

@@ -5,7 +5,7 @@ from aiohttp import web
 from support.servers.fake_api import FakeAPI, status
 
 from linkwise.runtime.kube.client import Kube
-from webhook.selftest.trial import CODE, PODS, complaints
+from webhook.selftest.trial import CODE, complaints
 
 REFUSED = status(400, "", f'admission webhook "pods.linkwise.dev" denied the request: [{CODE}]')
 OTHER = status(403, "Forbidden", "exceeded quota")
@@ -24,14 +24,14 @@ async def unchanged(request):
 async def asked(*answers):
     async with FakeAPI() as api, Kube(api.url) as kube:
         api.faults["call"].extend(answers)
-        return await complaints(kube), api.calls
+        return await complaints(kube, "team"), api.calls
 
 
 async def test_nothing_is_said_if_a_pod_is_refused_and_a_gang_is_changed():
     found, calls = await asked(REFUSED, changed, changed)
 
     assert found == []
-    assert [path for _, path, *_ in calls] == [f"{PODS}?dryRun=All"] * 3
+    assert [path for _, path, *_ in calls] == ["/api/v1/namespaces/team/pods?dryRun=All"] * 3
     assert [json.loads(content)["metadata"]["name"] for *_, content in calls] == [
         "linkwise-test",
         "linkwise-test-0",
