@@ -239,7 +239,7 @@ class UnitScheduler:
             options = PlanOptions(unit.link, closed.reserved)
             waited = self._starvation.waited(unit)
             with self._state.snapshot().cache.deadline(_expires(self._timings.retry_limit)):
-                self._preemptor.consider(unit.first(unit.fewest), snapshot, options, waited=waited)
+                self._preemptor.consider(unit.least, snapshot, options, waited=waited)
             if self._preemptor.reason(unit.key):
                 self._rejected.report(unit, self._pending.reason(unit))
         except Exception:  # noqa: BLE001 - as above.

@@ -26,6 +26,10 @@ class FitTemplate(Struct, frozen=True):
     """Uid of their top owner, which distinguishes gangs of the same name."""
     members: int | None = None
     """Number of GPU pods of that owner; None if unknown."""
+    starts_with: int | None = None
+    """How many of these suffice to start where they are a gang by their owner; None: all."""
+    labels: list[dict[str, str]] = []
+    """Of each pod those labels that `pod` has otherwise or not, such as its group; empty: none."""
 
 
 class FitRequest(Struct, frozen=True):

@@ -19,7 +19,7 @@ from linkwise.manifest.value import InputError, Value
 from linkwise.workloads.gang_owner import GangOwner
 from linkwise.workloads.kind import Kind, Workload
 from linkwise.workloads.kinds.trainer_version import merges_resources
-from linkwise.workloads.members import members_of, ordered_start
+from linkwise.workloads.members import members_of, ordered_start, sufficient_of
 from linkwise.workloads.pod_set import Path, PodSet
 from linkwise.workloads.registry import kind_of
 
@@ -175,6 +175,7 @@ def templates_of(
         head.owner.kind,
         head.owner.name,
         members_of(workload) if kind.sized else None,
+        starts_with=sufficient_of(workload) if kind.sized else None,
         rolled_out=workload.rolled_out,
         fails_when_evicted=workload.fails_when_evicted,
     )

@@ -40,10 +40,17 @@ class GangOwner:
     """Number of GPU pods; None if unknown."""
     ordered: OrderedStart | None = None
     """It creates some pods of the gang only when others are ready."""
+    starts_with: int | None = None
+    """How many of its GPU pods suffice to start where all are made at once; None: all."""
     rolled_out: int | None = None
     """How many pods of a new revision it makes before they run; None: all."""
     fails_when_evicted: bool = False
     """It counts an evicted pod as a failure (a batch Job without the policy to ignore it)."""
+
+    @property
+    def sufficient(self) -> int | None:
+        """How many of its GPU pods a gang by this owner starts with; None: all."""
+        return 1 if self.ordered else self.starts_with
 
 
 def gang_findings(pod: NewPod, mark: Mark, workload: GangOwner | None) -> list[Finding]:

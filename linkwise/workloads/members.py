@@ -87,6 +87,11 @@ def members_of(workload: Workload) -> int:
     return _number(workload, placed(workload.pod_sets()))
 
 
+def sufficient_of(workload: Workload) -> int | None:
+    """Return how many of these pods suffice to start; None: all are needed."""
+    return _starts_with(placed(workload.pod_sets()))
+
+
 def _number(workload: Workload, sets: Sequence[PodSet]) -> int:
     total, least = sum(pods.count for pods in sets), workload.min_members
     return total if least is None else min(total, least)

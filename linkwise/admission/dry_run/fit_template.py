@@ -26,9 +26,13 @@ def fit_template(template: PodTemplate, patched: Any, outcome: Outcome) -> FitTe
     count = min(template.replicas, MAX_PODS + 1)
     if not count:
         return None
+    marks = [template.stamp(i) for i in range(count)]
+    labels = [dict(mark.labels.items() - marks[0].labels.items()) for mark in marks]
     return FitTemplate(
         pod=pod,
-        names=[template.stamp(i).name for i in range(count)],
+        names=[mark.name for mark in marks],
         owner=template.owners[-1].uid if template.owners else "",
         members=template.workload.members,
+        starts_with=template.workload.sufficient,
+        labels=labels if any(labels) else [],
     )

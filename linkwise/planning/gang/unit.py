@@ -81,6 +81,11 @@ class Unit:
             return len(self.members)
         return min(max(self.needed - len(self.settled), 1), len(self.members))
 
+    @property
+    def least(self) -> "Unit":
+        """The unit with those members that it needs."""
+        return self.first(self.fewest)
+
     def first(self, count: int) -> "Unit":
         """Return the unit with so many of its waiting members, the first ones by rank."""
         if count >= len(self.members):

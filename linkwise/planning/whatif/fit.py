@@ -6,6 +6,7 @@ Dry runs on a cluster and `check` with a cluster in a file use it.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from operator import attrgetter
 from typing import TypeAlias
 
@@ -104,13 +105,13 @@ def _preempted(
         preemptions = Preemptions(known)
         with suppress(DeadlineExceeded):
             for unit in refused:
-                preempted[unit.places] = preemptions.find(unit.seen, unit.unit)
+                preempted[unit.places] = preemptions.find(unit.seen, unit.unit.least)
     return preempted
 
 
 def settled_in(state: ClusterState, request: FitRequest) -> list[PodInfo]:
     """Return the members of the templates' gangs that have their GPUs already."""
-    pods = [intended_pod(next(_intended(template))) for template in request.templates]
+    pods = [intended_pod(pod) for template in request.templates for pod in _intended(template)]
     groups = {(pod.namespace, pod.gang) for pod in pods if pod.gang is not None}
     return settled_members(pod for group in groups for pod in state.groups.of(group))
 
@@ -138,9 +139,13 @@ def left_on(before: NodeLedger, after: NodeLedger) -> NodeLeft:
 
 
 def _intended(template: FitTemplate) -> Iterator[Intended]:
-    for name in template.names:
-        pod = replace(template.pod, metadata=replace(template.pod.metadata, name=name))
-        yield Intended(pod, pod.metadata.namespace, template.owner, template.members)
+    metadata = template.pod.metadata
+    for name, labels in zip_longest(template.names, template.labels[: len(template.names)]):
+        own = {**(metadata.labels or {}), **(labels or {})}
+        pod = replace(template.pod, metadata=replace(metadata, name=name, labels=own))
+        yield Intended(
+            pod, metadata.namespace, template.owner, template.members, template.starts_with
+        )
 
 
 def _placement(result: SimulatedUnit, place: int) -> Placement | None:
@@ -194,7 +199,7 @@ def _fit(
 
 
 def _never_fits(unit: SimulatedUnit) -> bool:
-    return never_fits(unit.seen, unit.members, unit.unit.link)
+    return never_fits(unit.seen, unit.unit.least.members, unit.unit.link)
 
 
 def _pod(name: str, placement: Placement | None) -> PodFit:

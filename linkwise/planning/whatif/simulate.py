@@ -5,14 +5,15 @@ reserved for a unit that has waited too long.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 
 from msgspec import structs
 
 from linkwise.cluster.gang import gang_mark, is_member
-from linkwise.cluster.keys import GANG
+from linkwise.cluster.keys import GANG, GANG_KIND
 from linkwise.cluster.objects.metadata import Owner, controller_of
 from linkwise.cluster.objects.pod import Pod
 from linkwise.cluster.requests.neighbors.namespaces import selecting
@@ -21,18 +22,17 @@ from linkwise.planning.cycle.cycle import Reservation
 from linkwise.planning.gang.compact_pod import oversize_reason
 from linkwise.planning.gang.joint import all_joint
 from linkwise.planning.gang.owners import Owners
-from linkwise.planning.gang.plan_record import siblings_of
 from linkwise.planning.gang.pod_info import PodInfo
 from linkwise.planning.gang.pod_namespaces import with_namespaces
 from linkwise.planning.gang.pod_volumes import with_present_volumes
 from linkwise.planning.gang.unit import Unit, units_of
 from linkwise.planning.placement.bandwidth import UNDEFINED, Bandwidth
 from linkwise.planning.placement.baselines import IndexOrder, best_possible, index_order
-from linkwise.planning.placement.options import PlanOptions
 from linkwise.planning.placement.pods.member import Member, new_member
 from linkwise.planning.placement.result import Plan, Refusal
-from linkwise.planning.placement.siblings import plan_with_siblings
 from linkwise.planning.placement.state.snapshot import Snapshot
+from linkwise.planning.whatif.decisions import Decisions
+from linkwise.workloads.members import ExpectedPods
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,8 @@ class Intended:
     """Uid of its top owner: it distinguishes gangs of the same name."""
     declared: int | None = None
     """Number of pods with GPUs that the owner declares; None where it is unknown."""
+    starts_with: int | None = None
+    """How many of these suffice to start where they are a gang by their owner; None: all."""
 
 
 @dataclass(frozen=True)
@@ -136,19 +138,21 @@ def simulate_each(
 
     A result refers to the whole cluster of its moment, about 0.3 MB for 5,000 nodes.
     """
-    refused: dict[Hashable, Refusal] = {}
-    claimants = Claimants()
-    for unit, places in _in_order(_units(pods, settled, snapshot)):
+    decisions, claimants = Decisions(reserved), Claimants()
+    for unit, every in _in_order(_units(pods, settled, snapshot)):
         blocked = claimants.blocker(unit)
-        outcome = Refusal(blocked) if blocked else _decide(snapshot, unit, reserved, refused)
-        placed = outcome if isinstance(outcome, Plan) else None
-        reason = outcome.reason if isinstance(outcome, Refusal) else None
-        result = SimulatedUnit(unit, places, placed, reason, snapshot)
-        if placed:
-            snapshot = placed.applied_to(snapshot)
-            claimants.plan(unit)
-            refused.clear()
-        yield result, snapshot
+        parts = [(unit, Refusal(blocked))] if blocked else decisions.decide(snapshot, unit)
+        left = iter(every)
+        for part, outcome in parts:
+            places = tuple(islice(left, len(part.waiting)))
+            placed = outcome if isinstance(outcome, Plan) else None
+            reason = outcome.reason if isinstance(outcome, Refusal) else None
+            result = SimulatedUnit(part, places, placed, reason, snapshot)
+            if placed:
+                snapshot = placed.applied_to(snapshot)
+                claimants.plan(part)
+                decisions.forget()
+            yield result, snapshot
 
 
 def settled_members(pods: Iterable[PodInfo]) -> list[PodInfo]:
@@ -178,6 +182,8 @@ def intended_pod(intended: Intended, place: int = 0) -> PodInfo:
     )
     mark, _ = gang_mark(pod)
     gang = mark.name if mark and is_member(pod, member.request, mark) else None
+    is_by_owner = gang is not None and GANG_KIND in pod.annotations
+    suffices = is_by_owner and intended.starts_with is not None
     oversize = member.rules.oversize or oversize_reason(pod, member.demand)
     owner = Owner(uid=intended.owner) if intended.owner else None
     return PodInfo(
@@ -191,7 +197,8 @@ def intended_pod(intended: Intended, place: int = 0) -> PodInfo:
         gang=gang,
         controller=owner or controller_of(metadata.owner_references or ()),
         settled=False,
-        stated=(mark.min_available or mark.total) if mark else None,
+        stated=(mark.min_available or mark.total) if mark and not suffices else None,
+        is_by_owner=is_by_owner,
         member=replace(member, gang=f"{namespace}/{gang}" if gang else None),
         unplannable=f"it is too large to plan: {oversize}" if oversize else None,
     )
@@ -213,10 +220,15 @@ def _units(pods: Sequence[Intended], settled: Iterable[PodInfo], snapshot: Snaps
             if pod.controller and intended.declared is not None
         },
     )
+    expected = {
+        pod.controller.uid: ExpectedPods(starts_with=intended.starts_with)
+        for pod, intended in zip(created, pods, strict=True)
+        if pod.controller and pod.is_by_owner and intended.starts_with is not None
+    }
     # Where nothing states the size of a gang, these are all its members.
     present = Counter(owners.key(pod) for pod in everything if pod.gang is not None)
     sizes = {key: count for key, count in present.items() if key.owner not in owners.declared}
-    owners = replace(owners, groups=sizes)
+    owners = replace(owners, groups=sizes, expected=expected)
     return units_of(everything, replace(owners, joint=all_joint(everything, owners)))
 
 
@@ -227,28 +239,3 @@ def _in_order(units: Iterable[Unit]) -> list[tuple[Unit, tuple[int, ...]]]:
         for unit in units
     ]
     return sorted(places, key=lambda pair: (-pair[0].priority, pair[0].since, min(pair[1])))
-
-
-def _decide(
-    snapshot: Snapshot,
-    unit: Unit,
-    reserved: Reservation | None,
-    refused: dict[Hashable, Refusal],
-) -> Plan | Refusal:
-    if unit.blocked is not None:
-        return Refusal(unit.blocked)
-    is_closed = reserved is not None and _waits_after(unit, reserved.priority)
-    options = PlanOptions(unit.link, reserved.nodes if reserved and is_closed else frozenset())
-    first = unit.members[0]
-    key = None if unit.is_gang else (is_closed, unit.link, first.signature, first.neighbor)
-    siblings = siblings_of(unit.settled)
-    outcome = refused.get(key) or plan_with_siblings(snapshot, unit.members, siblings, options)
-    if key and isinstance(outcome, Refusal):
-        refused[key] = outcome
-    return outcome
-
-
-def _waits_after(unit: Unit, priority: int) -> bool:
-    """Return whether our planner places a unit, and only after a waiting one of this priority."""
-    first = unit.members[0]
-    return first.request.places and first.pod.spec.is_gated and unit.priority <= priority

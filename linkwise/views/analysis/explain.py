@@ -220,7 +220,7 @@ def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
     placements = {each.member.name: each for each in planned.placements} if planned else {}
     gang = view.gang_object(unit.key)
     refusal = view.refusal(decision)
-    never = refusal and not unit.blocked and never_fits(before, unit.members, unit.link)
+    never = refusal and not unit.blocked and never_fits(before, unit.least.members, unit.link)
     unplaced = UnitState.NEVER if never else UnitState.WAITS
     running = view.running() if refusal and not never else None
     best = UNDEFINED if unit.blocked else best_possible(before, unit.members, bandwidth, order)
@@ -240,7 +240,7 @@ def _explain_decision(view: PlannerView, decision: Decision) -> UnitExplanation:
         best_possible=best,
         index_order=order,
         suggestions=() if planned else tuple(suggestions(before, unit)),
-        preempts=Preemptions(running).find(before, unit) if running else (),
+        preempts=Preemptions(running).find(before, unit.least) if running else (),
     )
 
 

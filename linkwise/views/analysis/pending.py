@@ -63,7 +63,7 @@ def _with_help(
         unit, outcome, before, _ = decision
         text = ""
         if pending.never:
-            text = suggested_change(before, unit.members)
+            text = suggested_change(before, unit.least.members)
         elif not isinstance(outcome, Plan) and left:
             left -= 1
             text = next(suggestions(before, unit), "")
@@ -84,12 +84,12 @@ def _pending_unit(
     else:
         reason = view.refusal(decision) or outcome.reason
         if unit.blocked is None:
-            kind = unit.signature
+            kind = unit.least.signature
             if kind not in never:
-                never[kind] = never_fits(before, unit.members, unit.link)
+                never[kind] = never_fits(before, unit.least.members, unit.link)
             never_placed = never[kind]
         if preemptions and not never_placed:
-            preempts = preemptions.find(before, unit)
+            preempts = preemptions.find(before, unit.least)
     return PendingUnit(
         unit.key.namespace,
         unit.key.name,

@@ -72,7 +72,8 @@ class AdmittedPod:
     def intended(self) -> Intended:
         """The pod for the scorer's simulation."""
         declared = self.workload.members if self.workload else None
-        return Intended(self.pod, self.namespace, self.owner, declared)
+        sufficient = self.workload.sufficient if self.workload else None
+        return Intended(self.pod, self.namespace, self.owner, declared, sufficient)
 
 
 @dataclass(frozen=True)
@@ -240,10 +241,11 @@ class _Summaries:
         )
 
     def _preempts(self, result: SimulatedUnit) -> tuple[Preempted, ...]:
-        return self._preemptions.find(result.seen, result.unit) if self._preemptions else ()
+        found = self._preemptions and self._preemptions.find(result.seen, result.unit.least)
+        return found or ()
 
     def _never_fits(self, result: SimulatedUnit) -> bool:
-        unit = result.unit
+        unit = result.unit.least
         if unit.signature not in self._never:
             self._never[unit.signature] = never_fits(self._cluster, unit.members, unit.link)
         return self._never[unit.signature]

@@ -45,6 +45,7 @@ def suggestions(before: Snapshot, unit: Unit) -> Iterator[str]:
     if unit.blocked is not None:
         yield from _create_members(unit)
         return
+    unit = unit.least
     if unit.link is not Link.BEST:
         relaxed = plan(before, unit.members)
         if isinstance(relaxed, Plan):

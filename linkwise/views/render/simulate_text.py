@@ -77,7 +77,7 @@ def _show_unit(unit: UnitResult) -> None:
         say(" ", sentence(unit.reason or ""))
         show_preempted(unit.preempts)
         if unit.never:
-            say("  help:", sentence(suggested_change(unit.seen, unit.members)))
+            say("  help:", sentence(suggested_change(unit.seen, unit.unit.least.members)))
         say()
         return
     say(Paint("placed", GOOD, bold=True), kind, name, "on", named(list(unit.plan.gpus)))

@@ -225,3 +225,76 @@ def test_check_names_what_would_be_preempted(linkwise, write, priority, line):
     assert "  does not fit now\n" in ran.out
     assert ("would preempt" in ran.out) == bool(line)
     assert line in ran.out
+
+
+TWO_NODES = """\
+apiVersion: linkwise.dev/v1alpha1
+kind: Cluster
+nodes:
+- {name: a, machine: dgx1-v100, mode: topology}
+- {name: b, machine: dgx1-v100, mode: topology}
+"""
+POD = "{spec: {containers: [{name: w, resources: {limits: {aliyun.com/gpu: 8}}}]}}"
+JOB = f"{{parallelism: 1, completions: 1, template: {POD}}}"
+ELASTIC = f"""\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {{name: el}}
+spec:
+  elasticPolicy: {{minReplicas: 2, maxReplicas: 8}}
+  pytorchReplicaSpecs: {{Worker: {{replicas: 4, template: {POD}}}}}
+"""
+AUTOSCALED = f"""\
+apiVersion: ray.io/v1
+kind: RayCluster
+metadata: {{name: ray}}
+spec:
+  enableInTreeAutoscaling: true
+  headGroupSpec: {{template: {{spec: {{containers: [{{name: h}}]}}}}}}
+  workerGroupSpecs:
+  - {{groupName: g, replicas: 3, minReplicas: 0, maxReplicas: 10, template: {POD}}}
+"""
+IN_ORDER = f"""\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: js}}
+spec:
+  startupPolicy: {{startupPolicyOrder: InOrder}}
+  replicatedJobs:
+  - {{name: a, replicas: 2, template: {{spec: {JOB}}}}}
+  - {{name: b, replicas: 2, template: {{spec: {JOB}}}}}
+"""
+GROUPS = f"""\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {{name: vllm}}
+spec:
+  replicas: 2
+  leaderWorkerTemplate: {{size: 2, workerTemplate: {POD}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("job", "waiting"),
+    [
+        pytest.param(ELASTIC, 2, id="elastic"),
+        pytest.param(AUTOSCALED, 1, id="autoscaled"),
+        pytest.param(IN_ORDER, 2, id="in order"),
+        pytest.param(GROUPS, 2, id="groups"),
+    ],
+)
+def test_a_job_of_which_a_part_starts_never_never_fits(linkwise, write, job, waiting):
+    write("cluster.yaml", TWO_NODES)
+    write("job.yaml", job)
+    arguments = "job.yaml", "--cluster", "cluster.yaml", "-o", "json"
+
+    checked = json.loads(linkwise("check", *arguments).out)
+    simulated = json.loads(linkwise("simulate", *arguments).out)
+
+    fits = [item["placement"] for item in checked["items"] if item["placement"]]
+    placed = [pod["node"] for fit in fits for pod in fit["pods"]]
+    assert sorted(filter(None, placed)) == ["a", "b"]
+    assert placed.count(None) == waiting
+    assert not any(fit["never"] for fit in fits)
+    assert [gang["placed"] for gang in simulated["gangs"]] == [True, False]
+    assert not any(gang["never"] for gang in simulated["gangs"])

@@ -262,6 +262,15 @@ def test_gang_larger_than_the_cluster_never_fits(document):
     assert (unit["state"], unit["best_possible"]) == ("never", None)
 
 
+def test_gang_that_may_start_with_a_part_waits_for_room_for_this(document):
+    objects = [*dgx("dgx-0"), *settled("old", "dgx-0", 0), *waiting("el", 8, present=9)]
+
+    [unit] = document(objects, "gang", "default/el")
+
+    assert unit["help"] == ["it would fit once gang default/old on dgx-0 ends"]
+    assert unit["state"] == "waits"
+
+
 def test_link_requirement_of_a_waiting_gang_is_a_suggestion(document):
     objects = [
         *dgx("dgx-0"),

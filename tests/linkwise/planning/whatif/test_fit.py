@@ -1,5 +1,6 @@
 import msgspec
 import pytest
+from msgspec.structs import replace
 from support.builders import a_counted_node, a_node, a_pcie_machine, a_pod, a_seen, a_snapshot
 
 from linkwise.cluster import keys
@@ -65,6 +66,53 @@ def test_a_gang_of_several_pods_is_not_placed_on_parts_of_one_gpu():
     (fit,) = fits(a_snapshot(PARTS), by_count(2, "tune-0", "tune-1"))
 
     assert (fit.fits, fit.never) == (False, True)
+
+
+def by_owner(count, starts_with, gpus=4):
+    mark = {keys.GANG: "el", keys.GANG_KIND: "PyTorchJob"}
+    names = (f"el-{i}" for i in range(count))
+    template = asked({keys.GPU_WHOLE: gpus}, *names, annotations=mark)
+    return replace(template, owner="uid", members=count, starts_with=starts_with)
+
+
+@pytest.mark.parametrize(
+    ("starts_with", "placed"),
+    [
+        pytest.param(1, 2, id="fewer than fit"),
+        pytest.param(2, 2, id="as many as fit"),
+        pytest.param(3, 0, id="more than fit"),
+        pytest.param(None, 0, id="all"),
+    ],
+)
+def test_a_gang_that_may_start_with_a_part_has_as_many_pods_as_fit(starts_with, placed):
+    (fit,) = fits(a_snapshot(a_node("gpu-0")), by_owner(4, starts_with))
+
+    assert [pod.node for pod in fit.pods] == ["gpu-0"] * placed + [None] * (4 - placed)
+    assert (fit.fits, fit.never) == (False, not placed)
+    assert fit.reason.startswith("2 of its 4 pods start now; the next one waits: ") == bool(placed)
+
+
+def test_the_rest_of_an_elastic_gang_leaves_room_for_others():
+    nodes = a_snapshot(a_node("gpu-0"), a_node("gpu-1"), taken={"gpu-1": range(4)})
+
+    first, second = fits(nodes, by_owner(4, 1, gpus=8), asked({keys.GPU_WHOLE: 4}, "a"))
+
+    assert [pod.node for pod in first.pods] == ["gpu-0", None, None, None]
+    assert second.fits
+
+
+def test_pods_of_one_template_are_in_the_groups_that_their_labels_name():
+    mark = {keys.GANG: "vllm", keys.GANG_KIND: "LeaderWorkerSet"}
+    labels = {keys.LWS_NAME: "vllm", keys.LWS_GROUP_INDEX: "0"}
+    names = "vllm-0", "vllm-0-1", "vllm-1", "vllm-1-1"
+    template = asked({keys.GPU_WHOLE: 4}, *names, annotations=mark, labels=labels)
+    second = {keys.LWS_GROUP_INDEX: "1"}
+    groups = replace(template, owner="uid", members=2, labels=[{}, {}, second, second])
+
+    (fit,) = fits(a_snapshot(a_node("gpu-0")), groups)
+
+    assert [pod.node for pod in fit.pods] == ["gpu-0", "gpu-0", None, None]
+    assert (fit.fits, fit.never) == (False, False)
 
 
 def test_gang_that_fits_has_nodes_bandwidth_and_free_gpus():
