@@ -65,8 +65,11 @@ def validate_pod(
 
 def _is_single(parsed: ParsedPod, rules: Policy) -> bool:
     """Return whether NVIDIA's plugin chooses the GPUs of a pod only since it is in no gang."""
-    is_ours = parsed.pod.spec.scheduler_name in {"", DEFAULT_SCHEDULER}
-    return is_ours and parsed.request.resource == NVIDIA_GPU and rules.placement.nvidia != "off"
+    spec, request = parsed.pod.spec, parsed.request
+    is_free = spec.scheduler_name in {"", DEFAULT_SCHEDULER} and not spec.node_name
+    if not is_free or request.resource != NVIDIA_GPU or rules.placement.nvidia == "off":
+        return False
+    return gpus_of_others(spec, request.family) is None
 
 
 def _has_other_claims(parsed: ParsedPod) -> bool:

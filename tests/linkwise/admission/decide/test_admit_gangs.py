@@ -165,3 +165,22 @@ def test_a_worker_of_volcano_keeps_its_scheduler():
 
     assert "schedulingGates" not in after["spec"]
     assert codes(outcome_of(pod, policy, capacity=EXACT)) == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec", "found"),
+    [
+        pytest.param({}, {}, ["LW408"], id="placed one by one"),
+        pytest.param({}, {"nodeName": "n"}, [], id="bound by its author"),
+        pytest.param({"nvidia.com/gpumem": 3000}, {}, [], id="share of HAMi"),
+    ],
+)
+def test_only_pods_that_linkwise_may_place_together_are_said_to_be_placed_one_by_one(
+    limits, spec, found
+):
+    pod = a_worker({keys.NVIDIA_GPU: 1, **limits}, **spec)
+    workload = GangOwner("MPIJob", "train", members=4)
+
+    outcome = outcome_of(pod, a_snapshot("gangs: {kinds: []}"), workload=workload)
+
+    assert [code for code in codes(outcome) if code == "LW408"] == found
