@@ -22,7 +22,8 @@ KINDS = (
     "namespaces,resourcequotas,configmaps,serviceaccounts,services,deployments,daemonsets,poddisruptionbudgets,networkpolicies,"
     "roles,rolebindings,clusterroles,clusterrolebindings,crds,flowschemas,"
     "mutatingwebhookconfigurations,validatingwebhookconfigurations,"
-    "validatingadmissionpolicies,validatingadmissionpolicybindings"
+    "validatingadmissionpolicies,validatingadmissionpolicybindings,"
+    "mutatingadmissionpolicies,mutatingadmissionpolicybindings"
 )
 
 
