@@ -291,6 +291,16 @@ def test_another_namespace_of_the_chart_test_reaches_its_rights_and_its_pod(prog
     assert environment(container)["LINKWISE_TEST_NAMESPACE"] == "team"
 
 
+@pytest.mark.parametrize("groups", [["system:authenticated"], ["a", "oidc:b"], []], ids=len)
+def test_groups_that_may_ask_through_the_api_server_are_bound(chart, groups):
+    given = f"--set-json=webhook.dryRunGroups={json.dumps(groups)}"
+    found = chart(given) if groups != ["system:authenticated"] else chart()
+
+    binding = found["RoleBinding", NAMESPACE, "linkwise-dry-run"]
+
+    assert list(binding["subjects"] or ()) == groups
+
+
 def test_mounts_of_the_agent_follow_the_folder_of_the_kubelet(rendered_pods):
     options = "LINKWISE_KUBELET_DIR=/data/kubelet,agent.settings.LINKWISE_CDI_DIR=/run/cdi"
     pod = rendered_pods(f"--set=agent.settings.{options}")["agent"]["spec"]
