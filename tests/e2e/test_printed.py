@@ -30,6 +30,7 @@ NOT_RUN = {
     "helm ": "tests/e2e/charts/test_printed.py runs it",
     "linkwise dashboard": "it does not end by itself; tests/e2e/test_dashboard.py runs it",
     "linkwise snapshot --watch": "it does not end by itself; linkwise/cli/test_snapshot.py runs it",
+    "kubectl wait -n team gang/": "an example; tests/e2e/test_gangs_api.py waits for one",
     "kubectl -n linkwise-system port-forward": "kwok's kubelets forward no ports",
     "linkwise check docs/demo/gang.yaml --server cluster": "the Service has no pods here; "
     "tests/e2e/test_check_server.py asks through it",

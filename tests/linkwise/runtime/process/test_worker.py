@@ -60,7 +60,7 @@ def finds_this_file(monkeypatch):
 
 
 async def test_jobs_run_in_one_child_process():
-    async with worker() as running:
+    async with worker(seconds=PATIENT) as running:
         first = await running.run(process_id)
 
         assert int(first) != os.getpid()
