@@ -52,9 +52,10 @@ def status(cluster, gang="bert"):
 
 
 def health(cluster, gang="bert", kind="GPUsHealthy"):
-    """Return the message of a gang's condition about its GPUs; None: it has none."""
+    """Return why a gang's condition about its GPUs does not hold; None: it has none."""
     conditions = status(cluster, gang).get("conditions", [])
-    return next((each["message"] for each in conditions if each["type"] == kind), None)
+    found = next((each for each in conditions if each["type"] == kind), None)
+    return found and (found["message"] if found["status"] == "False" else "")
 
 
 def set_unhealthy(cluster, *gpus, node="gpu-0"):

@@ -199,7 +199,7 @@ def _gang(
     known = replace(owners, declared={}) if is_part else owners
     needed = needed_members(key, waiting, known, followers, kin)
     if needed == 1:
-        members = tuple(replace(member, is_sufficient=True) for member in members)
+        members = tuple(member.sufficient for member in members)
     settled = _settled(key, pods, needed)
     is_running = any(pod.usage and pod.usage.target for pod in settled)
     whole = owners.placed.get(key, 0) if is_running else 0

@@ -1,7 +1,7 @@
 """A pod that waits for GPUs, as the input of placement."""
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import msgspec
@@ -62,6 +62,11 @@ class Member:
         """What its GPUs have to satisfy by its claims."""
         brought = self.request.user_claims
         return brought.needs if brought else NO_NEEDS
+
+    @cached_property
+    def sufficient(self) -> "Member":
+        """The same, of a gang that needs one pod only; one object, as caches know members by it."""
+        return replace(self, is_sufficient=True)
 
     @property
     def needs_whole_gpus(self) -> bool:
