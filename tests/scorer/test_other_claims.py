@@ -45,9 +45,7 @@ async def test_a_gang_waits_while_its_node_is_full_and_is_free_once_the_claim_is
         await until(lambda: cluster.allocated("other"))
         cluster.gang("bert", 2, 4, **naming("nic"))
         reason = "devices of a claim of the pod are elsewhere (2)"
-        await until(
-            lambda: reason in ((cluster.the_gang() or {}).get("status") or {}).get("reason", "")
-        )
+        await until(lambda: reason in cluster.the_gang().get("status", {}).get("reason", ""))
         assert not cluster.allocated("bert-0")
 
         allocate(cluster, "gpu-1")

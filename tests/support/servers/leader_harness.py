@@ -149,14 +149,19 @@ class Cluster(FakeCluster):
         return all(self.record(name) for name in names)
 
     def the_gang(self):
-        """Return the only Gang; None: there is none."""
+        """Return the only Gang.
+
+        Raises:
+            LookupError: There is none yet, so that `until` waits for it.
+        """
         gangs = self.all(GANGS)
-        assert len(gangs) <= 1
-        return gangs[0] if gangs else None
+        if not gangs:
+            raise LookupError("there is no Gang")
+        (gang,) = gangs
+        return gang
 
     def phase(self):
-        gang = self.the_gang()
-        return gang and gang.get("status", {}).get("phase")
+        return self.the_gang().get("status", {}).get("phase") if self.all(GANGS) else None
 
     def patches(self, name):
         """Return the patches that were sent for a pod."""
