@@ -147,8 +147,9 @@ async def test_agent_sets_the_mode_in_use_which_then_cannot_be_changed(agents):
         assert await publish("topology")
         assert not await publish("topology")
         wait_until(lambda: refused("share"), "the policy of modes is in force")
-        for mode in ("share", None):
-            assert "'linkwise-node-mode'" in refused(mode)
+        assert "'linkwise-node-mode'" in refused("share")
+        without = _labelled(**{keys.NODE_MODE: None, keys.MODE: None})
+        assert "'linkwise-node-mode'" in refusal(lambda: admin.patch(path, without, dryRun="All"))
         other = _labelled(**{keys.MODE: "share"})
         assert "'linkwise-node-mode'" in refusal(lambda: admin.patch(path, other, dryRun="All"))
         assert refused("topology") == ""
@@ -190,7 +191,9 @@ def _labelled(**labels):
     [
         pytest.param("agent-1", _labelled(**{keys.GFD_COUNT: "8"}), id="label of another node"),
         pytest.param("agent-0", _labelled(**{keys.NODE_MODE: "mig"}), id="another label"),
-        pytest.param("agent-0", _labelled(**{keys.NODE_MODE: None}), id="removed label"),
+        pytest.param(
+            "agent-0", _labelled(**{keys.NODE_MODE: None, keys.MODE: None}), id="removed labels"
+        ),
         pytest.param("agent-0", _labelled(zone="a"), id="new label"),
         pytest.param("agent-0", {"metadata": {"annotations": {"a": "b"}}}, id="annotation"),
         pytest.param(

@@ -4,10 +4,9 @@ from itertools import combinations
 
 import pytest
 from controlplane.claims_nodes import recorded
-from controlplane.definitions import define
+from controlplane.definitions import defined
 from controlplane.dra import claims_of
 from controlplane.gangs import gang_labels, jobs_of, unmarked_job, wait_for_event, wait_for_phase
-from controlplane.manifests import DEFINITIONS
 from controlplane.pods import container, gates
 from controlplane.process import wait_for, wait_until
 
@@ -115,9 +114,8 @@ def pytorch_jobs(plane, policy):
     """The kind PyTorchJob, whose operator is not here; the policy places them as gangs."""
     policy(WITH_PYTORCH)
     group, version, kind = PYTORCH
-    define(plane.api, group, kind, version)
-    yield
-    plane.api.delete(f"{DEFINITIONS}/pytorchjobs.{group}")
+    with defined(plane.api, group, kind, version):
+        yield
 
 
 @pytest.mark.usefixtures("pytorch_jobs")

@@ -4,10 +4,9 @@ from itertools import combinations
 
 import pytest
 from controlplane.claims_nodes import CLASSES, recorded, wait_until_templates_are_placed
-from controlplane.definitions import define
+from controlplane.definitions import defined
 from controlplane.dra import SLICES, claims_of
 from controlplane.gangs import gang_labels, wait_for_event, wait_for_phase
-from controlplane.manifests import DEFINITIONS
 from controlplane.pods import container, gates
 from controlplane.process import wait_for, wait_until
 
@@ -149,9 +148,8 @@ def test_an_mpi_job_of_four_times_two_has_one_node_and_distinct_gpus(claims, pod
 def pytorch_jobs(plane):
     """The kind PyTorchJob, whose operator is not here."""
     group, version, kind = PYTORCH
-    define(plane.api, group, kind, version)
-    yield
-    plane.api.delete(f"{DEFINITIONS}/pytorchjobs.{group}")
+    with defined(plane.api, group, kind, version):
+        yield
 
 
 @pytest.mark.usefixtures("pytorch_jobs")
