@@ -1,8 +1,5 @@
 """Define kinds of other systems on an API server, which keeps any field of them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from controlplane.api import Api, refusal
 from controlplane.manifests import DEFINITIONS
 from controlplane.process import wait_until
@@ -35,15 +32,3 @@ def define(api: Api, group: str, kind: str, *versions: str) -> None:
     for version in versions:
         path = f"/apis/{group}/{version}/{plural}"
         wait_until(lambda path=path: refusal(lambda: api.get(path)) == "", f"{path} is served")
-
-
-@contextmanager
-def defined(api: Api, group: str, kind: str, version: str) -> Iterator[None]:
-    """Define a kind while the block runs, unless an operator of the test session has done so."""
-    name = f"{kind.lower()}s.{group}"
-    is_there = refusal(lambda: api.get(f"{DEFINITIONS}/{name}")) == ""
-    if not is_there:
-        define(api, group, kind, version)
-    yield
-    if not is_there:
-        api.delete(f"{DEFINITIONS}/{name}")

@@ -4,7 +4,6 @@ from itertools import combinations
 
 import pytest
 from controlplane.claims_nodes import recorded
-from controlplane.definitions import defined
 from controlplane.dra import claims_of
 from controlplane.gangs import gang_labels, jobs_of, unmarked_job, wait_for_event, wait_for_phase
 from controlplane.pods import container, gates
@@ -16,13 +15,7 @@ from linkwise.topology.machine import mask_of
 from linkwise.topology.table import table_of
 
 DGX = table_of(catalogue.entry("dgx1-v100").machine)
-PYTORCH = ("kubeflow.org", "v1", "PyTorchJob")
 PATIENCE = 120
-WITH_PYTORCH = """
-apiVersion: linkwise.dev/v1alpha1
-kind: Policy
-gangs: {kinds: [PyTorchJob]}
-"""
 
 pytestmark = pytest.mark.versions
 
@@ -109,40 +102,21 @@ def test_an_mpi_job_of_two_times_eight_has_two_whole_nodes(claims, pods, machine
     assert all(gpus == set(range(8)) for _, gpus in members.values())
 
 
-@pytest.fixture
-def pytorch_jobs(plane, policy):
-    """The kind PyTorchJob, whose operator is not here; the policy places them as gangs."""
-    policy(WITH_PYTORCH)
-    group, version, kind = PYTORCH
-    with defined(plane.api, group, kind, version):
-        yield
-
-
-@pytest.mark.usefixtures("pytorch_jobs")
+@pytest.mark.usefixtures("training_operator")
 def test_a_pytorch_job_has_one_of_the_best_sets_of_four(claims, pods, machines):
     machines(1)
-    group, version, kind = PYTORCH
     template = {"spec": {"containers": [container({keys.NVIDIA_GPU: 1}, "pytorch")]}}
     roles = {
         "Master": {"replicas": 1, "template": template},
         "Worker": {"replicas": 3, "template": template},
     }
-    head = {"apiVersion": f"{group}/{version}", "kind": kind}
-    path = f"/apis/{group}/{version}/namespaces/{pods.namespace}/pytorchjobs"
-    job = pods.api.create(
-        path, {**head, "metadata": {"name": "bert"}, "spec": {"pytorchReplicaSpecs": roles}}
-    )
-    owner = {**head, "name": "bert", "uid": job["metadata"]["uid"], "controller": True}
-    for role, index in (("master", 0), *(("worker", index) for index in range(3))):
-        labels = {
-            "training.kubeflow.org/job-name": "bert",
-            "training.kubeflow.org/job-role": role,
-            "training.kubeflow.org/operator-name": "pytorchjob-controller",
-            "training.kubeflow.org/replica-index": str(index),
-            "training.kubeflow.org/replica-type": role,
-        }
-        metadata = {"name": f"bert-{role}-{index}", "labels": labels, "ownerReferences": [owner]}
-        pods.api.create(pods.path, {"metadata": metadata, **template})
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "bert"},
+        "spec": {"pytorchReplicaSpecs": roles},
+    }
+    pods.api.create(f"/apis/kubeflow.org/v1/namespaces/{pods.namespace}/pytorchjobs", job)
 
     members = placed(claims, pods, "bert-", 4)
 

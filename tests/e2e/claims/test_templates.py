@@ -4,9 +4,10 @@ from itertools import combinations
 
 import pytest
 from controlplane.claims_nodes import CLASSES, recorded, wait_until_templates_are_placed
-from controlplane.definitions import defined
+from controlplane.definitions import define
 from controlplane.dra import SLICES, claims_of
 from controlplane.gangs import gang_labels, wait_for_event, wait_for_phase
+from controlplane.manifests import DEFINITIONS
 from controlplane.pods import container, gates
 from controlplane.process import wait_for, wait_until
 
@@ -16,13 +17,13 @@ from linkwise.topology.machine import mask_of
 from linkwise.topology.table import table_of
 
 DGX = table_of(catalogue.entry("dgx1-v100").machine)
-PYTORCH = ("kubeflow.org", "v1", "PyTorchJob")
+TF = ("kubeflow.org", "v1", "TFJob")
 PATIENCE = 120
 POLICY = """
 apiVersion: linkwise.dev/v1alpha1
 kind: Policy
 placement: {templates: auto}
-gangs: {kinds: [MPIJob, PyTorchJob]}
+gangs: {kinds: [MPIJob, TFJob]}
 """
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"
 CHANNELS = "compute-domain.nvidia.com"
@@ -145,32 +146,33 @@ def test_an_mpi_job_of_four_times_two_has_one_node_and_distinct_gpus(claims, pod
 
 
 @pytest.fixture
-def pytorch_jobs(plane):
-    """The kind PyTorchJob, whose operator is not here."""
-    group, version, kind = PYTORCH
-    with defined(plane.api, group, kind, version):
-        yield
+def tf_jobs(plane):
+    """The kind TFJob, whose operator is not here: it drops claims of templates that are newer."""
+    group, version, kind = TF
+    define(plane.api, group, kind, version)
+    yield
+    plane.api.delete(f"{DEFINITIONS}/tfjobs.{group}")
 
 
-@pytest.mark.usefixtures("pytorch_jobs")
-def test_a_pytorch_job_has_one_of_the_best_sets_of_four(claims, pods):
+@pytest.mark.usefixtures("tf_jobs")
+def test_a_tf_job_has_one_of_the_best_sets_of_four(claims, pods):
     make_template(pods, "single-gpu")
-    group, version, kind = PYTORCH
+    group, version, kind = TF
     template = {"spec": using("single-gpu")}
     roles = {
-        "Master": {"replicas": 1, "template": template},
+        "Chief": {"replicas": 1, "template": template},
         "Worker": {"replicas": 3, "template": template},
     }
     head = {"apiVersion": f"{group}/{version}", "kind": kind}
-    path = f"/apis/{group}/{version}/namespaces/{pods.namespace}/pytorchjobs"
+    path = f"/apis/{group}/{version}/namespaces/{pods.namespace}/tfjobs"
     job = pods.api.create(
-        path, {**head, "metadata": {"name": "bert"}, "spec": {"pytorchReplicaSpecs": roles}}
+        path, {**head, "metadata": {"name": "bert"}, "spec": {"tfReplicaSpecs": roles}}
     )
     owner = {**head, "name": "bert", "uid": job["metadata"]["uid"], "controller": True}
-    for role, index in (("master", 0), *(("worker", index) for index in range(3))):
+    for role, index in (("chief", 0), *(("worker", index) for index in range(3))):
         labels = {
             "training.kubeflow.org/job-name": "bert",
-            "training.kubeflow.org/operator-name": "pytorchjob-controller",
+            "training.kubeflow.org/operator-name": "tfjob-controller",
             "training.kubeflow.org/replica-index": str(index),
             "training.kubeflow.org/replica-type": role,
         }
