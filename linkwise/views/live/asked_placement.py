@@ -21,6 +21,8 @@ from linkwise.views.live.kubeconfig import Access
 
 ANSWERED_IN = 5.0
 """The longest time that an explanation waits for an answer [s]."""
+_OF_NEW_PODS = {"name", "namespace", "labels", "annotations"}
+"""Fields of the metadata that a new pod has."""
 _NOT_OF_NEW_PODS = {"schedulingGates", "nodeName"}
 
 
@@ -78,6 +80,3 @@ def _as_new(pod: Plain, together: int) -> Plain:
         size = {GANG_SIZE: str(together)}
         metadata["annotations"] = {**metadata.get("annotations", {}), **size}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": new}
-
-
-_OF_NEW_PODS = {"name", "namespace", "labels", "annotations"}

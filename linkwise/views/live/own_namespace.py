@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Struct
 
 from linkwise.cluster.keys import SCORER
-from linkwise.cluster.objects.pod import Pod
 from linkwise.planning.gang.crd import gangs_of
 from linkwise.planning.gang.events import POD_WAITS, EventReason
 from linkwise.runtime.kube.paths import api_path
@@ -75,12 +74,13 @@ async def _load(access: Access, namespace: str | None, pod: str | None) -> OwnNa
         waiting = list(waiting_members(pods))
         owners = await read_owners(reader, waiting)
         groups = await read_pod_groups(reader, waiting)
-        uids = [found.metadata.uid for found in map(_pod, pods) if found.metadata.name == pod]
+        named = {plain["metadata"]["name"]: plain for plain in pods}
+        uids = [named[pod]["metadata"].get("uid", "")] if pod in named else []
         said = {uid: await _said(reader, home, uid) for uid in uids}
     values = (value_of(plain, kube.server) for plain in (*pods, *owners, *groups))
     current = current_cluster(collect_objects(values, kube.server), home, kube.server)
     current = replace(current, gangs=tuple(gangs), warnings=(NARROW,))
-    return OwnNamespace(current, said, {_pod(plain).metadata.name: plain for plain in pods})
+    return OwnNamespace(current, said, named)
 
 
 async def _pods(reader: ApiReader, namespace: str) -> list[Plain]:
@@ -111,7 +111,3 @@ async def _said(reader: ApiReader, namespace: str, uid: str) -> str:
     ours = [event for event in events if event.source.component == SCORER]
     last = max(ours, key=lambda event: event.last_timestamp or "", default=_Event())
     return last.message.removeprefix(POD_WAITS)
-
-
-def _pod(plain: Plain) -> Pod:
-    return msgspec.convert(plain, Pod)
