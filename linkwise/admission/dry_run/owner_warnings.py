@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import msgspec
-from jsonpatch import JsonPatch
 from msgspec import Raw, Struct
 
 from linkwise.admission.decide.admit import admit
 from linkwise.admission.decide.messages import admission_warnings
-from linkwise.admission.decide.outcome import Outcome, Verdict
+from linkwise.admission.decide.outcome import Verdict
 from linkwise.admission.dry_run.dryrun import MAX_TEMPLATES
 from linkwise.admission.dry_run.fit_template import fit_template
+from linkwise.admission.dry_run.pod_report import patched
 from linkwise.cluster.finding import Finding, Severity, printable
 from linkwise.cluster.nodes.capacity import Capacity
 from linkwise.cluster.whatif_api import FitRequest, FitResult, FitTemplate
@@ -124,7 +124,7 @@ def _findings_of(
         )
         findings += outcome.findings
         is_refused |= outcome.verdict is Verdict.DENIED
-        to_place.append(fit_template(template, _patched(pod, outcome), outcome))
+        to_place.append(fit_template(template, patched(pod, outcome), outcome))
     # Errors come first, since only a few are shown.
     findings.sort(key=lambda finding: finding.severity is not Severity.ERROR)
     placed = () if is_refused else tuple(filter(None, to_place))
@@ -137,7 +137,3 @@ def _as_warning(finding: Finding) -> Finding:
     # Pods with an error are refused, or wait for ever for others of their gang.
     message = f"its pods cannot start: {finding.message}"
     return replace(finding, severity=Severity.WARNING, message=message)
-
-
-def _patched(pod: dict[str, object], outcome: Outcome) -> object:
-    return JsonPatch([operation.wire() for operation in outcome.patch]).apply(pod)

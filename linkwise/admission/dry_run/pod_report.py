@@ -13,6 +13,11 @@ from linkwise.manifest.template import PodTemplate
 from linkwise.policy.selection import Trace
 
 
+def patched(pod: dict[str, object], outcome: Outcome) -> object:
+    """Return a pod as its admission leaves it."""
+    return JsonPatch([operation.wire() for operation in outcome.patch]).apply(pod)
+
+
 def pod_report(
     template: PodTemplate, pod: dict[str, object], typed: Pod, outcome: Outcome
 ) -> dict[str, object]:
@@ -24,7 +29,6 @@ def pod_report(
         typed: The same pod, decoded.
         outcome: Admission outcome of the pod.
     """
-    operations = [operation.wire() for operation in outcome.patch]
     others = gpus_of_others(typed.spec, outcome.request.family, typed.annotations)
     return {
         "source": template.source,
@@ -37,7 +41,7 @@ def pod_report(
         "findings": [finding_report(finding, template) for finding in outcome.findings],
         "profiles": [_trace(trace) for trace in outcome.profiles],
         "patch": [{**operation.wire(), "rule": operation.rule} for operation in outcome.patch],
-        "patched": JsonPatch(operations).apply(pod),
+        "patched": patched(pod, outcome),
         "request": _request(outcome.request),
         "warnings": list(outcome.warnings),
         "others": others,
