@@ -25,7 +25,7 @@ from webhook.scorer_client import NoPlacementError, ScorerClient
 PATH = "/warn"
 _REVIEWED = frozenset({"CREATE", "UPDATE"})
 _FITS, _FITS_OF_A_NAMESPACE = 2, 1
-"""Dry runs that ask the scorer at once; those beyond them are not told whether they fit."""
+"""Dry runs that ask the scorer at once; those beyond them have no answer whether they fit."""
 
 _log = structlog.get_logger()
 

@@ -77,8 +77,8 @@ def show_own_explanation(
     else:
         found = [explain_own_pod(view, namespace, name, lambda uid: own.said.get(uid, ""))]
     units = [unit for unit in found if unit is not None]
-    told, unknown = _asked(replace(access, namespace=namespace), own, units)
-    return _show((*own.current.warnings, *unknown), f"{kind} {namespace}/{name}", told, output)
+    answered, unknown = _asked(replace(access, namespace=namespace), own, units)
+    return _show((*own.current.warnings, *unknown), f"{kind} {namespace}/{name}", answered, output)
 
 
 def _asked(
@@ -87,14 +87,14 @@ def _asked(
     """Return units with what the scorer answers about their pods, and why it does not."""
     from linkwise.views.live.asked_placement import placement_of  # noqa: PLC0415 - as above.
 
-    told = list(units)
+    answered = list(units)
     for i, unit in enumerate(units):
         try:
             placement = placement_of(access, [own.pods[name] for name in unit.lacking])
         except InputError as error:
-            return told, (f"What would be preempted is not known: {error}",)
-        told[i] = with_placement(unit, placement) if placement else unit
-    return told, ()
+            return answered, (f"What would be preempted is not known: {error}",)
+        answered[i] = with_placement(unit, placement) if placement else unit
+    return answered, ()
 
 
 def _show(

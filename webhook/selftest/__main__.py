@@ -35,8 +35,8 @@ def main() -> int:
         except KubeError as error:
             lines = [f"the API server does not answer: {error}"]
         works = not lines
-        told = lines or ["a pod was refused and a gang of two was changed, as they are to be"]
-        sys.stdout.write("".join(f"{line}\n" for line in told))
+        shown = lines or ["a pod was refused and a gang of two was changed, as they are to be"]
+        sys.stdout.write("".join(f"{line}\n" for line in shown))
 
     async def run(settings: Settings, stop: asyncio.Event) -> None:
         await run_until(stop, attempt(settings))
